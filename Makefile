@@ -44,7 +44,7 @@ faults: $(VENV)/.installed  ## hundreds of kills, signals and disk faults on rea
 	for of in "--method esimcse" "--script run_pretrain_aux.py"; do for case in moment write; do \
 	    $(BIN)/python tests/faults/long.py --case $$case --count 50 $$of --output runs/faults.json || exit 1; done; done
 	FAULT_STOPS=20 $(BIN)/python -m pytest -q -m slow tests/ddp tests/faults
-	FUZZ_RECORD=runs/fuzz.jsonl FUZZ_EXAMPLES=$(FUZZ) $(BIN)/python -m pytest -q -n 2 tests/fuzz
+	FUZZ_EXAMPLES=$(FUZZ) $(BIN)/python -m pytest -q -n 2 tests/fuzz
 
 check: $(VENV)/.installed  ## lint and format
 	$(BIN)/ruff check .

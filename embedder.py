@@ -13,7 +13,6 @@ The interface follows SimCSE's own class (princeton-nlp/SimCSE, simcse/tool.py).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike, fspath
@@ -22,14 +21,11 @@ from typing import Literal
 
 import numpy as np
 
-from common.errors import BadInput, first_line
+from common.errors import BadInput
 from eval.encode import Encode, device_here, unit
 from eval.retrieval.hybrid import WEIGHT
 from models.encoder import load_encoder
 from search.index import Document, Hit, Index, read_facts
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
 
 _SETTINGS = ("pooling", "max_length", "bf16", "query_prompt", "document_prompt")
 
@@ -68,14 +64,15 @@ class Embedder:
         name, prompts = fspath(model), {"query": query_prompt, "document": document_prompt}
         encoder, self.tokenizer = load_encoder(name, pooling, max_length, prompts)
         self.device = device or device_here()
-        try:
-            encoder.to(self.device)
-        except (AssertionError, RuntimeError) as error:  # torch without CUDA; an unknown name, no memory
-            raise BadInput(f"device '{self.device}': cannot be used ({first_line(error)})") from error
-        self._encode = Encode(encoder, self.tokenizer, bf16=bf16, progress=progress)
-        self._source = {"model": str(Path(name).absolute()) if Path(name).exists() else name, "pooling": pooling,
-                        "max_length": self._encode.max_length, "bf16": bf16, "query_prompt": query_prompt,
-                        "document_prompt": document_prompt}  # fmt: skip
+        self._encode = Encode(encoder.to(self.device), self.tokenizer, bf16=bf16, progress=progress)
+        self._source = {
+            "model": str(Path(name).absolute()) if Path(name).exists() else name,
+            "pooling": pooling,
+            "max_length": self._encode.max_length,
+            "bf16": bf16,
+            "query_prompt": query_prompt,
+            "document_prompt": document_prompt,
+        }
         self.index: Index | None = None
 
     @property
@@ -95,16 +92,15 @@ class Embedder:
 
     def encode(self, texts: str | Iterable[str], role: Literal["query", "document"] | None = None) -> np.ndarray:
         """The vectors, (N, D) float32; (D,) for a single text. With a role, the model's prompt for it is put before."""
-        batch = [texts] if isinstance(texts, str) else _list(texts)
-        _check(batch)
+        batch = _list([texts] if isinstance(texts, str) else texts)
         vectors = (self._encode.of(role) if role else self._encode)(batch)
         return vectors[0] if isinstance(texts, str) else vectors
 
-    def similarity(self, one: str | Sequence[str], other: str | Sequence[str]) -> np.ndarray:
+    def similarity(self, left: str | Sequence[str], right: str | Sequence[str]) -> np.ndarray:
         """Cosines of all pairs, (N, M); passing a single text drops that axis."""
-        left, right = (unit(np.atleast_2d(self.encode(side))) for side in (one, other))
-        axes = tuple(axis for axis, side in enumerate((one, other)) if isinstance(side, str))
-        return (left @ right.T).squeeze(axes)
+        rows, columns = (unit(np.atleast_2d(self.encode(side))) for side in (left, right))
+        axes = tuple(axis for axis, side in enumerate((left, right)) if isinstance(side, str))
+        return (rows @ columns.T).squeeze(axes)
 
     def build_index(self, texts: Iterable[str], lexical: bool = False, language: str = "english") -> Embedder:
         """Encode the texts to search; returns self.
@@ -114,11 +110,7 @@ class Embedder:
             lexical: index their words too, so that `search` adds BM25 to the cosine.
             language: of the words, see `eval.retrieval.lexical`.
         """
-        if isinstance(texts, str):
-            raise BadInput("build_index: give a list of texts, not a single one")
-        texts = _list(texts)
-        _check(texts)
-        documents = [Document(str(number), "", text) for number, text in enumerate(texts)]
+        documents = [Document(str(number), "", text) for number, text in enumerate(_list(texts))]
         encode = partial(self.encode, role="document")
         self.index = Index.build(encode, documents, language=language if lexical else None)
         return self
@@ -138,23 +130,19 @@ class Embedder:
         """
         texts = self.index.documents["text"] if self.index else []
         least = -np.inf if threshold is None else threshold
-        hits = [[(texts[hit.document].as_py(), hit.score) for hit in row if hit.cosine >= least]
-                for row in self.hits([queries] if isinstance(queries, str) else queries, top_k, weight)]  # fmt: skip
+        rows = self.hits([queries] if isinstance(queries, str) else queries, top_k, weight)
+        hits = [[(texts[hit.document].as_py(), hit.score) for hit in row if hit.cosine >= least] for row in rows]
         return hits[0] if isinstance(queries, str) else hits
 
     def hits(self, queries: Sequence[str], top_k: int = 5, weight: float = WEIGHT) -> list[list[Hit]]:
         """As `search`, with the document's number, the best window and both parts of the score."""
         if self.index is None:
-            raise BadInput("search: there is no index yet; call build_index with the texts")
-        if not isinstance(top_k, (int, np.integer)) or top_k < 1:
-            raise BadInput(f"search: top_k {top_k} must be an integer of at least 1")
+            raise BadInput("there is no index yet; call build_index with the texts")
         queries = _list(queries)
         return self.index.search(self.encode(queries, "query"), queries, top_k, weight, self.device)
 
     def save(self, folder: str | PathLike, dtype: str = "float16") -> None:
         """Write the index to a new folder, its vectors in float16, int8 or float32; see `search.index`."""
-        if self.index is None:
-            raise BadInput("save: there is no index yet; call build_index with the texts")
         self.index.save(Path(folder), {**self._source, "identity": self._encode.identity}, dtype)
 
     @classmethod
@@ -173,20 +161,18 @@ class Embedder:
         settings = {name: facts[name] for name in _SETTINGS}
         embedder = cls(model or facts["model"], **settings, **options)
         if embedder._encode.identity != facts["identity"]:
-            raise BadInput(f"{folder}: {model or facts['model']} is not the model that built the index; its vectors "
-                           "would not fit, give that model or build the index again")  # fmt: skip
+            raise BadInput(
+                f"{folder}: {model or facts['model']} is not the model that built the index; its vectors would not "
+                "fit, give that model or build the index again"
+            )
         embedder.index = Index.load(Path(folder))
         return embedder
 
 
 def _list(texts: Iterable[str]) -> list[str]:
-    if isinstance(texts, Mapping) or hasattr(texts, "columns") or not isinstance(texts, Iterable):
-        raise BadInput(f"texts of type {type(texts).__name__}: give strings (of a DataFrame, df['text'].tolist())")
-    return list(texts)
-
-
-def _check(texts: list[str]) -> None:
-    if not texts or not all(isinstance(text, str) for text in texts):
+    """The texts; BadInput for a single string, a mapping or a table, whose letters or names would be the texts."""
+    if isinstance(texts, (str, Mapping)) or hasattr(texts, "columns"):
+        raise BadInput(f"texts of type {type(texts).__name__}: give a list of strings (df['text'].tolist())")
+    if not (texts := list(texts)) or not all(isinstance(text, str) for text in texts):
         raise BadInput("texts to encode: give one or more strings")
-    if any(map(_SURROGATE.search, texts)):
-        raise BadInput("texts to encode: one has half a surrogate pair, which is not valid Unicode")
+    return texts

@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> None:
     """Repeat the run and compare.
 
     Raises:
-        BadInput: RUN_DIR is not a finished run or has no weights, or --output is RUN_DIR or contains an unrelated run.
+        BadInput: RUN_DIR is not a finished run with weights, or --output has a finished run or one of other code.
         Unequal: the weights differ; lists the differences between the two records.
     """
     parser = Parser(description=__doc__)
@@ -48,34 +48,18 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     old = Path(args.run_dir)
     new = Path(args.output or f"{args.run_dir.rstrip('/')}-again")
-    if not (old / RUN_FILE).is_file():
-        raise BadInput(f"{old}: not a run of this project: {RUN_FILE} is missing")
     record = read_run(old)
     script = record.get("script")
-    if record["status"] != "finished" or script not in SCRIPTS:
-        raise BadInput(f"{old}: only a finished run of {' or '.join(SCRIPTS)} can be reproduced")
-    if not any((old / name).is_file() for name in WEIGHTS):
-        raise BadInput(f"{old}: contains no {' or '.join(WEIGHTS)} to compare with")
-    _check_record(old / RUN_FILE, record)
+    names = [name for name in WEIGHTS if (old / name).is_file()]
+    if record["status"] != "finished" or script not in SCRIPTS or not names:
+        raise BadInput(f"{old}: only a finished run of {' or '.join(SCRIPTS)} with its weights can be reproduced")
+    if changed := [change["after_step"] for change in record.get("changed_steps", []) if change.get("after_step")]:
+        raise BadInput(f"{old}: --change_steps changed the steps after {changed[0]}, which one command cannot repeat")
     check_result(old, record)
-    if new.resolve().is_relative_to(old.resolve()):
-        raise BadInput(f"--output {new}: this is the run itself, or inside it; choose another folder")
     _check_new(new)
     SCRIPTS[script](words_of(values_of(record["command"][2:]) | {"output_dir": str(new)}))
     if PartialState().is_main_process:
-        _compare(old, new, record, read_run(new))
-
-
-def _check_record(file: Path, record: dict[str, Any]) -> None:
-    for name, kind in {"command": list, "versions": dict, "hardware": dict}.items():
-        if not isinstance(record.get(name), kind):
-            raise BadInput(f"{file}: '{name}' is not a {kind.__name__}, so the run cannot be repeated")
-    if not all(isinstance(word, str) for word in record["command"]):
-        raise BadInput(f"{file}: 'command' is not a list of strings, so the run cannot be repeated")
-    for change in record.get("changed_steps", []):
-        if change.get("after_step"):
-            raise BadInput(f"{file}: the number of steps was changed after step {change['after_step']} "
-                           "(--change_steps), which a single command cannot repeat")  # fmt: skip
+        _compare(old, new, names, record, read_run(new))
 
 
 def _check_new(folder: Path) -> None:
@@ -89,18 +73,17 @@ def _check_new(folder: Path) -> None:
         raise BadInput(f"{folder}: the run there {reason} and would prove nothing; remove it or give another --output")
 
 
-def _compare(old: Path, new: Path, before: dict[str, Any], after: dict[str, Any]) -> None:
-    names = [name for name in WEIGHTS if (old / name).is_file()]
+def _compare(old: Path, new: Path, names: list[str], before: dict[str, Any], after: dict[str, Any]) -> None:
     hashes = {name: (sha256(old / name), sha256(new / name)) for name in names}
-    for name, (one, other) in hashes.items():
-        show(f"{'equal' if one == other else 'unequal'}: {name} {one} {other}", new)
-    if all(one == other for one, other in hashes.values()):
+    for name, (ours, again) in hashes.items():
+        show(f"{'equal' if ours == again else 'unequal'}: {name} {ours} {again}", new)
+    if all(ours == again for ours, again in hashes.values()):
         return
     changed = []
     for part in ("trajectory", "versions", "hardware"):
-        keys = sorted(before[part].keys() | after[part].keys())
-        changed += [f"{key}: was {before[part].get(key)}, is now {after[part].get(key)}"
-                    for key in keys if before[part].get(key) != after[part].get(key)]  # fmt: skip
+        old_values, values = before[part], after[part]
+        keys = sorted(key for key in old_values.keys() | values.keys() if old_values.get(key) != values.get(key))
+        changed += [f"{key}: was {old_values.get(key)}, is now {values.get(key)}" for key in keys]
     if before.get("commit") != after["commit"]:
         changed.append(f"commit: was {before.get('commit')}, is now {after['commit']}")
     raise Unequal(f"{new}: weights differ from {old}; changed: {'; '.join(changed) or 'nothing that was recorded'}")

@@ -15,7 +15,6 @@ from adapt import CONFIG
 from adapt.run import run
 from common.errors import BadInput
 from common.flags import Parser, positive, refuse_repeated, underscored
-from common.model_place import check_place
 from common.ranges import Seed, check_range
 from data.given import joined, keep, with_text
 from training.methods import UNSUP, load_method
@@ -80,7 +79,6 @@ def checked(argv: list[str] | None) -> tuple[argparse.Namespace, dict[str, Any]]
     given.setdefault("config", str(CONFIG))
     _refuse_names(args, given)
     fill(UNSUP, given | {"model_name_or_path": args.model, "output_dir": args.output})  # before the slow preparation
-    check_place(args.model)
     return args, given
 
 

@@ -20,12 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from common.errors import BadInput
-from common.words import UNSPACED, word_places
 from data.draws import permutation
 from data.lines import LONGEST_LINE
 from data.source import Source
 from data.text import column_names, read_text
 from eval.retrieval.beir_files import write_set
+from eval.words import UNSPACED, word_places
 
 logger = logging.getLogger(__name__)
 SHARE, MOST = 0.2, 400  # held-out documents: share and maximum

@@ -17,10 +17,10 @@ import torch
 from torch import nn
 
 from baselines.flow import Settings, fit
-from baselines.whitening import check_power, kernel, linear_map, moments
+from baselines.whitening import kernel, linear_map, moments
 from baselines.words import STOP_WORDS, read_word_vectors, save_words
 from common.files import write_json
-from common.flags import Parser, add_pooling
+from common.flags import Parser, add_pooling, positive
 from common.streams import show
 from data.lines import content_hash
 from data.source import Source
@@ -29,6 +29,7 @@ from eval.encode import Encode, device_here
 from export.facts import BASELINE
 from export.folder import new_folder
 from models.encoder import SentenceEncoder, load_encoder
+from models.flow import COUPLINGS
 from models.heads import Head
 from models.word_vectors import SPECIAL
 
@@ -70,23 +71,23 @@ def parser() -> Parser:
 
     whitening = command("whitening", run_whitening, _WHITENING)
     _add_encoder(whitening)
-    whitening.add_argument(
-        "--dimensions", type=int, metavar="K", help="dimensions of the result (default: all that vary)"
-    )
-    whitening.add_argument("--power", type=float, default=1.0, metavar="P",
-                           help="0 centres, 1 whitens, in between large directions shrink")  # fmt: skip
+    dimensions = "dimensions of the result (default: all that vary)"
+    whitening.add_argument("--dimensions", type=positive, metavar="K", help=dimensions)
+    power = "0 centres, 1 whitens, in between large directions shrink"
+    whitening.add_argument("--power", type=float, default=1.0, metavar="P", help=power)
     flow = command("flow", run_flow, _FLOW)
     _add_encoder(flow)
     for field in fields(Settings):
-        flow.add_argument(f"--{field.name}", type=type(field.default), default=field.default, **field.metadata)
+        choices = COUPLINGS if field.name == "coupling" else None
+        values = {"type": type(field.default), "default": field.default, "choices": choices}
+        flow.add_argument(f"--{field.name}", **values, **field.metadata)
     words = command("word_vectors", run_word_vectors, _WORDS)
-    words.add_argument(
-        "file", metavar="FILE", type=Path, help="lines of a word and its numbers; plain, .gz, .xz, .bz2, .zst"
-    )
+    lines = "lines of a word and its numbers; plain, .gz, .xz, .bz2, .zst"
+    words.add_argument("file", metavar="FILE", type=Path, help=lines)
     words.add_argument("--header", action="store_true", help="the first line is COUNT DIMENSIONS, as in word2vec files")
     words.add_argument("--lower_case", action="store_true", help="convert sentences to lower case first")
-    words.add_argument("--stop_words", choices=list(STOP_WORDS), default="english",
-                       help="words to ignore (default: sentence-transformers' English list)")  # fmt: skip
+    ignored = "words to ignore (default: sentence-transformers' English list)"
+    words.add_argument("--stop_words", choices=list(STOP_WORDS), default="english", help=ignored)
     words.add_argument("--output", required=True, metavar="DIR", help="new folder for the result")
     return p
 
@@ -94,10 +95,10 @@ def parser() -> Parser:
 def _add_encoder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="run or export folder, Hugging Face encoder")
     add_pooling(parser)
-    parser.add_argument("--train_file", nargs="+", required=True, metavar="TEXT",
-                        help="text to fit on: UTF-8, one sentence per line, plain, .gz, .xz, .bz2 or .zst")  # fmt: skip
-    parser.add_argument("--columns", type=int, choices=[1, 2, 3], default=1,
-                        help="tab-separated sentences per line, all of which are used")  # fmt: skip
+    text = "text to fit on: UTF-8, one sentence per line, plain, .gz, .xz, .bz2 or .zst"
+    parser.add_argument("--train_file", nargs="+", required=True, metavar="TEXT", help=text)
+    columns = "tab-separated sentences per line, all of which are used; of a table the column 'text' is read"
+    parser.add_argument("--columns", type=int, choices=[1, 2, 3], default=1, help=columns)
     parser.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     parser.add_argument("--output", required=True, metavar="DIR", help="new folder for the result")
 
@@ -115,26 +116,20 @@ def encode_text(args: argparse.Namespace) -> EncodedText:
     """Load the encoder and encode every sentence of the text.
 
     Raises:
-        BadInput: the text or the model cannot be read, or the model ends in a flow.
+        BadInput: the text or the model cannot be read, or the model ends in a flow or a normalisation.
     """
     source = Source(tuple(map(Path, args.train_file)), args.columns)
-    if source.read and args.columns != 1:
-        raise BadInput(f"--columns {args.columns}: for lines of text; of a table the column 'text' is read")
     with TemporaryDirectory() as folder:
         texts = list(read_text(source, folder).cells())
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
-    if encoder.flow is not None:
-        raise BadInput(f"'{args.model}' already ends in a flow; start from the encoder it was made from")
-    if encoder.normalizes:
-        raise BadInput(f"'{args.model}' normalises its vectors; give its --pooling to start before the normalisation")
-    if encoder.head is not None:
-        encoder.head.dense_layers()  # refuse a head that cannot be saved before any work is done
+    if encoder.flow is not None or encoder.normalizes:
+        raise BadInput(f"'{args.model}' ends in a flow or a normalisation; start from the encoder before it: --pooling")
     encoder.to(device_here())
-    logger.info("%s: pooling %s, at most %d tokens; encoding %d sentences", args.model, encoder.pooling,
-                encoder.max_length, len(texts))  # fmt: skip
+    shape = encoder.pooling, encoder.max_length, len(texts)
+    logger.info("%s: pooling %s, at most %d tokens; encoding %d sentences", args.model, *shape)
     vectors = Encode(encoder, tokenizer, progress=True)(texts)
-    record = {"model": args.model, "pooling": encoder.pooling, "train_file": args.train_file,
-              "train_sha256": source.sha256, "texts": len(texts)}  # fmt: skip
+    record = {"model": args.model, "pooling": encoder.pooling, "texts": len(texts)}
+    record |= {"train_file": args.train_file, "train_sha256": source.sha256}
     return EncodedText(encoder, tokenizer, vectors, record)
 
 
@@ -144,15 +139,13 @@ def save_encoder(folder: str, source: EncodedText, part: nn.Module) -> None:
     source.encoder.head = Head(*kept, part)
     source.encoder.cpu().save(folder, source.tokenizer)
     if not source.encoder.has_modules:
-        logger.info("no modules.json: sentence-transformers has no module for a part of this model; load it with "
-                    "`python -m eval` or load_encoder")  # fmt: skip
+        logger.info("no modules.json: sentence-transformers has no module for a part of this model; use load_encoder")
 
 
 def run_whitening(args: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Fit the whitening matrix, save the encoder with it as a linear layer, and return the record."""
-    check_power(args.power)  # before the text is encoded
-    if args.dimensions is not None and args.dimensions < 1:
-        raise BadInput(f"--dimensions {args.dimensions}: must be at least 1")
+    if not 0 <= args.power <= 1:
+        raise BadInput(f"--power {args.power}: must be from 0 (centre only) to 1 (whiten)")
     source = encode_text(args)
     statistics = moments(source.vectors)
     matrix = kernel(statistics, args.dimensions, args.power)
@@ -178,8 +171,8 @@ def run_word_vectors(args: argparse.Namespace, folder: str) -> dict[str, Any]:
     logger.info("%s: %d words, %d dimensions", args.file, len(words.words), words.table.shape[1])
     save_words(folder, words, args.lower_case, STOP_WORDS[args.stop_words]())
     logger.info("no modules.json: sentence-transformers cannot load word vectors; use load_encoder")
-    return {"command": "word_vectors", "file": str(args.file), "sha256": content_hash([args.file]),
-            "words": len(words.words), "lower_case": args.lower_case, "stop_words": args.stop_words}  # fmt: skip
+    record = {"command": "word_vectors", "file": str(args.file), "sha256": content_hash([args.file])}
+    return record | {"words": len(words.words), "lower_case": args.lower_case, "stop_words": args.stop_words}
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -4,41 +4,35 @@ Defaults are those of the released code (bohanli/BERT-flow), whose pooling `avg-
 `avg_first_last`. Differences: no levels, and a constant learning rate.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, get_type_hints
 
 import torch
 from torch import Tensor
 
-from common.errors import BadInput, NonFinite
+from common.errors import NonFinite
 from common.progress import progress
-from common.ranges import Seed, check_range
+from common.ranges import Count, Positive, Seed, check_range, flag
 from models.flow import COUPLINGS, Flow
 
 SAMPLE = 8192  # vectors to initialise act-norm, and vectors scored at once
-
-
-def _flag(default: Any, about: str, choices: Iterable[str] | None = None) -> Any:
-    return field(default=default, metadata={"help": about, "choices": choices})
 
 
 @dataclass(frozen=True)
 class Settings:
     """How a flow is built and trained, with the released code's defaults."""
 
-    steps: int = _flag(9, "blocks of act-norm, permutation and coupling: BERT-flow's 3 x 3, without its levels")
-    hidden: int = _flag(32, "width of the coupling networks")
-    coupling: str = _flag("additive", "additive as in BERT-flow, affine as in Glow", COUPLINGS)
-    learning_rate: float = _flag(1e-3, "for Adam")
-    epochs: int = _flag(1, "passes over the text")
-    batch_size: int = _flag(64, "sentences per step; BERT-flow has 32 pairs")
-    seed: int = _flag(42, "for permutations, initial weights and order")
+    steps: Count = flag(9, "blocks of act-norm, permutation and coupling: BERT-flow's 3 x 3, without its levels")
+    hidden: Count = flag(32, "width of the coupling networks")
+    coupling: str = flag("additive", f"{' or '.join(COUPLINGS)}; additive as in BERT-flow, affine as in Glow")
+    learning_rate: Positive = flag(1e-3, "for Adam")
+    epochs: Count = flag(1, "passes over the text")
+    batch_size: Count = flag(64, "sentences per step; BERT-flow has 32 pairs")
+    seed: Seed = flag(42, "for permutations, initial weights and order")
 
     def __post_init__(self) -> None:
-        if min(self.steps, self.hidden, self.epochs, self.batch_size) < 1 or not self.learning_rate > 0:
-            raise BadInput("--steps, --hidden, --epochs and --batch_size must be at least 1, --learning_rate above 0")
-        check_range("seed", self.seed, Seed)
+        for name, annotation in get_type_hints(Settings, include_extras=True).items():
+            check_range(name, getattr(self, name), annotation)
 
 
 class Trained(NamedTuple):

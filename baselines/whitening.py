@@ -44,33 +44,21 @@ def rank(eigenvalues: np.ndarray, length: float) -> int:
     return int((deviations > 10 * np.finfo(np.float32).eps * length).sum())
 
 
-def check_power(power: float) -> None:
-    if not 0 <= power <= 1:
-        raise BadInput(f"--power {power}: must be from 0 (centre only) to 1 (whiten)")
-
-
 def kernel(statistics: Moments, dimensions: int | None = None, power: float = 1.0) -> np.ndarray:
     """The whitening matrix (D, K) in float64, columns by descending eigenvalue; K is `dimensions`, by default the rank.
 
     The rank is D - 1 after a layer norm (pooling avg and cls_before_pooler).
 
     Raises:
-        BadInput: `power` is outside 0..1; `dimensions` is outside 1..D, or above the rank of the covariance; without
-            `dimensions`, fewer vectors than D + 1.
+        BadInput: `dimensions` is outside 1..rank, which is less than the number of vectors; all vectors are equal.
     """
-    check_power(power)
-    count, width = statistics.count, len(statistics.mean)
-    if dimensions is None and count <= width:
-        raise BadInput(f"{count} texts are too few for {width} dimensions: give more than {width}, or --dimensions")
-    if dimensions is not None and not 1 <= dimensions <= width:
-        raise BadInput(f"--dimensions {dimensions}: must be from 1 to {width}, the width of the vectors")
     u, eigenvalues, _ = np.linalg.svd(statistics.covariance, hermitian=True)
     available = rank(eigenvalues, statistics.length)
-    if available == 0:
-        raise BadInput(f"the vectors of the {count} texts are all equal (covariance of rank 0); give other text")
     wanted = available if dimensions is None else dimensions
-    if available < wanted:
-        raise BadInput(f"--dimensions {wanted}: the vectors of the {count} texts vary in {available} directions only")
+    if not 1 <= wanted <= available:
+        raise BadInput(
+            f"--dimensions {wanted}: the vectors of the {statistics.count} texts vary in {available} directions"
+        )
     return u[:, :wanted] / eigenvalues[:wanted] ** (power / 2)
 
 

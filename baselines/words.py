@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 from common.errors import BadInput
 from data.lines import numbered_lines
 from models.encoder import SentenceEncoder
-from models.word_vectors import SPECIAL, WordTokenizer, WordVectors
+from models.word_vectors import WordTokenizer, WordVectors
 
 LONGEST = 1_000_000  # words per sentence: no limit in practice
 
@@ -34,61 +34,37 @@ def read_word_vectors(path: Path, header: bool = False, zero_rows: int = 0, prog
     Args:
         path: separated by single spaces; the first vector determines the number of columns. A word may contain spaces,
             as in GloVe's largest file.
-        header: the first line is word2vec's `COUNT DIMENSIONS`, and is checked.
+        header: the first line is word2vec's `COUNT DIMENSIONS`, and the count is checked.
         zero_rows: rows of zeros at the start of the table.
         progress: show a progress bar.
 
     Raises:
-        BadInput: with file and line: an unexpected or wrong header, another number of columns, a number that is not
-            finite, a repeated word, an empty file, or an error of `data.lines`.
+        BadInput: a line, which is named, is not a new word and its numbers; the file has no words or, by its header,
+            not all; an error of `data.lines`.
     """
-    lines = tqdm(numbered_lines(path), desc="read", unit="word", disable=not progress, leave=False)
-    announced = width = None
-    rows: dict[str, int] = {}  # word -> line
-    table = array("f")
-    for number, line in lines:
+    rows: dict[str, int] = {}
+    announced, width, table = None, 0, array("f")
+    for number, line in tqdm(numbered_lines(path), desc="read", unit="word", disable=not progress, leave=False):
         parts = line.rstrip(" ").split(" ")
-        place = f"{path}:{number}"
-        if number == 1 and _is_header(parts, header, place):
-            announced = (int(parts[0]), int(parts[1]))
-            width = announced[1]
-            continue
-        if width is None:
-            width = len(parts) - 1
-        if not table:
-            table.extend([0.0] * (zero_rows * width))
-        word, numbers = _split(parts, width, place)
-        if word in rows:
-            raise BadInput(f"{place}: the word '{word}' is already in line {rows[word]}; keep one of them")
-        table.extend(_finite(numbers, place))
+        try:
+            if number == 1 and header:
+                announced, width = map(int, parts)
+                continue
+            if not table:
+                width = width or len(parts) - 1
+                table.extend([0.0] * (zero_rows * width))
+            word, values = " ".join(parts[:-width]), array("f", map(float, parts[-width:]))
+            # A number inside the word is one too many: the file has a header, or another line was shorter.
+            if not word or word in rows or not math.isfinite(sum(values)) or any(map(_is_number, parts[1:-width])):
+                raise ValueError
+        except (ValueError, OverflowError) as error:
+            what = "the header COUNT DIMENSIONS" if number == 1 and header else f"a new word and {width} finite numbers"
+            raise BadInput(f"{path}:{number}: expected {what}; --header: the file begins with a header") from error
+        table.extend(values)
         rows[word] = number
-    if not rows:
-        raise BadInput(f"{path}: contains no word vectors; the file is empty")
-    if announced and announced[0] != len(rows):
-        raise BadInput(f"{path}:1: header announces {announced[0]} words, the file has {len(rows)}; is it truncated?")
+    if not rows or announced not in (None, len(rows)):
+        raise BadInput(f"{path}: has {len(rows)} words, the header announces {announced}; is it complete?")
     return WordFile(list(rows), np.frombuffer(table, dtype=np.float32).reshape(-1, width))
-
-
-def _is_header(parts: list[str], wanted: bool, place: str) -> bool:
-    """Whether the first line is a header; BadInput if that contradicts `--header`."""
-    is_header = len(parts) == 2 and all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts)
-    if is_header and not wanted:
-        raise BadInput(f"{place}: '{' '.join(parts)}' is a word2vec header; give --header")
-    if wanted and not is_header:
-        raise BadInput(f"{place}: not a header of two numbers, count and dimensions; remove --header")
-    return is_header
-
-
-def _split(parts: list[str], width: int, place: str) -> tuple[str, list[str]]:
-    """The word and its `width` numbers."""
-    split = len(parts) - width
-    inside = parts[1:split]  # the rest of a word with spaces; a number here means that the line has too many
-    if width < 1 or split < 1 or any(_is_number(part) for part in inside):
-        raise BadInput(f"{place}: {len(parts) - 1} numbers, expected {max(width, 1)}; is the line complete?")
-    word = " ".join(parts[:split])
-    if not word:
-        raise BadInput(f"{place}: no word before the numbers")
-    return word, parts[split:]
 
 
 def _is_number(text: str) -> bool:
@@ -97,18 +73,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _finite(numbers: list[str], place: str) -> array:
-    try:
-        values = array("f", map(float, numbers))
-    except ValueError:
-        bad = next(text for text in numbers if not _is_number(text))
-        raise BadInput(f"{place}: '{bad}' is not a number") from None
-    if not math.isfinite(sum(values)):
-        bad = next(text for text, value in zip(numbers, values, strict=True) if not math.isfinite(value))
-        raise BadInput(f"{place}: '{bad}' is not a finite number in float32")
-    return values
 
 
 def _english() -> Collection[str]:
@@ -122,10 +86,7 @@ STOP_WORDS = {"english": _english, "none": tuple}
 
 
 def save_words(folder: str, file: WordFile, lower_case: bool, stop_words: Collection[str]) -> None:
-    """Save in format 1 with pooling `avg`; `file.table` (V, D) starts with the zero rows of `SPECIAL`."""
-    for word in SPECIAL:
-        if word in file.words:
-            raise BadInput(f"the word '{word}' in the file is reserved; remove its line")
+    """Save in format 1 with pooling `avg`; `file.table` (V, D) starts with the zero rows of `word_vectors.SPECIAL`."""
     vocabulary = Path(folder) / WordTokenizer.vocab_files_names["vocab_file"]
     vocabulary.parent.mkdir(parents=True, exist_ok=True)
     vocabulary.write_bytes("".join(word + "\n" for word in file.words).encode("utf-8"))

@@ -41,7 +41,7 @@ class Case:
 def cases() -> list[Case]:
     """Every objective and stage 1 with both families, packed and padded, in both precisions."""
     names = [*method_names(), STAGE_ONE]
-    return [Case(*each) for each in itertools.product(names, FAMILIES, (True, False), ("float32", "bf16"))]
+    return [Case(*values) for values in itertools.product(names, FAMILIES, (True, False), ("float32", "bf16"))]
 
 
 class Materials:
@@ -61,17 +61,17 @@ class Materials:
         self.folder, self.layers, self.batch, self.length = folder, layers, batch, length
         torch.manual_seed(0)
         tokenizer = tokenizer_of(WORDS)
-        size = {"hidden_size": 24, "num_hidden_layers": layers, "num_attention_heads": 12, "intermediate_size": 48,
-                "vocab_size": len(SPECIAL) + len(WORDS), "pad_token_id": 0, **more}  # fmt: skip
+        size = {"hidden_size": 24, "num_hidden_layers": layers, "num_attention_heads": 12, "intermediate_size": 48}
+        size |= {"vocab_size": len(SPECIAL) + len(WORDS), "pad_token_id": 0, **more}
         for name in families:
-            config, kind = FAMILIES[name]
-            kind(config(**size)).save_pretrained(folder / name)
+            config, model = FAMILIES[name]
+            model(config(**size)).save_pretrained(folder / name)
             tokenizer.save_pretrained(folder / name)
         generator = np.random.default_rng(0)
         lengths = draw_lengths(generator, 4 * max(batch, 100))
         lines = [" ".join(generator.choice(WORDS, length - 2)) for length in lengths]
         (folder / "text").write_text("\n".join(lines) + "\n")
-        pairs = [f"{one}\t{two}\tneutral" for one, two in itertools.pairwise(lines)]
+        pairs = [f"{premise}\t{hypothesis}\tneutral" for premise, hypothesis in itertools.pairwise(lines)]
         (folder / "pairs").write_text("\n".join(["premise\thypothesis\tlabel", *pairs]) + "\n")
 
     def parts(self, case: Case, **flags: object):
@@ -90,9 +90,9 @@ class Materials:
         config = ROOT / "configs" / f"{_NAMED.get(case.objective, case.objective.replace('_', '-') + '-mini')}.yaml"
         script = script_of(case.objective)
         file = self.folder / ("pairs" if method.labels else "text")
-        small = {"generator": self.folder / case.family, "aux_init": "random", "skip_from": self.layers // 2,
-                 "queue_size": 4 * self.batch}  # fmt: skip
-        known = {field.name for kind in kinds_of(script, method) for field in fields(kind)}
+        small = {"generator": self.folder / case.family, "aux_init": "random", "skip_from": self.layers // 2}
+        small |= {"queue_size": 4 * self.batch}
+        known = {field.name for arguments in kinds_of(script, method) for field in fields(arguments)}
         given = self._flags(case, file, {name: value for name, value in small.items() if name in known} | flags)
         given |= {"config": config} if config.is_file() else {"method": method.name}
         settings = fill(script, given)
@@ -101,7 +101,16 @@ class Materials:
         return builders.build_training(settings, method.tokenizer(settings.method_args, tokenizer), text, None)[0]
 
     def _flags(self, case: Case, file: Path, more: dict[str, object]) -> dict[str, object]:
-        return {"model_name_or_path": self.folder / case.family, "packed": case.packed, "train_file": file,
-                 "bf16": case.precision == "bf16", "max_length": self.length, "cache_dir": self.folder / "cache",
-                 "output_dir": self.folder / "run", "use_cpu": True, "report_to": "none",
-                 "per_device_train_batch_size": self.batch, **more}  # fmt: skip
+        return {
+            "model_name_or_path": self.folder / case.family,
+            "train_file": file,
+            "cache_dir": self.folder / "cache",
+            "output_dir": self.folder / "run",
+            "packed": case.packed,
+            "bf16": case.precision == "bf16",
+            "max_length": self.length,
+            "per_device_train_batch_size": self.batch,
+            "use_cpu": True,
+            "report_to": "none",
+            **more,
+        }

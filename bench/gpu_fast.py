@@ -3,100 +3,81 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from accelerate.utils import send_to_device
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import BertModel
 
 from bench import pair
 from bench.gpu import Work
 from models.encoder import SentenceEncoder
-from models.fast.chunking import GradientCache
 from models.masked_lm import AuxiliaryMaskedLM
-from models.objectives.base import Batch
 from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining
 from training.graph import GraphedStep
 
 METHODS = ("infocse", "simcse", "stage 1")
 PATHS = ("published", "padded", "packed", "padded, graph", "packed, graph")
-COMPILED = ("packed, compiled", "padded, compiled")
 BATCHES, WARM, TIMED = 8, 10, 50  # different batches; steps before and, at most, during a measurement
 ENOUGH = 1.5  # seconds of a measurement
-LARGE, CHUNK = 512, 64  # sentences per step, and at a time, of the rows on gradient caching
 
 
 def works(args, device: torch.device) -> Iterator[Work]:
-    """Every method and path, gradient caching, sentence-transformers."""
+    """Every method and path."""
     peak = product_rate(device)
     for name in METHODS:
         for path in PATHS:
             yield {"name": name, "path": path}, partial(step, name, path, args, device, peak)
-    size = args.batch * (LARGE // 64)
-    for path in ("padded", "packed"):
-        for chunk in (None, args.batch):
-            row = {"name": f"infocse, {size} sentences", "path": path + (f", {chunk} at a time" if chunk else "")}
-            yield row, partial(step, "infocse", path, args, device, peak, size, chunk)
-    yield {"name": "simcse with its tokenising", "path": "sentence-transformers"}, partial(peer, args, device)
 
 
-def compiled(args, device: torch.device) -> Iterator[Work]:
-    """Compiled steps, each of which takes a minute to compile."""
-    peak = product_rate(device)
-    for path in COMPILED if device.type == "cuda" else ():
-        for name in METHODS:
-            yield {"name": name, "path": path}, partial(step, name, path, args, device, peak)
-
-
-def step(
-    name: str, path: str, args, device: torch.device, peak: float, size: int | None = None, chunk: int | None = None
-) -> dict:
-    """Forward, backward, clipping and AdamW, for batches of `size` sentences, `chunk` at a time."""
+def step(name: str, path: str, args, device: torch.device, peak: float) -> dict:
+    """Forward, backward, clipping and AdamW; `peak` is the rate of `product_rate`."""
     model = build(name, path, args.model).to(device)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=device.type == "cuda")
-    inputs = batches(name, path, model, args, size or args.batch, chunk)
-    tokens = sum(int(batch["attention_mask"].sum()) for batch in inputs) / len(inputs)
-    inputs = [send_to_device(batch, device) for batch in inputs]
+    inputs = [batch(name, path, model, args, seed) for seed in range(1, BATCHES + 1)]
+    tokens = sum(int(given["attention_mask"].sum()) for given in inputs) / len(inputs)
+    inputs = [send_to_device(given, device) for given in inputs]
     half = partial(torch.autocast, device.type, dtype=torch.bfloat16)
     graphed = GraphedStep(model, half) if "graph" in path else None
-    cache = GradientCache(model, chunk, half) if chunk else None
-    call = torch.compile(model, fullgraph=True, dynamic=False) if "compiled" in path else model
 
     def take(number: int) -> None:
-        batch = inputs[number % len(inputs)]
+        given = inputs[number % len(inputs)]
         if graphed:
-            graphed(batch)
-        elif cache:
-            cache.backward(Batch.of(**batch))
+            graphed(given)
         else:
             with half():
-                output = call(**batch)
+                output = model(**given)
             (output if isinstance(output, Tensor) else output.loss).backward()
         nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad()
 
-    counted = not ("compiled" in path or "graph" in path)
-    with FlopCounterMode(display=False) if counted else nullcontext() as counter:
+    with nullcontext() if graphed else FlopCounterMode(display=False) as counter:
         take(0)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     first, second = timed(take, device), timed(take, device)
     ms = min(first, second)
-    return {"ms": round(ms, 2), "again_ms": round(max(first, second), 2), "tokens_per_s": round(1000 * tokens / ms),
-            "share_of_product": round(counter.get_total_flops() / ms / 1e9 / peak, 3) if counted else None,
-            "memory_mb": round(torch.cuda.max_memory_allocated(device) / 1e6) if device.type == "cuda" else None,
-            "shapes": len(graphed.captured) if graphed else None}  # fmt: skip
+    return {
+        "ms": round(ms, 2),
+        "again_ms": round(max(first, second), 2),
+        "tokens_per_s": round(1000 * tokens / ms),
+        "share_of_product": None if graphed else round(counter.get_total_flops() / ms / 1e9 / peak, 3),
+        "memory_mb": peak_mb(device),
+        "shapes": len(graphed.captured) if graphed else None,
+    }
+
+
+def peak_mb(device: torch.device) -> int | None:
+    """The peak of the device's allocated memory since it was last reset; None on a CPU."""
+    return round(torch.cuda.max_memory_allocated(device) / 1e6) if device.type == "cuda" else None
 
 
 def timed(take: Callable[[int], object], device: torch.device) -> float:
@@ -135,9 +116,8 @@ def build(name: str, path: str, model: str) -> nn.Module:
         return pair.PlainInfoCSE(lm) if path == "published" else pair.ours(lm, "bf16", packed=packed)
     if name == "stage 1":
         head, skip = pair.new_head(lm), pair.skip_from(lm.config)
-        return (
-            PlainStageOne(lm, head, skip) if path == "published" else AuxiliaryMaskedLM(lm, head, skip, packed)
-        ).train()
+        stage_one = PlainStageOne(lm, head, skip) if path == "published" else AuxiliaryMaskedLM(lm, head, skip, packed)
+        return stage_one.train()
     projection = pair.projection(lm)
     if path == "published":
         return PlainSimCSE(lm.bert, projection).train()
@@ -176,20 +156,10 @@ class PlainStageOne(nn.Module):
         return output.loss + F.cross_entropy(logits, labels.flatten(), ignore_index=pair.IGNORED)
 
 
-def batches(name: str, path: str, model: nn.Module, args, size: int, chunk: int | None) -> list[dict]:
-    """Different batches; for a compiled step all of one shape, since compiling a shape takes long."""
-    first, *others = (batch(name, path, model, args, size, chunk, seed) for seed in range(1, 5 * BATCHES))
-    return [first, *(other for other in others if "compiled" not in path or _sizes(other) == _sizes(first))][:BATCHES]
-
-
-def _sizes(inputs: dict) -> list[list[torch.Size]]:
-    return [[part.shape for part in layout.parts.values()] for layout in inputs["layouts"].values()]
-
-
-def batch(name: str, path: str, model: nn.Module, args, size: int, chunk: int | None, seed: int) -> dict:
+def batch(name: str, path: str, model: nn.Module, args, seed: int) -> dict:
     """A batch with realistic lengths and, for our models, its layouts."""
-    inputs = pair.batch(pair.config_of(args.model), size, args.length, seed)
-    static = "compiled" in path or "graph" in path
+    inputs = pair.batch(pair.config_of(args.model), args.batch, args.length, seed)
+    static = "graph" in path
     if name == "stage 1":
         mask, labels = inputs["attention_mask"][0], inputs["masked_labels"][0]
         inputs = {"input_ids": inputs["masked_input_ids"][0], "attention_mask": mask, "labels": labels}
@@ -201,42 +171,5 @@ def batch(name: str, path: str, model: nn.Module, args, size: int, chunk: int | 
         inputs, marked = {part: inputs[part] for part in ("input_ids", "attention_mask")}, {}
     if path == "published":
         return inputs
-    packing = model.packing(static=static) if name == "stage 1" else model.packing(chunk or 0, static)
+    packing = model.packing(static=static) if name == "stage 1" else model.packing(0, static)
     return inputs | {"layouts": packing.layouts(mask.numpy() != 0, marked)}
-
-
-def peer(args, device: torch.device) -> dict:
-    """sentence-transformers' SimCSE step: MultipleNegativesRankingLoss on each sentence twice."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-
-    config = pair.config_of(args.model)
-    torch.manual_seed(0)
-    with tempfile.TemporaryDirectory() as folder:
-        BertModel(config, add_pooling_layer=False).save_pretrained(folder)
-        pair.tokenizer_of(pair.WORDS, config.vocab_size).save_pretrained(folder)
-        transformer = Transformer(folder, max_seq_length=args.length)
-    model = SentenceTransformer(modules=[transformer, Pooling(config.hidden_size, "cls")], device=str(device)).train()
-    loss = MultipleNegativesRankingLoss(model, scale=1 / pair.TEMPERATURE)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, **({"fused": True} if device.type == "cuda" else {}))
-
-    def take(number: int) -> None:
-        texts = sentences(args.batch, number)
-        inputs = [send_to_device(dict(model.preprocess(texts)), device) for _ in range(2)]
-        with torch.autocast(device.type, dtype=torch.bfloat16):
-            value = loss(inputs, None)
-        value.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    take(0)
-    first, second = timed(take, device), timed(take, device)
-    return {"ms": round(min(first, second), 2), "again_ms": round(max(first, second), 2)}
-
-
-def sentences(count: int, seed: int = 0) -> list[str]:
-    """Sentences of generated words with realistic lengths."""
-    generator = np.random.default_rng(seed)
-    return [" ".join(generator.choice(pair.WORDS, length - 2)) for length in pair.draw_lengths(generator, count)]

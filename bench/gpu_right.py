@@ -75,12 +75,12 @@ class Compared:
             self.reference = self._take("padded", torch.device("cpu"), "float32")
         taken, reference = self._take(path, self.device, precision), self.reference
         before = [p.detach() for p in self._made("padded")[0].parameters() if p.requires_grad]
-        change, expected = ([new - old for new, old in zip(step.weights, before, strict=True)]
-                            for step in (taken, reference))  # fmt: skip
+        sides = taken.weights, reference.weights
+        changes = ([new - old for new, old in zip(weights, before, strict=True)] for weights in sides)
         row = {
             "loss_error": _error([taken.loss], [reference.loss]),
             "gradient_error": _error(taken.gradients, reference.gradients),
-            "update_error": _error(change, expected),
+            "update_error": _error(*changes),
         }
         right = all(error <= LIMITS[precision] for error in row.values())
         return {name: float(f"{error:.2e}") for name, error in row.items()} | {"right": right}
@@ -119,8 +119,8 @@ class Compared:
         nn.utils.clip_grad_norm_(trained, 1.0)
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in trained]
         optimizer.step()
-        return Taken(output.loss.detach().float().cpu(), *([part.detach().float().cpu() for part in parts]
-                     for parts in (gradients, trained)))  # fmt: skip
+        loss, *parts = ([part.detach().float().cpu() for part in some] for some in ([output.loss], gradients, trained))
+        return Taken(*loss, *parts)
 
 
 def _error(values: list[Tensor], expected: list[Tensor]) -> float:

@@ -1,8 +1,7 @@
-"""Parts `whole`, `safe` and `true`: the loop with its loader, evaluation, kills, and training with real text."""
+"""Parts `whole` and `safe`: the loop with its loader, encoding, kills, and too little memory."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from transformers import BertModel, TrainerCallback
@@ -21,7 +21,7 @@ from transformers import BertModel, TrainerCallback
 from bench import pair
 from bench.cases import Case, Materials
 from bench.gpu import Work
-from bench.gpu_fast import sentences
+from bench.gpu_fast import peak_mb
 from common.files import ROOT, sha256
 from eval.encode import Encode
 from models.encoder import SentenceEncoder
@@ -30,8 +30,6 @@ STSB_DEV, MANY = 3000, 20_000  # sentences: of STS-B dev, and of a larger encodi
 WORKERS = 4
 SIZES = {"bert-base": {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}}
 LOOPS = [("padded", False, False), ("packed", True, False), ("packed, graph", True, True)]
-SEEDS = (0, 1)
-RUNS = {"simcse": "simcse-mini", "infocse that reads the vector": "infocse-read-mini"}
 
 
 def whole(args, device: torch.device) -> Iterator[Work]:
@@ -66,18 +64,16 @@ class Clock(TrainerCallback):
 def loop(materials: Materials, packed: bool, args, device: torch.device, flags: dict) -> dict:
     """Milliseconds of a step in the Trainer, with the collator and its workers, after a quarter of the steps."""
     steps = max(4, args.steps)
-    trainer = materials.trainer(
-        Case("simcse", "bert", packed, "bf16"), max_steps=steps, save_steps=10 * steps, eval_steps=10 * steps,
-        use_cpu=device.type == "cpu", projection="linear_tanh", **flags,
-    )  # fmt: skip
+    flags = flags | {"max_steps": steps, "save_steps": 10 * steps, "eval_steps": 10 * steps}
+    flags |= {"use_cpu": device.type == "cpu", "projection": "linear_tanh"}
+    trainer = materials.trainer(Case("simcse", "bert", packed, "bf16"), **flags)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     clock = Clock(device, (steps // 4, steps - 1))
     trainer.add_callback(clock)
     trainer.train()
     ms = 1000 * (clock.times[1] - clock.times[0]) / (steps - 1 - steps // 4)
-    memory = round(torch.cuda.max_memory_allocated(device) / 1e6) if device.type == "cuda" else None
-    return {"ms": round(ms, 2), "memory_mb": memory}
+    return {"ms": round(ms, 2), "memory_mb": peak_mb(device)}
 
 
 def encoding(model: str, count: int, packed: bool, device: torch.device) -> dict:
@@ -86,7 +82,7 @@ def encoding(model: str, count: int, packed: bool, device: torch.device) -> dict
     backbone = BertModel(config, add_pooling_layer=False)
     encoder = SentenceEncoder(backbone, "cls_before_pooler", None, 512, packed=packed).eval()
     encode = Encode(encoder.to(device), pair.tokenizer_of(pair.WORDS, config.vocab_size), bf16=True)
-    texts = sentences(count)
+    texts = pair.sentences(count)
     encode(texts[:200])
     start = time.perf_counter()
     encode(texts)
@@ -124,7 +120,7 @@ class Runs:
         torch.manual_seed(0)
         BertModel(config, add_pooling_layer=False).save_pretrained(folder / "initial")
         pair.tokenizer_of(pair.WORDS, config.vocab_size).save_pretrained(folder / "initial")
-        self.text = sentences((self.steps + 1) * args.batch)
+        self.text = pair.sentences((self.steps + 1) * args.batch)
         (folder / "text.txt").write_text("\n".join(self.text) + "\n", encoding="utf-8")
 
     def resumed(self, whole: Future, stopped: Future, number: signal.Signals, graph: bool) -> dict:
@@ -145,20 +141,30 @@ class Runs:
         """Run the script; with a signal, send it at the first checkpoint."""
         every, output = max(1, self.steps // 3), self.folder / name
         flags = {
-            "method": "simcse", "model_name_or_path": self.folder / "initial", "train_file": self.folder / "text.txt",
-            "cache_dir": self.folder / f"cache {name}", "output_dir": output, "max_steps": self.steps,
-            "max_length": self.args.length, "per_device_train_batch_size": self.args.batch, "save_steps": every,
-            "save_total_limit": 1, "eval_steps": self.steps, "dev": "none", "test_tasks": "none", "bf16": "true",
-            "report_to": "none", "use_cpu": self.device.type == "cpu", "cuda_graph": graph,
-            "dataloader_num_workers": 2 if self.device.type == "cuda" else 0, **more,
-        }  # fmt: skip
+            "method": "simcse",
+            "model_name_or_path": self.folder / "initial",
+            "train_file": self.folder / "text.txt",
+            "cache_dir": self.folder / f"cache {name}",
+            "output_dir": output,
+            "max_steps": self.steps,
+            "max_length": self.args.length,
+            "per_device_train_batch_size": self.args.batch,
+            "save_steps": every,
+            "save_total_limit": 1,
+            "eval_steps": self.steps,
+            "dev": "none",
+            "test_tasks": "none",
+            "bf16": "true",
+            "report_to": "none",
+            "use_cpu": self.device.type == "cpu",
+            "cuda_graph": graph,
+            "dataloader_num_workers": 2 if self.device.type == "cuda" else 0,
+            **more,
+        }
+        command = [sys.executable, "run_unsup.py", *(f"--{flag}={value}" for flag, value in flags.items())]
         until, log = output / f"checkpoint-{every}", output.with_name(f"{name}.log")
-        with (
-            log.open("w") as stderr,
-            subprocess.Popen(
-                _command(flags), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True
-            ) as child,
-        ):
+        streams = {"stdout": subprocess.DEVNULL, "stderr": log.open("w")}
+        with streams["stderr"], subprocess.Popen(command, cwd=ROOT, start_new_session=True, **streams) as child:
             while child.poll() is None and not self.over.wait(0.02):
                 if number and until.is_dir():
                     os.killpg(child.pid, number)
@@ -168,57 +174,15 @@ class Runs:
         return Ended(child.returncode, log.read_text(), output)
 
 
-def _command(flags: dict) -> list[str]:
-    return [sys.executable, str(ROOT / "run_unsup.py"), *(f"--{name}={value}" for name, value in flags.items())]
-
-
-class Ended:
+class Ended(NamedTuple):
     """How a run of the script ended."""
 
-    def __init__(self, code: int, log: str, output: Path) -> None:
-        self.code, self.log, self.output = code, log, output
+    code: int
+    log: str
+    output: Path
 
     def result(self) -> Path:
         """The path of its weights."""
         if self.code:
             raise RuntimeError(f"exit code {self.code}: {self.log[-250:]}")
         return self.output / "model.safetensors"
-
-
-def true(args, device: torch.device) -> Iterator[Work]:
-    """SimCSE and InfoCSE on real text, all runs at the same time; STS-B dev at every evaluation."""
-    if not (args.weights and args.text and args.data_dir):
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        started: dict[tuple[str, int], subprocess.Popen] = {}
-        try:
-            for name, config in RUNS.items():
-                for seed in SEEDS:
-                    started[name, seed] = _start(args, device, config, seed, Path(folder) / f"{config}-{seed}")
-            for (name, seed), child in started.items():
-                output = Path(folder) / f"{RUNS[name]}-{seed}"
-                yield {"name": name, "seed": seed, "steps": args.true_steps}, partial(scores, child, output)
-        finally:
-            for child in started.values():
-                if child.poll() is None:
-                    child.kill()
-
-
-def _start(args, device: torch.device, config: str, seed: int, output: Path) -> subprocess.Popen:
-    flags = {
-        "config": ROOT / "configs" / f"{config}.yaml", "model_name_or_path": args.weights, "train_file": args.text,
-        "data_dir": args.data_dir, "cache_dir": output.parent / f"cache-{output.name}", "output_dir": output,
-        "max_steps": args.true_steps, "eval_steps": max(1, min(125, args.true_steps // 2)), "seed": seed,
-        "test_tasks": "none", "bf16": "true", "use_cpu": device.type == "cpu", "report_to": "none", "cuda_graph": True,
-    }  # fmt: skip
-    log = output.with_name(output.name + ".log").open("w")
-    return subprocess.Popen(_command(flags), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log)
-
-
-def scores(child: subprocess.Popen, output: Path) -> dict:
-    """Best and last STS-B dev score of a run, and all of them."""
-    if child.wait():
-        raise RuntimeError(f"exit code {child.returncode}: {output.with_name(output.name + '.log').read_text()[-250:]}")
-    lines = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
-    curve = [round(line["eval_stsb_spearman"], 2) for line in lines if "eval_stsb_spearman" in line]
-    return {"best_dev": max(curve), "last_dev": curve[-1], "dev": curve}

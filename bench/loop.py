@@ -21,7 +21,6 @@ from transformers import BertTokenizer, DataCollatorForLanguageModeling, Interva
 
 from bench.pair import CLS, FIRST_WORD, MASK, SEP, draw_lengths
 from bench.timing import Timed, bench_row
-from common.errors import BadInput
 from common.files import write_json
 from common.flags import positive
 from data.collator import Collator
@@ -46,8 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rows(args: argparse.Namespace) -> list[dict]:
     """One row: milliseconds of CPU time per step, the median over `runs` slopes."""
-    if args.steps[0] >= args.steps[1]:
-        raise BadInput(f"--steps {args.steps[0]} {args.steps[1]}: the second run must be longer than the first")
     tokenizer, sentences = generated(args.rows)
     with TemporaryDirectory() as folder:
         table = pa.table({"0": pa.array(sentences, pa.list_(pa.int32()))})
@@ -102,9 +99,14 @@ class OneParameter(nn.Module):
 
 def _arguments(args: argparse.Namespace, steps: int, folder: str) -> RunArguments:
     arguments = RunArguments(
-        output_dir=folder, per_device_train_batch_size=args.batch, max_steps=steps, save_strategy="no", report_to=[],
-        disable_tqdm=True, use_cpu=True,
-    )  # fmt: skip
+        output_dir=folder,
+        per_device_train_batch_size=args.batch,
+        max_steps=steps,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+    )
     arguments.eval_strategy = IntervalStrategy.NO  # not a flag of our runs; only the loop is timed
     return arguments
 
@@ -114,10 +116,10 @@ def _slope(trainer: Callable[[int], Trainer], lengths: list[int]) -> float:
     spent = []
     for steps in lengths:
         start = time.process_time()
-        one = trainer(steps)
+        timed = trainer(steps)
         for printing in (PrinterCallback, ResumedProgress):  # the log lines of this model mean nothing
-            one.remove_callback(printing)
-        one.train()
+            timed.remove_callback(printing)
+        timed.train()
         spent.append(1000 * (time.process_time() - start))
     return (spent[1] - spent[0]) / (lengths[1] - lengths[0])
 

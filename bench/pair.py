@@ -28,14 +28,15 @@ from models.training import EncoderForTraining
 WEIGHT, TEMPERATURE, HEAD_LAYERS = 1e-5, 0.05, 2
 # LENGTHS[n] of the first 11,914 lines of SimCSE's wiki1m_for_simcse.txt have n tokens (WordPiece of bert-base-uncased,
 # special tokens included, truncated at 32). Mean 21.9; 27 % are truncated.
-LENGTHS = [0, 0, 0, 34, 151, 236, 284, 275, 247, 231, 252, 256, 273, 302, 332, 373, 347, 384, 376, 363, 371, 392, 371,
-           400, 352, 330, 323, 303, 298, 315, 253, 261, 3229]  # fmt: skip
+_COUNTS = """0 0 0 34 151 236 284 275 247 231 252 256 273 302 332 373 347 384 376 363 371 392 371 400 352 330 323 303
+    298 315 253 261 3229"""
+LENGTHS = [int(count) for count in _COUNTS.split()]
+_TINY = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64}
 MODELS = {
     "bert-base": {},  # BertConfig's defaults are its sizes
     "mini": {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536},
-    "tiny": {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64,
-             "vocab_size": 1000, "initializer_range": 0.3},  # for tests: vectors that differ
-}  # fmt: skip
+    "tiny": {**_TINY, "vocab_size": 1000, "initializer_range": 0.3},  # for tests: vectors that differ
+}
 CLS, SEP, MASK = 101, 102, 103
 FIRST_WORD = 200
 WORDS = ["".join(letters) for letters in itertools.product("abcdefghijkl", repeat=3)]
@@ -148,6 +149,14 @@ def tokenizer_of(words: list[str], size: int | None = None) -> BertTokenizer:
 def draw_lengths(generator: np.random.Generator, count: int) -> np.ndarray:
     """Token counts of `count` sentences, distributed like `LENGTHS`."""
     return generator.choice(len(LENGTHS), count, p=np.array(LENGTHS) / sum(LENGTHS))
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    """Sentences of `WORDS` with realistic lengths; those that `LENGTHS` has truncated are longer than 32 tokens."""
+    generator = np.random.default_rng(seed)
+    lengths = draw_lengths(generator, count)
+    lengths[lengths == len(LENGTHS) - 1] += 8
+    return [" ".join(generator.choice(WORDS, length - 2)) for length in lengths]
 
 
 def take_step(model: nn.Module, call: Callable[[], object], precision: str, optimizer=None) -> None:

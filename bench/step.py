@@ -1,13 +1,13 @@
-"""One training step, forward and backward: ours against the published computation and sentence-transformers."""
+"""One training step, forward and backward: ours against the published computation and sentence-transformers.
+
+Time is measured by turns in one process, peak memory by the kernel in a process of each side.
+"""
 
 import copy
-import itertools
 import logging
-import string
 import tempfile
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
@@ -16,10 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertModel
 
 from bench import pair
-from bench.pair import LENGTHS, add_arguments, batch, config_of
+from bench.pair import add_arguments, batch, config_of
 from bench.timing import Timed, alternate, apart, bench_row
 from common.memory import peak_mib
-from data.tokenizer import SPECIAL
 from models.encoder import SentenceEncoder
 from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining
@@ -33,7 +32,23 @@ def rows(args) -> list[dict]:
     """InfoCSE's step against the plain one, SimCSE's against sentence-transformers, adapters against all weights."""
     import peft  # noqa: F401 - before the comparison, so that neither side loads it
 
-    return [apart(infocse, args), apart(simcse, args), adapters(args)]
+    memory = [apart(infocse_peak, plain, args) for plain in (True, False)]
+    return [apart(infocse, args) | peaks(*memory), apart(simcse, args), adapters(args)]
+
+
+def peaks(plain: float, ours: float) -> dict[str, float]:
+    """The entries of a row for two peaks in MiB."""
+    return {"memory_ratio": round(plain / ours, 2), "plain_mib": round(plain), "ours_mib": round(ours)}
+
+
+def infocse_peak(is_plain: bool, args) -> float:
+    """Peak resident memory, in MiB, of building the model and taking two steps of InfoCSE."""
+    lm = pair.masked_lm(args.model)
+    model = pair.PlainInfoCSE(lm) if is_plain else pair.ours(lm, args.precision)
+    for seed in (1, 2):
+        inputs = batch(lm.config, args.batch, args.length, seed)
+        pair.take_step(model, lambda inputs=inputs: model(**inputs), args.precision)
+    return peak_mib()
 
 
 def infocse(args) -> dict:
@@ -52,8 +67,8 @@ def infocse(args) -> dict:
     tflop = {name: _tflop(side) for name, side in sides.items()}
     logger.info("TFLOP a step: plain %.2f, ours %.2f", tflop["plain"], tflop["ours"])
     timed = alternate(sides["plain"], sides["ours"], args.runs, warm_up=True)
-    return bench_row("infocse step", args.precision, args.model, timed, args.runs,
-                     plain_tflop=round(tflop["plain"], 2), ours_tflop=round(tflop["ours"], 2))  # fmt: skip
+    more = {f"{name}_tflop": round(number, 2) for name, number in tflop.items()}
+    return bench_row("infocse step", args.precision, args.model, timed, args.runs, **more)
 
 
 def _tflop(side) -> float:
@@ -68,12 +83,11 @@ def simcse(args) -> dict:
     Both sides have the same weights, sentences, length, temperature and pooling ([CLS], no projection), with dropout.
     """
     config = config_of(args.model)
-    words = _words(config.vocab_size - len(SPECIAL))
     torch.manual_seed(0)
     backbone = BertModel(config, add_pooling_layer=False)
     with tempfile.TemporaryDirectory() as folder:
         backbone.save_pretrained(folder)
-        pair.tokenizer_of(words).save_pretrained(folder)
+        pair.tokenizer_of(pair.WORDS, config.vocab_size).save_pretrained(folder)
         transformer = Transformer(folder, max_seq_length=args.length)
     peer = SentenceTransformer(modules=[transformer, Pooling(config.hidden_size, "cls")], device="cpu").train()
     peer_loss = MultipleNegativesRankingLoss(peer, scale=1 / pair.TEMPERATURE)
@@ -82,11 +96,11 @@ def simcse(args) -> dict:
     model = EncoderForTraining(encoder, None, [Contrastive(pair.TEMPERATURE)]).train()
 
     def plain(number: int) -> None:
-        text = _sentences(words, args, number + 1)
+        text = pair.sentences(args.batch, number + 1)
         pair.take_step(peer, lambda: peer_loss([peer.preprocess(text), peer.preprocess(text)], None), args.precision)
 
     def ours(number: int) -> None:
-        text = _sentences(words, args, number + 1)
+        text = pair.sentences(args.batch, number + 1)
         tokens = tokenizer(text, padding=True, truncation=True, max_length=args.length, return_tensors="pt")
         views = {name: torch.stack([tokens[name]] * 2) for name in ("input_ids", "attention_mask")}
         pair.take_step(model, lambda: model(**views), args.precision)
@@ -98,11 +112,9 @@ def simcse(args) -> dict:
 def adapters(args) -> dict:
     """SimCSE's step with the optimizer: adapters of rank `RANK` against all weights."""
     timed = apart(_timed, args)
-    full, low = (apart(_peak, rank, args) for rank in (None, RANK))
-    share = timed.ours / timed.plain
-    return bench_row(f"simcse step by adapters of rank {RANK} against all weights", args.precision, args.model, timed,
-                     args.runs, memory_ratio=round(full / low, 2), plain_mib=round(full), ours_mib=round(low),
-                     trainable_share=round(share, 5))  # fmt: skip
+    memory = peaks(*(apart(_peak, rank, args) for rank in (None, RANK)))
+    name, share = f"simcse step by adapters of rank {RANK} against all weights", round(timed.ours / timed.plain, 5)
+    return bench_row(name, args.precision, args.model, timed, args.runs, **memory, trainable_share=share)
 
 
 def _timed(args) -> Timed:
@@ -136,17 +148,3 @@ def _trainer(rank: int | None, args) -> Callable[[int], int]:
         return sum(parameter.numel() for parameter in trained)
 
     return step
-
-
-def _words(count: int) -> list[str]:
-    """Distinct words of five letters."""
-    letters = itertools.product(string.ascii_lowercase, repeat=5)
-    return ["".join(word) for word in itertools.islice(letters, 0, 97 * count, 97)]
-
-
-def _sentences(words: list[str], args, seed: int) -> list[str]:
-    """Sentences with realistic lengths; those that were truncated at 32 tokens are longer, to be truncated again."""
-    generator = np.random.default_rng(seed)
-    lengths = pair.draw_lengths(generator, args.batch)
-    lengths[lengths == len(LENGTHS) - 1] += 8
-    return [" ".join(generator.choice(words, length - 2)) for length in lengths]

@@ -49,6 +49,14 @@ def alternate(plain: Callable[[int], object], ours: Callable[[int], object], run
 
 
 def bench_row(name: str, precision: str, model: str, timed: Timed, runs: int, **more: object) -> dict:
-    return {"name": name, "precision": precision, "model": model, "plain_ms": round(timed.plain_ms, 1),
-            "ours_ms": round(timed.ours_ms, 1), "ratio": round(timed.ratio, 2), "memory_ratio": None, "runs": runs,
-            **more}  # fmt: skip
+    return {
+        "name": name,
+        "precision": precision,
+        "model": model,
+        "plain_ms": round(timed.plain_ms, 1),
+        "ours_ms": round(timed.ours_ms, 1),
+        "ratio": round(timed.ratio, 2),
+        "memory_ratio": None,
+        "runs": runs,
+        **more,
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, flag
+from common.ranges import Columns, Count, CountOrZero, Positive, Rate, Share, Weight, flag
 
 NLI_COLUMNS, LABEL = ("premise", "hypothesis"), "label"  # of labelled pairs
 
@@ -68,6 +68,11 @@ class ModelArguments:
     )
     attn_implementation: str | None = flag(
         None, "transformers' attention, such as sdpa or flash_attention_2; runs padded; default: the library's"
+    )
+    probe_gradients: bool = flag(
+        False,
+        "log the norm of every term's gradient at the sentence vectors at each evaluation, as eval_gradient_TERM; one "
+        "process",
     )
     chunk_size: CountOrZero = flag(
         0,
@@ -182,4 +187,4 @@ class ScoredArguments(DataArguments):
 class SentenceArguments(ScoredArguments):
     """Training text without labels."""
 
-    columns: int = flag(1, "sentences per row; 2 or 3 for tab-separated rows")
+    columns: Columns = flag(1, "sentences per row; 2 or 3 for tab-separated rows")

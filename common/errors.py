@@ -12,9 +12,9 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import NoReturn
 
 from tqdm import tqdm
@@ -80,9 +80,9 @@ def unwritable(error: OSError, message: str) -> ProjectError:
     return (StorageError if error.errno in DISK else BadInput)(message)
 
 
-def newer_format(what: str, found: int, known: int) -> str:
+def newer_format(what: str, version: int, known: int) -> str:
     """Return the message for a file in a newer format, which this version would misread."""
-    return f"{what} has format {found}, but this version reads {known}; update to the version that wrote it"
+    return f"{what} has format {version}, but this version reads {known}; update to the version that wrote it"
 
 
 def brief(error: BaseException) -> str:
@@ -101,35 +101,33 @@ class Stopped(KeyboardInterrupt):
     exit_code = 75
 
 
-_AROUND = 100  # characters shown on each side of a byte that is not UTF-8
+_PROGRAM = vars(sys.modules["__main__"])  # not a script that this process runs by `runpy`, as the tests do
 
 
 def run_command(main: Callable[[], object]) -> None:
-    """Call `main`; an expected error becomes one line and an exit code. Closed output does not end the command."""
-    code = None
+    """Call `main`; an expected error becomes one line and an exit code. Closed output does not end the command.
+
+    Called by the program itself, this ends the process.
+    """
+    is_program, code = sys._getframe(1).f_globals is _PROGRAM, 0
     try:
         _run(main)
-        code = 0
     except SystemExit as end:
         code = end.code or 0
-        raise
-    finally:
-        if isinstance(code, int) and sys._getframe(1).f_globals is _PROGRAM:
-            _leaving.append(code)
+        if not is_program or not isinstance(code, int):
+            raise
+    if is_program:
+        _leave(code)
 
 
-_PROGRAM = vars(sys.modules["__main__"])  # not a script that this process runs by `runpy`, as the tests do
-_leaving: list[int] = []  # exit codes of this process's command
-
-
-@atexit.register  # registered before the libraries' handlers, so it runs after them
-def _leave() -> None:
-    """Exit at once: threads of pyarrow and gloo can abort the interpreter's shutdown after all work is done."""
-    if _leaving:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError, AttributeError):
-                stream.flush()
-        os._exit(_leaving[-1])
+def _leave(code: int) -> None:
+    """End the process: threads of pyarrow and gloo can abort the interpreter's own end, after all work is done."""
+    threading._shutdown()  # this and the next are what Python does first; multiprocessing ends its processes so, too
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code)
 
 
 class _Visible(logging.Formatter):
@@ -146,7 +144,7 @@ def _run(main: Callable[[], object]) -> None:
         handler.setFormatter(_Visible("%(message)s"))
         logging.basicConfig(level=logging.INFO, handlers=[handler])
         try:
-            _check_arguments(sys.argv[1:])
+            _refuse_empty(sys.argv[1:])
             refuse_tokens(sys.argv[1:])
             main()
         except ProjectError as error:
@@ -156,33 +154,15 @@ def _run(main: Callable[[], object]) -> None:
                 raise
             expected = unwritable(error, str(error))
             _exit(f"error: {expected}", expected.exit_code)
-        except UnicodeEncodeError as error:  # a file name on the disk, above or below the given folders
-            if error.reason != "surrogates not allowed":
-                raise
-            _exit(f"error: {_not_utf8(error)}", BadInput.exit_code)
         except Stopped as stop:
             _exit(str(stop), stop.exit_code)
 
 
-def _check_arguments(argv: Sequence[str]) -> None:
-    """Refuse arguments that no command can use.
-
-    Raises:
-        BadInput: an empty argument, which could mean this folder, no file or the default; or one that is not UTF-8,
-            which records and saved models require.
-    """
-    for before, word in zip(["the first argument", *argv], argv, strict=False):
+def _refuse_empty(words: Sequence[str]) -> None:
+    """Raise BadInput for an empty argument, which would mean this folder."""
+    for before, word in zip(["the first argument", *words], words, strict=False):
         if not word or (word.startswith("--") and word.endswith("=")):
             raise BadInput(f"{word.rstrip('=') or before}: followed by an empty value; is a shell variable unset?")
-        try:
-            word.encode()
-        except UnicodeEncodeError as error:
-            raise _not_utf8(error) from error
-
-
-def _not_utf8(error: UnicodeEncodeError) -> BadInput:
-    around = error.object[max(error.start - _AROUND, 0) : error.end + _AROUND]
-    return BadInput(f"'{around}': not UTF-8; rename the file or folder")
 
 
 def refuse_tokens(words: Sequence[str]) -> None:
@@ -200,14 +180,3 @@ def _exit(line: str, code: int) -> NoReturn:
         bar.close()
     sys.stderr.write(f"{line}\n")
     sys.exit(code)
-
-
-def _check_working_directory() -> None:
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        sys.stderr.write("error: the working directory has been deleted; change to an existing one\n")
-        sys.exit(BadInput.exit_code)
-
-
-_check_working_directory()  # on import, before other libraries: torch and transformers abort without one

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from glob import escape, glob
 from pathlib import Path
@@ -34,13 +35,9 @@ def open_regular(path: Path) -> BinaryIO:
     """Open a regular file to read its bytes; BadInput for anything else."""
     try:
         refuse_special(path)
-        if path.is_dir():
-            raise BadInput(f"{path}: is a folder; name a file")
         return path.open("rb")
-    except FileNotFoundError as error:
-        raise BadInput(f"{path}: no such file") from error
     except OSError as error:
-        raise BadInput(f"{path}: cannot be opened ({error.strerror})") from error
+        raise BadInput(f"{path}: {str(error.strerror).lower()}") from error
 
 
 def sync(path: Path) -> None:
@@ -117,9 +114,7 @@ def _replace(part: Path, path: Path) -> None:
 
 
 @contextmanager
-def writing_folder(
-    target: Path, partial: Path | None = None, place: Callable[[Path, Path], object] = Path.rename
-) -> Iterator[Path]:
+def writing_folder(target: Path, partial: Path | None = None) -> Iterator[Path]:
     """Yield an empty folder; at the end it is flushed and renamed to `target`, which must be absent or empty.
 
     Disk errors pass as OSError. A killed process leaves `.NAME` + PARTIAL, which the next one removes.
@@ -130,7 +125,6 @@ def writing_folder(
     Args:
         target: the folder to write.
         partial: an empty folder to fill instead, for concurrent writers.
-        place: moves the filled folder to `target`; the default renames it.
     """
     with ExitStack() as stack:
         if partial is None:
@@ -139,7 +133,7 @@ def writing_folder(
         stack.callback(shutil.rmtree, partial, ignore_errors=True)
         yield partial
         sync_folder(partial)
-        place(partial, target)
+        partial.rename(target)
         sync(target.parent)
 
 
@@ -209,10 +203,10 @@ def read_json(
 
     Args:
         path: the file.
-        what: the kind of file, for the message: "a run record".
+        what: what the file is, for the message: "a run record".
         remedy: what to do, the end of the message.
         kind: the type of the document, dict or list.
-        error: raised if the file cannot be read, is not JSON, or is of another kind.
+        error: raised if the file cannot be read, is not JSON, or is of another type.
         fields: names that the object must have, and their types.
     """
     try:
@@ -228,21 +222,24 @@ def read_json(
 
 
 # PyYAML raises more than its own class: for `!!int ''`, `!!map [a]`, a date in month 13, deep nesting.
-_UNREADABLE = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
-
-
-_RESOLVER = yaml.resolver.Resolver()
-_STRING = "tag:yaml.org,2002:str"
+_UNREADABLE = (
+    OSError,
+    yaml.YAMLError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
 
 
 class _Strict:
-    """Refuses tags, and keys that are repeated or no strings; PyYAML keeps the last value of a repeated key."""
+    """Refuses tags, and repeated keys, of which PyYAML keeps the last value."""
 
     def construct_mapping(self, node, deep=False):
         names: set[str] = set()
         for key, _ in node.value:
-            if not _is_string(key):
-                raise yaml.constructor.ConstructorError(None, None, "the key is not a string; quote it", key.start_mark)
             if key.value in names:
                 problem = f"key '{key.value}' is repeated"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
@@ -257,13 +254,6 @@ class _Strict:
         return super().compose_node(parent, index)
 
 
-def _is_string(key: yaml.Node) -> bool:
-    """Whether YAML reads a key as a string, such as `a` or `'1'`, and not as a number, a boolean or nothing."""
-    if not isinstance(key, yaml.ScalarNode):
-        return False
-    return key.style is not None or _RESOLVER.resolve(yaml.ScalarNode, key.value, (True, False)) == _STRING
-
-
 class _Values(_Strict, yaml.SafeLoader):
     """Loads numbers, booleans, dates and strings."""
 
@@ -276,71 +266,77 @@ def read_yaml(path: Path, strings: bool = False) -> Any:
     """Read a YAML file; with `strings`, every scalar stays a string.
 
     Raises:
-        BadInput: the file cannot be read, is not YAML, or has a tag, a repeated key, or a key that is no string.
+        BadInput: the file cannot be read, is not YAML, or has a tag or a repeated key.
     """
     try:
-        refuse_special(path)  # a pipe can be read once, and a configuration is read twice
+        refuse_special(path)  # a pipe would be waited for
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_Strings if strings else _Values)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
     except _UNREADABLE as error:
-        raise BadInput(f"{path}: not a YAML file: {brief(error)}") from error
+        raise BadInput(f"{path}: cannot be read, or not a YAML file: {brief(error)}") from error
 
 
-def find_files(names: Sequence[str], data_dir: str, own: Sequence[str | Path] = ()) -> list[Path]:
+def find_files(names: Sequence[str], data_dir: str, written: Sequence[str | Path] = ()) -> list[Path]:
     """Resolve names of training files, folders (see `files_of`) and patterns, as given or below `data_dir`.
 
     Raises:
-        BadInput: no name is given, or a name exists in neither place.
+        BadInput: a name exists in neither folder.
     """
-    if not names:
-        raise BadInput("--train_file is missing: the text to train on")
     files: list[Path] = []
     for name in names:
-        places = dict.fromkeys([Path(name), Path(data_dir) / name])
-        existing = next(filter(None, map(matching, places)), None)
+        paths = dict.fromkeys([Path(name), Path(data_dir) / name])
+        existing = next(filter(None, map(_matching, paths)), None)
         if existing is None:
-            raise BadInput(f"'{name}': no file or folder at {' or at '.join(map(str, places))}")
-        files += dict.fromkeys(path for place in existing for path in files_of(place, own))  # `**` matches some twice
+            raise BadInput(f"'{name}': no file or folder at {' or at '.join(map(str, paths))}")
+        files += dict.fromkeys(file for path in existing for file in files_of(path, written))  # `**` finds some twice
     return files
 
 
-def matching(place: Path) -> list[Path]:
-    """Return the file or folder at a path, or all that match it as a pattern, sorted."""
-    return [place] if place.exists() else sorted(map(Path, glob(str(place), recursive=True)))  # noqa: PTH207 - skips hidden files
+def _matching(path: Path) -> list[Path]:
+    """The file or folder at a path, or all that match it as a pattern, sorted."""
+    return [path] if path.exists() else sorted(map(Path, glob(str(path), recursive=True)))  # noqa: PTH207 - skips hidden files
 
 
-def files_of(place: Path, own: Sequence[str | Path] = ()) -> list[Path]:
+def files_of(path: Path, written: Sequence[str | Path] = ()) -> list[Path]:
     """Return a file itself, or all files of a folder and its subfolders, sorted by path.
 
     Hidden ones, and what Spark and `datasets` write beside their data, are skipped.
 
     Args:
-        place: the file or folder.
-        own: folders that the command writes; skipped, since they may lie in `place` and would be text next time.
+        path: the file or folder.
+        written: folders that the command writes; skipped, since they may lie in `path` and would be text next time.
     """
-    if not place.is_dir():
-        return [place]
-    files = list(_below(place, {place.resolve()}, {Path(folder).resolve() for folder in own}))
+    if not path.is_dir():
+        return [path]
+    files = list(_below(path, {path.resolve(), *(Path(folder).resolve() for folder in written)}))
     if not files:
-        raise BadInput(f"{place}: the folder contains no files; name files or a folder of files")
+        raise BadInput(f"{path}: the folder contains no files; name files or a folder of files")
     return files
 
 
 _SAVED = {"state.json", "dataset_info.json"}
 
 
-def _below(folder: Path, above: set[Path], own: set[Path]) -> Iterator[Path]:
-    try:
-        paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    except OSError as error:
-        raise BadInput(f"{folder}: the folder cannot be read ({error.strerror})") from error
+def _below(folder: Path, left_out: set[Path]) -> Iterator[Path]:
+    """The files below a folder; folders of `left_out`, and so links back to a folder above, are not entered."""
+    paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     names = {path.name for path in paths}
     beside = {"_SUCCESS"} | (_SAVED if names >= _SAVED else set())  # written by Spark, and by `Dataset.save_to_disk`
     for path in (path for path in paths if path.name not in beside):
         if not path.is_dir():  # a broken link or a pipe too: opening it raises, so no text is skipped silently
             yield path
-        elif (real := path.resolve()) in above:
-            raise BadInput(f"{path}: a link to one of its parent folders; remove it")
-        elif real not in own:
-            yield from _below(path, above | {real}, own)
+        elif (real := path.resolve()) not in left_out:
+            yield from _below(path, left_out | {real})
+
+
+def nearest(wanted: Path, pattern: str = "*/") -> Path | None:
+    """Return the existing path most like this one, part by part, its last part matching a pattern; None if absent."""
+    path = Path(wanted.anchor)
+    for part in wanted.parts[bool(wanted.anchor) :]:
+        if not (path / part).is_dir():
+            names = [child.name for child in path.glob(pattern if part == wanted.name else "*/")]
+            matches = difflib.get_close_matches(part, names, n=1)
+            if not matches:
+                return None
+            part = matches[0]
+        path = path / part
+    return path

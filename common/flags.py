@@ -91,42 +91,36 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
         first: the bytes that every file written there begins with.
 
     Raises:
-        BadInput: `output` is a folder, one of the inputs, a file with other content, or below a file or a folder that
-            cannot be written.
+        BadInput: `output` is an input or not a file of this command, or is in a folder that cannot be written.
     """
-    path = Path(output or "")
     if output is None:
         return
-    if not path.exists():
-        _check_writable(output, path.absolute().parent)
-        return
-    if path.is_dir():
-        raise BadInput(f"--output {output}: is a folder; name a file")
-    if any(given and Path(given).exists() and path.samefile(given) for given in inputs):
-        raise BadInput(f"--output {output}: is an input of this command and would be overwritten; name another file")
-    if not path.is_file():  # a pipe or a device would be replaced
-        raise BadInput(f"--output {output}: is not a regular file; name another")
+    path = Path(output)
     _check_writable(output, path.absolute().parent)
-    try:
-        with path.open("rb") as file:
-            begins = file.read(len(first))
-    except OSError as error:
-        raise BadInput(f"--output {output}: cannot be read ({error.strerror}); name another file") from error
-    if begins and begins.lower() != first:
-        raise BadInput(f"--output {output}: has content this command did not write; name another file")
+    read = any(name and path.exists() and Path(name).exists() and path.samefile(name) for name in inputs)
+    if read or (path.exists() and not _is_replaceable(path, first)):
+        raise BadInput(f"--output {output}: is an input of this command, or has content this command did not write")
+
+
+def _is_replaceable(path: Path, first: bytes) -> bool:
+    """Whether an existing file is empty or begins as given."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(first)).lower() in (b"", first)
 
 
 def _check_writable(output: str, folder: Path, flag: str = "output") -> None:
     """Refuse a folder, or for a missing one the folder above it, in which no file can be created."""
-    above = next(each for each in (folder, *folder.parents) if each.exists())
+    above = next(path for path in (folder, *folder.parents) if path.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         raise BadInput(f"--{flag} {output}: cannot be written in {above}; choose another folder")
 
 
 def add_pooling(parser: argparse.ArgumentParser) -> None:
     """Add `--pooling` for commands that read any encoder."""
-    parser.add_argument("--pooling", help="pooling; needed for plain encoders only; pooler: [CLS] behind the "
-                        "checkpoint's own pooler (supervised SimCSE)")  # fmt: skip
+    said = "pooling; needed for plain encoders only; pooler: [CLS] behind the checkpoint's own (supervised SimCSE)"
+    parser.add_argument("--pooling", help=said)
 
 
 def add_encoder(parser: argparse.ArgumentParser) -> None:

@@ -72,7 +72,7 @@ def lasting() -> Iterator[None]:
 
 def visible(text: str, kept: str = "") -> str:
     """Return text with its control characters as escapes, except the `kept` ones."""
-    return _CONTROL.sub(lambda found: found[0] if found[0] in kept else ascii(found[0])[1:-1], text)
+    return _CONTROL.sub(lambda match: match[0] if match[0] in kept else ascii(match[0])[1:-1], text)
 
 
 def show(text: str, kept: object = None) -> None:

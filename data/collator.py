@@ -50,10 +50,19 @@ class Collator:
     """
 
     def __init__(
-        self, text: TokenisedText, tokenizer, views: Sequence[View], max_length: int, seed: int,
-        masking: Sequence[Masking] = (), width: int = 0, operations: int = 1, longest: int | None = None,
-        words: bool = False, packing=None,
-    ) -> None:  # fmt: skip
+        self,
+        text: TokenisedText,
+        tokenizer,
+        views: Sequence[View],
+        max_length: int,
+        seed: int,
+        masking: Sequence[Masking] = (),
+        width: int = 0,
+        operations: int = 1,
+        longest: int | None = None,
+        words: bool = False,
+        packing=None,
+    ) -> None:
         self.text, self.views, self.masking, self.seed = text, list(views), tuple(masking), seed
         self.width, self.words, self.packing = width, words, packing
         self.pad, self.mask = tokenizer.pad_token_id, tokenizer.mask_token_id
@@ -63,21 +72,21 @@ class Collator:
         self.frames = [default if view.template is None else framed(tokenizer, view.template) for view in views]
         self.added = max(frame.added for frame in self.frames)
         if max_length <= self.added:
-            kind = "special tokens" if all(frame == default for frame in self.frames) else "tokens of the template"
-            raise BadInput(f"--max_length {max_length}: the {self.added} {kind} leave no room for text")
-        self.room, self.longest = max_length - self.added, longest or max_length
+            said = f"the {self.added} special tokens, with those of a template, leave no room for text"
+            raise BadInput(f"--max_length {max_length}: {said}")
         if self.masking and self.mask is None:
             raise BadInput("the method masks tokens, but this tokenizer has no mask token")
+        self.room, self.longest = max_length - self.added, longest or max_length
         self.operations = operations if any(v.dropout and v.dropout.per_operation for v in self.views) else 1
-        needs_words = any(view.words for view in self.views) or any(each.whole_words for each in self.masking)
+        needs_words = any(view.words for view in self.views) or any(some.whole_words for some in self.masking)
         self._starts = word_starts(tokenizer) if needs_words else None
-        self._unlabelled = {each.name: self._stop_words(each.stop_words) for each in self.masking if each.stop_words}
+        self._unlabelled = {some.name: self._stop_words(some.stop_words) for some in self.masking if some.stop_words}
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
         epochs, indices, steps = np.array(batch, dtype=np.int64).T
         keyed = partial(draws.keys, self.seed, epochs, indices)
         shown = self._shown(indices, keyed)
-        edited = [self._edited(number, *each, keyed) for number, each in enumerate(shown)]
+        edited = [self._edited(number, *texts, keyed) for number, texts in enumerate(shown)]
         ids, mask, is_text = self._padded(edited, self.frames)
         arrays = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
         for masking in self.masking:
@@ -123,16 +132,13 @@ class Collator:
         if view.edit is None:
             return flat, lengths
         pairs = zip(_apart(flat, lengths), keyed(f"edit {number}"), strict=True)
-        ids, lengths = _joined([
+        edits = [
             view.edit(ids, self._starts[ids] if view.words else None, draws.generator(key))[:longest]
             for ids, key in pairs
-        ])  # fmt: skip
+        ]
+        ids, lengths = _joined(edits)
         hidden = ids == MASK
-        if not hidden.any():
-            return ids, lengths
-        if self.mask is None:
-            raise BadInput("the method masks part of a view, but this tokenizer has no mask token")
-        return np.where(hidden, self.mask, ids), lengths
+        return (np.where(hidden, self.mask, ids) if hidden.any() else ids), lengths
 
     def _padded(self, views: Sequence[Texts], frames: Sequence[Frame]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(V, B, L) each: padded ids, every text in its view's frame; the attention mask; where the texts are."""
@@ -234,9 +240,17 @@ class MaskedCollator:
     """
 
     def __init__(
-        self, text: TokenisedText, tokenizer, max_length: int, seed: int, masking: Masking,
-        aux_masking: Masking | None = None, clean: bool = False, words: bool = False, packing=None,
-    ) -> None:  # fmt: skip
+        self,
+        text: TokenisedText,
+        tokenizer,
+        max_length: int,
+        seed: int,
+        masking: Masking,
+        aux_masking: Masking | None = None,
+        clean: bool = False,
+        words: bool = False,
+        packing=None,
+    ) -> None:
         self._names = {"masked_input_ids": "input_ids", "attention_mask": "attention_mask", "masked_labels": "labels"}
         self._names |= {f"aux_{part}": f"aux_{part}" for part in ("input_ids", "labels") if aux_masking}
         self._names |= {"input_ids": "clean_input_ids"} if clean else {}

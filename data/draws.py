@@ -15,7 +15,7 @@ from torch.utils.data import Dataset, Sampler
 
 Key = tuple[int, int, int]  # epoch, index of the example, step of the epoch
 LARGEST_TABLE = 2**24  # examples, 128 MiB; a longer text uses no table and so has another order for the same seed
-_PLACES_AT_ONCE, _ROUNDS = 2**16, 4
+_POSITIONS_AT_ONCE, _ROUNDS = 2**16, 4
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -58,9 +58,9 @@ def generator(key: np.uint64) -> np.random.Generator:
 def order(seed: int, epoch: int, count: int) -> Iterator[int]:
     """Yield an epoch's examples in order: from a table, or computed in pieces above `LARGEST_TABLE`."""
     table = permutation(seed, epoch, count) if count <= LARGEST_TABLE else None
-    for start in range(0, count, _PLACES_AT_ONCE):
-        places = np.arange(start, min(start + _PLACES_AT_ONCE, count))
-        yield from (walked(seed, epoch, count, places) if table is None else table[places]).tolist()
+    for start in range(0, count, _POSITIONS_AT_ONCE):
+        positions = np.arange(start, min(start + _POSITIONS_AT_ONCE, count))
+        yield from (walked(seed, epoch, count, positions) if table is None else table[positions]).tolist()
 
 
 def permutation(seed: int, epoch: int, count: int, purpose: str = "order") -> np.ndarray:
@@ -68,8 +68,8 @@ def permutation(seed: int, epoch: int, count: int, purpose: str = "order") -> np
     return generator(_order_key(seed, epoch, purpose)).permutation(count)
 
 
-def walked(seed: int, epoch: int, count: int, places: np.ndarray) -> np.ndarray:
-    """Return the examples at some places of an order of `count` without computing the rest: (P,) -> (P,) int64.
+def walked(seed: int, epoch: int, count: int, positions: np.ndarray) -> np.ndarray:
+    """Return the examples at some positions of an order of `count` without computing the rest: (P,) -> (P,) int64.
 
     A Feistel network of four rounds permutes the smallest range of 4 ** n numbers with room for `count` (Luby and
     Rackoff 1988). A number not below `count` is permuted again until it is (cycle walking, Black and Rogaway 2002), so
@@ -77,7 +77,7 @@ def walked(seed: int, epoch: int, count: int, places: np.ndarray) -> np.ndarray:
     """
     half = np.uint64(-(-max(count - 1, 1).bit_length() // 2))
     rounds = _mix(_order_key(seed, epoch) + np.arange(1, _ROUNDS + 1, dtype=np.uint64) * _GOLDEN)
-    numbers = places.astype(np.uint64)
+    numbers = positions.astype(np.uint64)
     outside = np.arange(len(numbers))
     while len(outside):
         numbers[outside] = _feistel(numbers[outside], half, rounds)
@@ -127,8 +127,8 @@ class KeyedSampler(Sampler):
         return self.count
 
     def __iter__(self) -> Iterator[Key]:
-        for place, index in enumerate(self.order(self.epoch)):
-            yield self.epoch, index, place // self.batch_size
+        for position, index in enumerate(self.order(self.epoch)):
+            yield self.epoch, index, position // self.batch_size
 
     def rows(self, epoch: int, first: int, batches: int) -> list[int]:
         """Indices of the examples in `batches` batches of an epoch, starting at batch `first`."""

@@ -27,25 +27,26 @@ def with_text(
         labelled: the rows are labelled pairs: premise, hypothesis and label name.
 
     Raises:
-        BadInput: `text` is a table of another kind, a row is not text, or the Dataset's text column is missing or
-            ambiguous.
+        BadInput: `text` is a table of another type, a row is not text, or it is not said which column of a Dataset is.
     """
     settings = dict(settings)
-    if text is not None and settings.get("train_file") is not None:
+    if text is None:
+        return settings
+    if settings.get("train_file") is not None:
         raise BadInput("give the text or train_file, not both")
     if isinstance(text, (str, PathLike)):
-        settings["train_file"] = text
-    elif text is not None:
-        if isinstance(text, Mapping) or hasattr(text, "columns") or not isinstance(text, Iterable):
-            raise BadInput(f"text of type {type(text).__name__}: give sentences (of a DataFrame, df['text'].tolist()), "
-                           "one split of a Dataset, or a path")  # fmt: skip
-        if hasattr(text, "column_names"):
-            columns = settings.pop("text_column", None)
-            text = _pairs(text, columns) if labelled else _rows(text, columns)
-        cache = Path(settings.get("cache_dir") or DataArguments().cache_dir)
-        settings["train_file"], columns = write_text(text, cache, (*NLI_COLUMNS, LABEL) if labelled else ())
-        if columns > 1 and not labelled:
-            settings.setdefault("columns", columns)
+        return settings | {"train_file": text}
+    if isinstance(text, Mapping) or hasattr(text, "columns") or not isinstance(text, Iterable):
+        what = "sentences (of a DataFrame, df['text'].tolist()), one split of a Dataset, or a path"
+        raise BadInput(f"text of type {type(text).__name__}: give {what}")  # its names would be the sentences
+    if hasattr(text, "column_names"):
+        columns = settings.pop("text_column", None)
+        columns = [columns] if isinstance(columns, str) else [*(columns or ())]
+        text = _pairs(text, columns) if labelled else _rows(text, columns)
+    cache = Path(settings.get("cache_dir") or DataArguments().cache_dir)
+    settings["train_file"], width = write_text(text, cache, (*NLI_COLUMNS, LABEL) if labelled else ())
+    if width > 1 and not labelled:
+        settings.setdefault("columns", width)
     return settings
 
 
@@ -56,24 +57,20 @@ def joined(named: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, A
     return {**named, **settings}
 
 
-def _rows(dataset: Any, columns: str | Sequence[str] | None) -> Iterable:
+def _rows(dataset: Any, columns: Sequence[str]) -> Iterable:
     """The texts of one column of a Dataset (default: `text` or the only one), or rows of several columns."""
     names = dataset.column_names
-    columns = [columns] if isinstance(columns, str) else [*(columns or ())]
-    columns = columns or (["text"] if "text" in names else names if len(names) == 1 else [])
-    if not columns or {*columns} - {*names}:
+    columns = columns or (["text"] if "text" in names else names)
+    if {*columns} - {*names} or (columns is names and len(names) > 1):
         raise BadInput(f"text_column: name the text column; choose from {', '.join(names)}")
     rows = (row for row in zip(*(dataset[name] for name in columns), strict=True) if None not in row)  # as in a file
     return rows if len(columns) > 1 else (text for (text,) in rows)
 
 
-def _pairs(dataset: Any, columns: str | Sequence[str] | None) -> Iterable:
+def _pairs(dataset: Any, columns: Sequence[str]) -> Iterable:
     """The labelled pairs of a Dataset; labels are classes or names, and -1 means unlabelled, as on the hub."""
-    columns = [columns] if isinstance(columns, str) else columns
     names = [*(columns or NLI_COLUMNS)]
     names += [LABEL] * (len(names) == 2)
-    if missing := {*names} - {*dataset.column_names}:
-        raise BadInput(f"labelled pairs: no column {min(missing)} among {', '.join(dataset.column_names)}")
     label_name = getattr(dataset.features[names[-1]], "int2str", str)
     labels = ("-" if label in (-1, None) else label_name(label) for label in dataset[names[-1]])
     return zip(*(dataset[name] for name in names[:-1]), labels, strict=True)
@@ -91,12 +88,7 @@ def write_text(rows: Iterable[str | Sequence[str]], cache: Path, header: Sequenc
             raise BadInput(f"row {number} of the text: expected text, got {type(row).__name__}: {str(row)[:40]}")
         columns = columns if number else len(cells)
         lines.append("\t".join(_SEPARATORS.sub(" ", cell) for cell in cells) + "\n")
-    try:
-        content = "".join(lines).encode()
-    except UnicodeEncodeError as error:
-        number = error.object.count("\n", 0, error.start) - bool(header)
-        raise BadInput(f"row {number} of the text: has half a surrogate pair, which UTF-8 cannot encode") from error
-    return keep(content, cache / "text.txt"), columns
+    return keep("".join(lines).encode(), cache / "text.txt"), columns
 
 
 def keep(content: bytes, name: Path) -> Path:

@@ -1,9 +1,7 @@
 """Lines of plain and compressed files, numbered from 1, and the content hash of files.
 
-Only a line feed ends a line (not U+2028, not NEL); `datasets`, which reads the training text, also ends one at a
-carriage return. Compression is detected by a file's first bytes, not by its name.
-Tables named like text files are refused: a model would train on braces and field names. In doubt a file is read:
-quotation marks and commas alone do not make a table.
+Only a line feed ends a line (not a carriage return, U+2028 or NEL). Compression is detected by a file's first bytes,
+not by its name.
 """
 
 import bz2
@@ -15,7 +13,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,17 +23,17 @@ from common.errors import BadInput
 from common.files import open_regular
 
 LONGEST_LINE = 1_000_000  # bytes; a longer "sentence" is a file without line breaks
-INSPECTED = 100  # first lines of a file, to tell texts from a table
+_INSPECTED = 100  # first lines of a file, to tell texts from JSON
 _BLOCK = 2**16
-_KINDS = {
-    ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet", ".arrow": "arrow",
+_READERS = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
     ".feather": "arrow",
-}  # fmt: skip
-_FIELDS = set(
-    "text sentence sentences premise hypothesis label labels gold_label score id idx index anchor positive negative "
-    "query document passage title body source target question answer".split()
-)
-_NUMBERED = re.compile(r"[a-z]+(?:_[a-z0-9]+|\d)+")
+}
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
@@ -46,9 +44,28 @@ def numbered_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[tuple[in
         BadInput: with file and line: the file cannot be opened or is damaged, or a line is not UTF-8, has a NUL or is
             longer than `longest` bytes.
     """
-    with open_regular(path) as packed, unpacked(packed, packing(path)) as stream:
-        for number, line in enumerate(_lines(stream, path, longest), start=1):
-            yield number, _decoded(line, path, number)
+    suffix, number = packing(path), 0
+    with open_regular(path) as packed:
+        stream = _PACKINGS[suffix][1](packed) if suffix else packed
+        while True:
+            number += 1
+            try:
+                line = stream.readline(longest + 2)
+            except _DAMAGED as error:
+                raise BadInput(f"{path}:{number}: the compressed file is damaged or truncated ({error})") from error
+            if not line:
+                return
+            line = line.removesuffix(b"\n").removesuffix(b"\r")
+            if len(line) > longest:
+                raise BadInput(f"{path}:{number}: line longer than {longest:,} bytes; is it one sentence per line?")
+            if b"\0" in line:  # UTF-16 and binary files can be valid UTF-8
+                raise BadInput(f"{path}:{number}: NUL byte at column {line.index(0) + 1}; the file is not plain text")
+            try:
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise BadInput(
+                    f"{path}:{number}: byte {error.start + 1} is not UTF-8; convert the file first"
+                ) from error
 
 
 def content_hash(paths: Sequence[str | Path]) -> str:
@@ -67,16 +84,11 @@ def packing(path: Path) -> str:
     return next((suffix for suffix, (pattern, _) in _PACKINGS.items() if pattern.match(magic)), "")
 
 
-def unpacked(stream: BinaryIO, suffix: str) -> BinaryIO:
-    """Decompress a stream; `suffix` as returned by `packing`."""
-    return _PACKINGS[suffix][1](stream) if suffix else stream
-
-
 class _Joined(io.RawIOBase):
-    """All streams of an xz file, or frames of a zstd file, decompressed in turn; `new` creates a decompressor.
+    """All streams of an xz or bz2 file, or frames of a zstd file, decompressed in turn; `new` makes a decompressor.
 
-    The libraries' readers silently stop early: `lzma`'s at anything but a complete stream after the first one,
-    `zstandard`'s after the first frame and at a truncation.
+    The libraries' readers, and so `datasets`, lose text silently: those of xz and bz2 end at anything but a complete
+    stream after the first one, that of zstd at a truncation.
     """
 
     def __init__(self, stream: BinaryIO, new: Callable[[], Any]) -> None:
@@ -117,88 +129,30 @@ _PACKINGS: dict[str, tuple[re.Pattern, Callable[[BinaryIO], BinaryIO]]] = {
     ".gz": (re.compile(rb"\x1f\x8b"), lambda stream: gzip.GzipFile(fileobj=stream)),
     ".xz": (re.compile(rb"\xfd7zXZ\x00"), _joined(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ))),
     ".bz2": (re.compile(rb"BZh[1-9]1AY&SY"), _joined(bz2.BZ2Decompressor)),
-    # The second pattern is an empty frame, which pzstd writes first.
-    ".zst": (re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
-             _joined(lambda: zstandard.ZstdDecompressor().decompressobj())),
-}  # fmt: skip
+    ".zst": (
+        re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),  # the second is an empty frame, as pzstd writes first
+        _joined(lambda: zstandard.ZstdDecompressor().decompressobj()),
+    ),
+}
 
 
-def _lines(stream: BinaryIO, path: Path, longest: int) -> Iterator[bytes]:
-    number = 0
-    while True:
-        try:
-            line = stream.readline(longest + 2)
-        except _DAMAGED as error:
-            raise BadInput(f"{path}:{number + 1}: the compressed file is damaged or truncated ({error})") from error
-        if not line:
-            return
-        number += 1
-        line = line.removesuffix(b"\n").removesuffix(b"\r")
-        if len(line) > longest:
-            raise BadInput(f"{path}:{number}: line longer than {longest:,} bytes; is it one sentence per line?")
-        yield line
-
-
-def _decoded(line: bytes, path: Path, number: int) -> str:
-    if b"\x00" in line:
-        raise BadInput(f"{path}:{number}: NUL byte at column {line.index(0) + 1}; the file is not plain text")
-    try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path}:{number}: byte {error.start + 1} is not UTF-8; convert the file first") from error
-
-
-def kind_of(path: Path) -> str:
-    """The reader in `datasets` for a file, by its name: csv, json, parquet, arrow, or text for lines."""
+def reader_of(path: Path) -> str:
+    """How a file is read, by its name: csv, json, parquet, arrow, or text for lines."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in _PACKINGS:
         suffixes.pop()
-    return _KINDS.get(suffixes[-1], "text") if suffixes else "text"
+    return _READERS.get(suffixes[-1], "text") if suffixes else "text"
 
 
 def texts_by_line(path: Path) -> Iterator[tuple[int, str]]:
-    """`numbered_lines` of a file with one text per line.
+    """`numbered_lines` of a file of texts; BadInput for a table, by its name, and for JSON in a file of another name.
 
-    Raises:
-        BadInput: also for a table, whose lines are not texts, and for a carriage return within a line, where training
-            would end it.
+    A model would train on the braces and field names.
     """
-    lines = numbered_lines(path)
-    first = list(islice(lines, INSPECTED))
-    filled = [(number, line) for number, line in first if line.strip()]
-    try:
-        table = kind_of(path) != "text"
-        if filled:
-            refuse_tables(path, filled[0][0], [line for _, line in filled])
-    except BadInput:
-        table = True
-    if table:
-        raise BadInput(f"{path}: a table, not one text per line; convert it to Parquet or to lines of text")
-    for number, line in chain(first, lines):
-        if "\r" in line:
-            raise BadInput(f"{path}:{number}: carriage return within a line; convert the line ends to line feeds")
-        yield number, line
-
-
-def refuse_tables(path: Path, number: int, lines: Sequence[str]) -> None:
-    """Raise BadInput if the first lines are mostly JSON objects, or the first one, line `number`, is a header.
-
-    A single word counts as a header only in a `.tsv`.
-    """
-    if sum(map(_is_object, lines)) > len(lines) / 2:
-        raise BadInput(f"{path}: most of its first lines are JSON objects, not sentences; name it NAME.jsonl")
-    cells = [cell.strip(' "') for cell in lines[0].split(",")]
-    if len(cells) > 1 and all(map(_is_name, cells)):
-        raise BadInput(f"{path}: its first line is a header ({', '.join(cells)}), not a sentence; name it NAME.csv")
-    cells = [cell.strip() for cell in lines[0].split("\t")]
-    if (len(cells) > 1 or ".tsv" in path.name.lower()) and all(map(_is_name, cells)):
-        header = ", ".join(cells)
-        raise BadInput(f"{path}:{number}: a header ({header}), not a row of sentences; remove it, or name columns by "
-                       "--text_column")  # fmt: skip
-
-
-def _is_name(cell: str) -> bool:
-    return cell in _FIELDS or _NUMBERED.fullmatch(cell) is not None
+    first = [line for _, line in islice(numbered_lines(path), _INSPECTED) if line.strip()]
+    if reader_of(path) != "text" or sum(map(_is_object, first)) > len(first) / 2:
+        raise BadInput(f"{path}: a table, not one text per line; convert it, or name a file of JSON lines NAME.jsonl")
+    return numbered_lines(path)
 
 
 def _is_object(line: str) -> bool:

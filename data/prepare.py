@@ -1,34 +1,56 @@
-"""Download, verify and lay out the corpora: `python -m data.prepare [NAME ...] [--data_dir DIR]`."""
+"""Download, verify and lay out the corpora: `python -m data.prepare [NAME ...] [--data_dir DIR]`.
+
+`huggingface_hub` does the transfer, so `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, proxies and the progress bar work
+as usual, and an interrupted transfer resumes. Evaluation files are checked against the digests of this repository; of
+other files the digest of the first download is recorded, and must not change.
+"""
 
 import gzip
 import logging
+import os
 import re
 import shutil
-import zlib
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from common import crosslingual
-from common.errors import BadInput, run_command, unwritable
-from common.files import sha256
+from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+
+# HTTPError is the base class of the HTTP client's errors: refused, timed out, cut off.
+from huggingface_hub.errors import HTTPError, XetDownloadError
+
+from common.errors import BadInput, brief, run_command, unwritable
+from common.files import read_json, sha256, write_json
 from common.flags import Parser
 from common.streams import show
 from data import sts_texts
 from data.archive import extract
-from data.hub import HubFile, fetch, record
 
 logger = logging.getLogger(__name__)
 DEFAULT_NAMES = ("sts", "wiki1m")
 LOCK = "prepare.lock.json"
 DOWNLOAD = ".download"
 _HEADER = ("set", "files", "lines", "bytes", "digest", "terms of use")
-_AGAIN = "run again, after removing it if it is still there"
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """A file on the hub, and its path below the data folder."""
+
+    repo: str
+    file: str
+    target: str
+    min_lines: int = 0
+    revision: str = "main"  # no published source names a commit; the lock file records the one downloaded
+
+
 _REPO = "princeton-nlp/datasets-for-simcse"
 ARCHIVE = HubFile(_REPO, "senteval.tar", "senteval/downstream")
 WIKI = HubFile(_REPO, "wiki1m_for_simcse.txt", "text/wiki1m_for_simcse.txt", min_lines=1_000_000)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_FAILURES = (HTTPError, OSError, ValueError, XetDownloadError)
 WIKI_TERMS = "Wikipedia text, CC BY-SA 3.0 and GFDL; none stated for the selection"
 SUMS = Path(__file__).with_name("SHA256SUMS")
 _PREFIXES = ("senteval", "SentEval", "downstream")
@@ -44,14 +66,22 @@ NAMES = {
     "wiki1m": "1,000,000 sentences of English Wikipedia: training; about 110 MB",
 }
 
+# MTEB's repositories at the commits that it loads (arXiv 2210.07316, mteb/tasks/STS); 17: a file per language pair.
+_STS17 = ("mteb/sts17-crosslingual-sts", "faeb762787bd10488a50c8b5be4a3b82e411949c")
+_STS22 = ("mteb/sts22-crosslingual-sts", "de9d86b3b84231dc21f76c7b7af1f28e2f57f6e3")
+_PAIRS = "ko-ko ar-ar en-ar en-de en-en en-tr es-en es-es fr-en it-en nl-en".split()
+
+
+def _mteb(repo: str, revision: str, *files: str) -> tuple[list[HubFile], str]:
+    return [HubFile(repo, file, f"{repo}/{file}", revision=revision) for file in files], "none stated by MTEB"
+
+
 # Parts downloaded file by file: name -> files and their terms of use.
 FILES = {
-    each.name.lower(): (
-        [HubFile(each.repo, file, f"{each.repo}/{file}", revision=each.revision) for file in each.files],
-        "none stated by MTEB",
-    )
-    for each in crosslingual.SETS
-} | {"wiki1m": ([WIKI], WIKI_TERMS)}
+    "sts17": _mteb(*_STS17, *(f"test/{pair}.jsonl.gz" for pair in _PAIRS)),
+    "sts22": _mteb(*_STS22, "data/test.jsonl.gz"),
+    "wiki1m": ([WIKI], WIKI_TERMS),
+}
 
 
 @dataclass(frozen=True)
@@ -94,11 +124,11 @@ def prepare(names: Sequence[str], data_dir: Path) -> list[tuple]:
     """
     if unknown := sorted(set(names).difference(NAMES)):
         raise BadInput(f"unknown name {unknown[0]!r}; choose from {', '.join(NAMES)}")
-    sets = [each for each in SETS if each.part in names]
+    sets = [some for some in SETS if some.part in names]
     rows = []
     if sets:
         _prepare_sets(sets, data_dir)
-        rows += [_row(each.name, each.files(), data_dir, "pinned", each.terms) for each in sets]
+        rows += [_row(some.name, some.files(), data_dir, "pinned", some.terms) for some in sets]
     for name, (sources, terms) in FILES.items():
         if name in names:
             present = [_prepare_file(source, data_dir) for source in sources]
@@ -121,35 +151,26 @@ def _staging(source: HubFile, data_dir: Path) -> Path:
 
 def _prepare_sets(sets: list[EvalSet], data_dir: Path) -> None:
     advice = f"not the published file: remove it from {data_dir} and run again"
-    todo = {each.part for each in sets if missing_files(each, data_dir, advice)}
-    for part in dict.fromkeys(each.part for each in sets if each.part not in todo):
+    todo = {some.part for some in sets if missing_files(some, data_dir, advice)}
+    for part in dict.fromkeys(some.part for some in sets if some.part not in todo):
         logger.info("%s: already present, verified", part)
     if not todo:
         return
-    archive_place, folder = data_dir / ARCHIVE.target, _staging(ARCHIVE, data_dir)
-    example = next(iter(sets[0].files()))
-    by_hand = f"unpack it by hand so that {data_dir / example} exists"
-    archive, commit = fetch(ARCHIVE, folder, by_hand)
+    sets, folder = [some for some in sets if some.part in todo], _staging(ARCHIVE, data_dir)
+    archive, _ = _fetch(ARCHIVE, folder, f"unpack it by hand so that {data_dir / next(iter(sets[0].files()))} exists")
+    wanted = {path for some in sets for path in some.files()}
+    advice = f"{ARCHIVE.file} is not the published file: set HF_ENDPOINT to a mirror, or copy the files by hand"
     with TemporaryDirectory(dir=folder, prefix="staged-") as staged:
         try:
-            kept, ignored = _unpack([each for each in sets if each.part in todo], archive, Path(staged))
-            record(data_dir / LOCK, ARCHIVE, archive, commit)
+            kept, ignored = extract(archive, Path(staged), lambda member: path_of(member, wanted))
+            if missing := [path for some in sets for path in missing_files(some, Path(staged), advice)]:
+                raise BadInput(f"{archive.name}: {len(missing)} files missing: {missing[0]} ...; {advice}")
         except BadInput:
             archive.unlink()  # otherwise the next run would refuse it again
             raise
         _move(Path(staged) / "senteval", data_dir / "senteval")
     shutil.rmtree(folder)
-    logger.info("%s: extracted %d files to %s, ignored %d", ARCHIVE.file, len(kept), archive_place, ignored)
-
-
-def _unpack(sets: list[EvalSet], archive: Path, staged: Path) -> tuple[list[str], int]:
-    wanted = {path for each in sets for path in each.files()}
-    result = extract(archive, staged, lambda member: place_of(member, wanted))
-    advice = f"{ARCHIVE.file} is not the published file: set HF_ENDPOINT to a mirror, or copy the files by hand"
-    for each in sets:
-        if missing := missing_files(each, staged, advice):
-            raise BadInput(f"{archive.name}: {len(missing)} files of {each.name} missing: {missing[0]} ...; {advice}")
-    return result
+    logger.info("%s: extracted %d files to %s, ignored %d", ARCHIVE.file, len(kept), data_dir / ARCHIVE.target, ignored)
 
 
 def pinned() -> dict[str, str]:
@@ -164,12 +185,12 @@ def missing_files(eval_set: EvalSet, root: Path, advice: str) -> list[str]:
     for path, expected in eval_set.files().items():
         if not (root / path).is_file():
             missing.append(path)
-        elif (found := sha256(root / path)) != expected:
-            raise BadInput(f"{path}: sha256 is {found}, expected {expected} (data/{SUMS.name}); {advice}")
+        elif (digest := sha256(root / path)) != expected:
+            raise BadInput(f"{path}: sha256 is {digest}, expected {expected} (data/{SUMS.name}); {advice}")
     return missing
 
 
-def place_of(member: str, wanted: Collection[str]) -> str | None:
+def path_of(member: str, wanted: Collection[str]) -> str | None:
     """Return where an archive member belongs, whatever its prefix; None if no wanted set has it.
 
     Notes with terms of use are extracted too; nothing reads them, so they are not pinned.
@@ -183,46 +204,83 @@ def place_of(member: str, wanted: Collection[str]) -> str | None:
     return path if path in wanted or is_note else None
 
 
-def _move(staged: Path, place: Path) -> None:
+def _move(staged: Path, target: Path) -> None:
     """Move into place: a whole folder if the target is absent, otherwise file by file."""
-    if staged.is_dir() and place.is_dir():
+    if staged.is_dir() and target.is_dir():
         for child in sorted(staged.iterdir()):
-            _move(child, place / child.name)
+            _move(child, target / child.name)
     else:
-        staged.replace(place)
+        staged.replace(target)
 
 
 def _prepare_file(source: HubFile, data_dir: Path) -> bool:
     """Put one file in place; return whether it was already there."""
-    place = data_dir / source.target
-    if place.is_file():
-        _check_file(source, place, data_dir / LOCK, None)
-        return True
-    path, commit = fetch(source, _staging(source, data_dir), f"copy it by hand to {place}")
+    target, folder = data_dir / source.target, _staging(source, data_dir)
+    is_present, path, commit = target.is_file(), target, None
+    if not is_present:
+        path, commit = _fetch(source, folder, f"copy it by hand to {target}")
     try:
-        _check_file(source, path, data_dir / LOCK, commit)
+        if (lines := _lines(path)) < source.min_lines:
+            said = f"{lines} lines, but the published file has {source.min_lines}"
+            raise BadInput(f"{path}: {said}; run again, after removing it if it is still there")
+        record(data_dir / LOCK, source, path, commit)
     except BadInput:
-        path.unlink()
+        if not is_present:
+            path.unlink()
         raise
-    place.parent.mkdir(parents=True, exist_ok=True)
-    path.replace(place)
-    shutil.rmtree(_staging(source, data_dir))
-    return False
+    if not is_present:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(target)
+        shutil.rmtree(folder)
+    return is_present
 
 
-def _check_file(source: HubFile, path: Path, lock: Path, commit: str | None) -> None:
-    if (lines := _lines(path)) < source.min_lines:
-        raise BadInput(f"{path}: {lines} lines, but the published file has {source.min_lines}; {_AGAIN}")
-    record(lock, source, path, commit)
+def _fetch(source: HubFile, folder: Path, by_hand: str) -> tuple[Path, str]:
+    """Download `source` into `folder`, unless an earlier run has done so; the library's cache is not used.
+
+    Returns the file and the commit of the revision. BadInput if the download fails, with the advice `by_hand` for users
+    without a connection, or if the content is not what the hub announced.
+    """
+    endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None  # the library reads it only on import
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request lines would show signed URLs
+    where = {"repo_type": "dataset", "endpoint": endpoint}
+    url = hf_hub_url(source.repo, source.file, revision=source.revision, **where)
+    try:
+        head = get_hf_file_metadata(url, endpoint=endpoint)
+        path = Path(hf_hub_download(source.repo, source.file, revision=head.commit_hash, local_dir=folder, **where))
+    except _FAILURES as error:
+        what = f"cannot download {source.file} of dataset repository {source.repo} ({url})"
+        advice = "run again to resume, set HF_ENDPOINT to a mirror or HF_TOKEN to a token"
+        raise BadInput(f"{what}: {brief(error)}; {advice}, or {by_hand}") from error
+    # The ETag of a large file is its sha256, the only digest to check a first download against.
+    if _SHA256.fullmatch(head.etag or "") and (digest := sha256(path)) != head.etag:
+        path.unlink()
+        raise BadInput(f"{url}: sha256 is {digest}, but the hub announced {head.etag}; file removed, run again")
+    return path, head.commit_hash
+
+
+def record(lock: Path, source: HubFile, path: Path, commit: str | None) -> None:
+    """Record the digest of a file that passed all other checks; BadInput if a different one is on record."""
+    entries, digest = read_json(lock, "a record of downloads") if lock.is_file() else {}, sha256(path)
+    if source.file not in entries:
+        entry = {"repo": source.repo, "revision": source.revision, "commit": commit}
+        entry |= {"sha256": digest, "bytes": path.stat().st_size}
+        write_json(lock, entries | {source.file: entry}, sort_keys=True)
+        said = "%s: digest not pinned by a published source; recorded sha256 %s, commit %s, in %s"
+        logger.info(said, source.file, digest, commit or "unknown (copied by hand)", lock)
+        return
+    known = entries[source.file]
+    if not isinstance(known, dict) or known.get("sha256") != digest:
+        raise BadInput(
+            f"{path}: sha256 is {digest}, but {lock} has {known} for {source.file}: the content changed since the "
+            "first download; to accept it, remove that entry and the old copy"
+        )
 
 
 def _lines(path: Path) -> int:
     """Count the lines of a file, plain or .gz, including an unterminated last one."""
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
-            return sum(1 for _ in stream)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadInput(f"{path}: incomplete or no .gz file ({error}); {_AGAIN}") from error
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
+        return sum(1 for _ in stream)
 
 
 def _row(name: str, files: Sequence[str], data_dir: Path, digest: str, terms: str) -> tuple:
@@ -238,22 +296,23 @@ def _table(rows: list[tuple]) -> str:
 
 
 def described() -> str:
-    """Return names, terms and places for `--help`."""
-    terms = [(each.name, each.terms) for each in SETS] + [(name, terms) for name, (_, terms) in FILES.items()]
-    return "\n".join([
-        "names:",
-        *(f"  {name:9} {text}" for name, text in NAMES.items()),
-        "\nterms of use, as stated by the authors:",
-        *(f"  {name:13} {text}" for name, text in terms),
-        f"""
+    """Return names, terms and folders for `--help`."""
+    terms = [(some.name, some.terms) for some in SETS] + [(name, terms) for name, (_, terms) in FILES.items()]
+    names = "\n".join(f"  {name:9} {text}" for name, text in NAMES.items())
+    said = "\n".join(f"  {name:13} {text}" for name, text in terms)
+    return f"""names:
+{names}
+
+terms of use, as stated by the authors:
+{said}
+
 The files come from the dataset repository {_REPO} on the Hugging Face hub and go to
 DIR/{ARCHIVE.target}/... and DIR/{WIKI.target}; those of sts17 and sts22 come from
 repositories of mteb and go to DIR/mteb/... HF_ENDPOINT (a mirror), HF_TOKEN and
 HF_HUB_OFFLINE work as usual. A part is put in place only when it is complete and verified, and is not downloaded
 again; after an interruption run the same command again. Evaluation files must match data/{SUMS.name}; the digests
 of the downloads are recorded in DIR/{LOCK} the first time and must not change. Without a connection,
-copy the files to the same places by hand and run the command to verify them.""",
-    ])  # fmt: skip
+copy the files to the same places by hand and run the command to verify them."""
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The source of a training text, files of one kind or a dataset on the hub, and the columns to read."""
+"""The source of a training text, files of one format or a dataset on the hub, and the columns to read."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from pathlib import Path
 import datasets
 
 from common.arguments import LABEL, NLI_COLUMNS
-from common.errors import DISK, BadInput, ProjectError, brief
+from common.errors import DISK, BadInput, brief
 from common.files import digest, find_files
-from data.lines import content_hash, kind_of
+from data.lines import content_hash, reader_of
 
-VERSION = 4  # part of the cache keys: raise it if the same bytes would give other rows
+VERSION = 5  # part of the cache keys: raise it if the same bytes would give other rows
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Source:
     """A text and how to read it.
 
     Args:
-        files: files of one kind, read in this order. A file's name decides whether it is a table (csv, json, jsonl,
+        files: files of one format, read in this order. A file's name decides whether it is a table (csv, json, jsonl,
             parquet, arrow) or lines of text, compressed or not.
         columns: tab-separated sentences per line, without column names.
         names: the columns to read from a table, or from lines with a header.
@@ -39,19 +39,24 @@ class Source:
     label: str = LABEL
 
     @cached_property
-    def kind(self) -> str:
-        """The reader in `datasets`; BadInput for files of several kinds."""
-        kinds = {kind_of(path): path for path in self.files}
-        if len(kinds) > 1:
-            examples = ", ".join(f"{path} ({kind})" for kind, path in kinds.items())
-            raise BadInput(f"files of several kinds: {examples}; give files of one kind")
-        return next(iter(kinds))
+    def reader(self) -> str:
+        """How the files are read, see `data.lines.reader_of`; BadInput for files of several formats."""
+        readers = {reader_of(path): path for path in self.files}
+        if len(readers) > 1:
+            examples = ", ".join(f"{path} ({reader})" for reader, path in readers.items())
+            raise BadInput(f"files of several formats: {examples}; give files of one format")
+        return next(iter(readers))
 
     @cached_property
     def read(self) -> tuple[str, ...]:
         """The names of the columns to read; empty for lines without a header."""
-        default = NLI_COLUMNS if self.labelled else () if self.kind == "text" else ("text",)
+        default = NLI_COLUMNS if self.labelled else () if self.reader == "text" else ("text",)
         return self.names or default
+
+    @property
+    def required(self) -> list[str]:
+        """The columns that a table must have: those to read, and the label's."""
+        return [*self.read, *([self.label] if self.labelled else [])]
 
     @property
     def width(self) -> int:
@@ -63,6 +68,12 @@ class Source:
         """The names of the text in run.json."""
         return [self.dataset] if self.dataset else [path.name for path in self.files]
 
+    @property
+    def described(self) -> str:
+        """The text in a message."""
+        more = f" and {len(self.files) - 1} more" if self.files[1:] else ""
+        return f"{self.dataset or self.files[0]}{more}"
+
     @cached_property
     def sha256(self) -> str:
         """The content hash of the files."""
@@ -73,75 +84,51 @@ class Source:
         if content_hash(self.files) != self.sha256:
             raise BadInput(f"{', '.join(map(str, self.files))[:200]}: changed while it was read; run the command again")
 
-    def no_column(self, place: str | Path, name: str, found: Iterable[str]) -> str:
-        """The message for a column that a table lacks."""
-        flag = "--title_column" if self.titled and name == self.read[0] else "--text_column"
-        flag = "labelled pairs" if name == self.label else flag
-        return f"{place}: no column '{name}' ({flag}) among {', '.join(found)}"
+    def check_columns(self, path: Path, present: Iterable[str]) -> None:
+        """Raise BadInput for the first required column that a table lacks."""
+        present = [*present]
+        for name in self.required:
+            if name not in present:
+                raise BadInput(f"{path}: no column '{name}' (see --text_column) among {', '.join(present)[:200]}")
 
     def key(self, *more) -> str:
         """The key of a cache folder: changes with the content and with how it is read."""
-        how = [self.kind, self.columns, self.read, self.titled, self.labelled and self.label]
+        how = [self.reader, self.columns, self.read, self.titled, self.labelled and self.label]
         return digest([VERSION, self.sha256, how, *more])[:32]
 
 
-def source_of(args, labelled: bool = False, own: Sequence[str | Path] = ()) -> Source:
+def source_of(args, labelled: bool = False, written: Sequence[str | Path] = ()) -> Source:
     """Return the text that the flags, `common.arguments.DataArguments`, name; `labelled` for labelled pairs.
 
-    `own` are folders that the command writes. BadInput if the flags name no text or two, do not fit its kind, or if a
-    file or dataset does not exist.
+    `written` are folders that the command writes. BadInput if the flags name no text or two, or columns that the text
+    would silently not be read by, or if a file or dataset does not exist.
     """
-    columns = getattr(args, "columns", 1)
-    if not 1 <= columns <= 3:
-        raise BadInput(f"--columns {columns}: must be from 1 to 3")
-    if args.title_column and labelled:
-        raise BadInput("--title_column: labelled pairs have no titles")
-    _check_place(args)
-    files = _from_hub(args) if args.dataset_name else find_files(args.train_file, args.data_dir, own)
+    if bool(args.dataset_name) == bool(args.train_file):
+        raise BadInput("give either --train_file, the text to train on, or --dataset_name")
+    files = _from_hub(args) if args.dataset_name else find_files(args.train_file, args.data_dir, written)
     titles = [args.title_column] if args.title_column else []
-    names = (*titles, *(args.text_column or (["text"] if titles else [])))
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise BadInput(f"--text_column and --title_column: name column '{twice}' twice")
+    names, label = (*titles, *(args.text_column or (["text"] if titles else []))), LABEL
     if labelled and len(names) not in (0, 2, 3):
-        raise BadInput(f"--text_column {' '.join(names)}: labelled pairs have two texts, such as premise hypothesis, "
-                       "and, if its name is not label, the column of the label")  # fmt: skip
-    names, label = (names[:2], *names[2:]) if labelled and names[2:] else (names, LABEL)
-    source = Source(tuple(files), columns, names, bool(args.title_column), labelled, args.dataset_name or None, label)
+        said = "labelled pairs have two texts, such as premise hypothesis, and may name the column of the label"
+        raise BadInput(f"--text_column {' '.join(names)}: {said}")
+    if labelled and names[2:]:
+        *names, label = names
+    columns = getattr(args, "columns", 1)
+    source = Source(tuple(files), columns, tuple(names), bool(titles), labelled, args.dataset_name or None, label)
     if source.read and columns not in (1, source.width):
         raise BadInput(f"--columns {columns}: only for lines without a header; name columns by --text_column")
     return source
 
 
-def _check_place(args) -> None:
-    if args.dataset_name and args.train_file:
-        raise BadInput("give either --train_file or --dataset_name, not both")
-    for name, default in (("dataset_config_name", None), ("dataset_split", "train")):
-        if (value := getattr(args, name)) != default and not args.dataset_name:
-            raise BadInput(f"--{name} {value}: has no effect without --dataset_name")
-
-
 def _from_hub(args) -> list[Path]:
     """Download a dataset through the library (HF_ENDPOINT, HF_TOKEN) and return its Arrow files."""
     name, config, split = args.dataset_name, args.dataset_config_name, args.dataset_split
-    if "[" in split:
+    if "[" in split:  # the files below would be those of the whole split
         raise BadInput(f"--dataset_split {split}: name a whole split; --max_rows samples rows")
-    if Path(name).exists():
-        raise BadInput(f"--dataset_name {name}: is a local path; give it by --train_file")
     try:
         dataset = datasets.load_dataset(name, config, split=split, cache_dir=str(Path(args.cache_dir) / "hub"))
-    except Exception as error:  # whatever the library raises, the names or the connection are at fault
-        cause = root_cause(error)
-        if isinstance(cause, OSError) and cause.errno in DISK:
-            raise cause from error
-        flags = f"--dataset_name {name} --dataset_config_name {config} --dataset_split {split}"
-        raise BadInput(
-            f"{flags}: cannot be loaded ({brief(error)}); check the names, HF_ENDPOINT and HF_TOKEN"
-        ) from error
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        if getattr(error, "errno", None) in DISK:
+            raise
+        raise BadInput(f"--dataset_name {name} --dataset_split {split}: cannot be loaded ({brief(error)})") from error
     return [Path(file["filename"]) for file in dataset.cache_files]
-
-
-def root_cause(error: BaseException) -> BaseException:
-    """Return the first error of a chain, or the first of ours in it."""
-    while error.__cause__ is not None and not isinstance(error, ProjectError):
-        error = error.__cause__
-    return error

@@ -30,7 +30,7 @@ class Frame(NamedTuple):
         """Number of tokens added to a text."""
         return len(self.prefix) + len(self.suffix)
 
-    def place(self, token: int | None) -> int | None:
+    def position(self, token: int | None) -> int | None:
         """The index of a token in any framed text: from 0 before the text, from -1 after it; None if absent."""
         ids = self.prefix + self.suffix
         if token not in ids:
@@ -40,14 +40,9 @@ class Frame(NamedTuple):
 
 
 def frame_of(tokenizer) -> Frame:
-    """Return what a fast tokenizer adds to a text; BadInput if it drops the letter used to find out."""
+    """Return what a fast tokenizer adds to a text."""
     encoded = tokenizer("a")
-    text = [place for place, sequence in enumerate(encoded.sequence_ids()) if sequence is not None]
-    if not text:
-        raise BadInput(
-            f"'{tokenizer.name_or_path}': its tokenizer finds no token in 'a', so its special tokens cannot be "
-            "determined; use one with an unknown token or with Latin letters"
-        )
+    text = [index for index, sequence in enumerate(encoded.sequence_ids()) if sequence is not None]
     return Frame(encoded["input_ids"][: text[0]], encoded["input_ids"][text[-1] + 1 :])
 
 
@@ -61,21 +56,21 @@ def framed(tokenizer, template: str) -> Frame:
         BadInput: not exactly one `{text}`, more than one `{mask}`, or a `{mask}` and a tokenizer without a mask token.
     """
     parts = template.strip().split(TEXT)
-    if len(parts) != 2 or template.count(MASK) > 1:
-        raise BadInput(f"the template '{template}' must contain {TEXT} once and {MASK} at most once")
-    if MASK in template and tokenizer.mask_token_id is None:
-        raise BadInput(f"the template '{template}' has a {MASK}, but this tokenizer has no mask token")
+    masks = template.count(MASK)
+    if len(parts) != 2 or masks > 1 or (masks and tokenizer.mask_token_id is None):
+        said = f"must contain {TEXT} once, and {MASK} at most once, for a tokenizer with a mask token"
+        raise BadInput(f"the template '{template}' {said}")
     names = ("cls_token_id", "bos_token_id", "sep_token_id", "eos_token_id")
     outer = {getattr(tokenizer, name) for name in names}
-    own, (before, after) = frame_of(tokenizer), (_ids(tokenizer, part) for part in parts)
-    first, last = takewhile(outer.__contains__, own.prefix), [*takewhile(outer.__contains__, own.suffix[::-1])]
+    plain, (before, after) = frame_of(tokenizer), (_ids(tokenizer, part) for part in parts)
+    first, last = takewhile(outer.__contains__, plain.prefix), [*takewhile(outer.__contains__, plain.suffix[::-1])]
     return Frame([*first, *before], [*after, *last[::-1]])
 
 
 def _ids(tokenizer, part: str) -> list[int]:
-    pieces = [tokenizer(piece, add_special_tokens=False)["input_ids"] if piece else []
-              for piece in map(str.rstrip, part.split(MASK))]  # fmt: skip
-    return pieces[0] + [id for piece in pieces[1:] for id in [tokenizer.mask_token_id, *piece]]
+    pieces = map(str.rstrip, part.split(MASK))
+    ids = [tokenizer(piece, add_special_tokens=False)["input_ids"] if piece else [] for piece in pieces]
+    return ids[0] + [id for piece in ids[1:] for id in [tokenizer.mask_token_id, *piece]]
 
 
 def templated(tokenizer, template: str) -> PreTrainedTokenizerFast:
@@ -102,5 +97,5 @@ def templated(tokenizer, template: str) -> PreTrainedTokenizerFast:
 
 
 def mask_place(tokenizer) -> int | None:
-    """Return the place of the mask in the tokenizer's template, see `Frame.place`; None if it adds no mask."""
-    return frame_of(tokenizer).place(tokenizer.mask_token_id) if tokenizer.is_fast else None
+    """Return the place of the mask in the tokenizer's template, see `Frame.position`; None if it adds no mask."""
+    return frame_of(tokenizer).position(tokenizer.mask_token_id) if tokenizer.is_fast else None

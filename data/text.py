@@ -1,42 +1,38 @@
-"""Rows of training text, read by `datasets` from files of every kind and kept in a memory-mapped Arrow file.
+"""Rows of training text from files of every format, kept in a memory-mapped Arrow file.
 
-Cells are stripped; empty rows are dropped and counted. If the library fails or a row is wrong, the file is read again
-line by line to report the line.
+Cells are stripped; rows with an empty cell are dropped and counted. `datasets` and pandas would infer types, so that
+"None" becomes no text and 007 the number 7, and would cut a CSV row with an unquoted comma; so the cells of tables in
+text form are read as text by the standard library.
 """
 
+import csv
 import json
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 
-import datasets
-import pyarrow.parquet
+import pyarrow as pa
+import pyarrow.parquet as pq
 from datasets import ClassLabel, Dataset, Features, Value
-from datasets.data_files import DataFilesList
-from fsspec.compression import register_compression
+from datasets.arrow_writer import ArrowWriter
 
 from common.arguments import LABEL
-from common.errors import DISK, BadInput, brief
+from common.errors import BadInput, brief
 from common.files import read_json
-from data import records
 from data.cache import cached
-from data.lines import INSPECTED, LONGEST_LINE, numbered_lines, packing, refuse_tables, unpacked
-from data.source import Source, root_cause
+from data.lines import LONGEST_LINE, numbered_lines, texts_by_line
+from data.source import Source
 
 logger = logging.getLogger(__name__)
 NLI_LABELS = ("contradiction", "entailment", "neutral")
 ROWS_AT_ONCE = 10_000  # in memory
-_BY_LINE = ("csv", "json")  # read by `data.records`
-_TEXT = ("string", "large_string", "string_view", "null")
+_LONGEST_ROW = 2**28  # bytes of a line of CSV or JSON: a small packed file can have one that fills the memory
+_UNDECIDED = ("-", -1, None)  # a pair without a majority label: in SNLI's files, on the hub, in a table
 
-datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # its errors are reported here in one line
-for _suffix, _name in ((".xz", "xz"), (".bz2", "bz2"), (".zst", "zstd")):
-    # fsspec's readers silently stop early where `data.lines` continues or raises.
-    register_compression(_name, lambda stream, mode="rb", suffix=_suffix, **_: unpacked(stream, suffix), _suffix[1:],
-                         force=True)  # fmt: skip
+Cells = tuple[str, Sequence[Any] | None]  # where a row is, such as ":3", and its cells, None if all are empty
 
 
 class Text:
@@ -67,244 +63,189 @@ def read_text(source: Source, cache_dir: str | Path) -> Text:
     """Return the rows of a text, from the cache or read now.
 
     Raises:
-        BadInput: with file and, if possible, line: a file that cannot be opened, is empty, damaged or of another
-            format; a column that is missing or not text; a line that is not UTF-8, has a NUL, is longer than
-            `LONGEST_LINE` or has the wrong number of columns; a header that is missing or unexpected; an unknown label.
+        BadInput: with file and line or row: a file that cannot be opened, is damaged or of another format; a column
+            that is missing or not text; a line or cell that is not UTF-8, has a NUL or is longer than `LONGEST_LINE`; a
+            row with too many or too few cells; an unknown label. A text without a sentence, or that changes while it is
+            read.
         OSError: the disk is full.
     """
-    parse = _Parser(source, _header(source))  # before the cache: whether lines are a text depends on their names too
-    return Text(cached(Path(cache_dir) / f"text-{source.key()}", lambda partial: _make(partial, source, parse)))
+    return Text(cached(Path(cache_dir) / f"text-{source.key()}", lambda folder: _write(folder, source)))
 
 
-def column_names(source: Source) -> list[str]:
-    """Return the columns of a table, as in its first file, or of lines with a header; none for other lines."""
-    if source.kind == "text":
-        return _header(source) or []
-    with TemporaryDirectory() as raw:
-        try:
-            if source.kind in _BY_LINE:
-                return records.columns(source)
-            return _loaded(source, source.files[:1], Path(raw), whole=True).column_names
-        except Exception as error:  # whatever the library raises, the file is at fault
-            raise _explained(source, _Parser(source, None), error, Path(raw)) from error
-
-
-def _make(folder: Path, source: Source, parse: "_Parser") -> None:
-    with TemporaryDirectory(dir=folder) as raw:
-        try:
-            table = _loaded(source, source.files, Path(raw))
-        except Exception as error:  # whatever the library raises, the files are at fault
-            raise _explained(source, parse, error, folder) from error
-        parse.check(table.features)
-        try:
-            table = table.select_columns(parse.read)
-            rows = table.map(parse, **map_options(folder / "rows.arrow", table, parse.features), desc="read")
-        except BadInput:
-            _search(source, parse)
-            raise
-        except UnicodeDecodeError as error:  # of Parquet, which does not guarantee UTF-8
-            raise _explained(source, parse, error, folder) from error
-        count = len(rows)
+def _write(folder: Path, source: Source) -> None:
+    names, counts = [*map(str, range(source.width)), *([LABEL] if source.labelled else [])], Counter()
+    features = Features({name: Value("int64" if name == LABEL else "string") for name in names})
+    rows = _rows(source, counts)
+    batches = (dict(zip(names, zip(*batch, strict=True), strict=True)) for batch in _batched(rows, ROWS_AT_ONCE))
+    write_rows(folder / "rows.arrow", features, batches)
     source.check_unchanged()  # the cache is found by the content
-    if not count:
-        raise BadInput(f"{describe(source)}: contains no sentences")
-    facts = {"sha256": source.sha256, "columns": source.width + source.labelled, "rows": count}
-    facts |= {"empty_lines_dropped": parse.empty}
+    if not counts["rows"]:
+        raise BadInput(f"{source.described}: contains no sentences")
+    facts = {"sha256": source.sha256, "columns": len(names), "rows": counts["rows"]}
+    facts |= {"empty_lines_dropped": counts["empty"]}
     if source.labelled:
-        facts |= {"undecided_rows_dropped": parse.undecided, "labels": NLI_LABELS}
+        facts |= {"undecided_rows_dropped": counts["undecided"], "labels": NLI_LABELS}
     (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
-    logger.info("read %d rows (%d empty ones dropped)", count, parse.empty)
+    logger.info("read %d rows (%d empty ones dropped)", counts["rows"], counts["empty"])
 
 
-def map_options(path: Path, rows: Dataset, features: Features) -> dict:
-    """Arguments of `rows.map`: batches with row indices, new columns, an Arrow file."""
-    sizes = {"batch_size": ROWS_AT_ONCE, "writer_batch_size": ROWS_AT_ONCE}
-    names = {"cache_file_name": str(path), "new_fingerprint": path.stem}  # the library's own would hash the function
-    return {"with_indices": True, "batched": True, "remove_columns": rows.column_names, "features": features, **sizes,
-            **names}  # fmt: skip
+def write_rows(path: Path, features: Features, batches: Iterable[dict[str, Sequence]]) -> None:
+    """Write batches of rows, column by column, to an Arrow file, which `Dataset.from_file` maps into memory."""
+    with ArrowWriter(features=features, path=str(path), writer_batch_size=ROWS_AT_ONCE) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+        writer.finalize()
 
 
-def _loaded(source: Source, files: Sequence[Path], folder: Path, whole: bool = False) -> Dataset:
-    """Read the files through the library, by links whose names contain no patterns and show format and compression.
-
-    Of Parquet only the columns that are read, or the `whole` table: others, such as vectors, may be large.
-    """
-    if source.kind in _BY_LINE:
-        return records.load(source, files, _required(source), folder)
-    links = []
-    for number, path in enumerate(files):
-        suffix = "txt" if source.kind == "text" else source.kind
-        links.append(folder / f"{number:05}.{suffix}{packing(path)}")
-        links[-1].symlink_to(path.resolve())
-    options = {}
-    if source.kind == "parquet" and not whole:
-        present = pyarrow.parquet.read_schema(links[0]).names
-        options = {"columns": _required(source)} if {*_required(source)} <= {*present} else {}
-    names = DataFilesList([str(link) for link in links], [()] * len(links))  # names, not patterns
-    files = {"train": names}
-    return datasets.load_dataset(source.kind, data_files=files, split="train", cache_dir=str(folder), **options)
+def _batched(rows: Iterator[list], size: int) -> Iterator[list[list]]:
+    while batch := [*islice(rows, size)]:
+        yield batch
 
 
-def _header(source: Source) -> list[str] | None:
-    """Return the header of files of lines, None if none is read; BadInput for files that are not lines of text."""
-    header = None
-    for path in source.files if source.kind == "text" else ():
-        filled = ((number, line) for number, line in numbered_lines(path) if line.strip())
-        first = list(islice(filled, INSPECTED))
-        if len(first) <= bool(source.read):
-            raise BadInput(f"{path}: contains no sentences (empty, or only empty lines)")
-        if source.read:
-            number, cells = first[0][0], [cell.strip() for cell in first[0][1].split("\t")]
-            if repeated := [name for name in _required(source) if cells.count(name) > 1]:
-                raise BadInput(f"{path}:{number}: column '{repeated[0]}' occurs twice in the header")
-            missing = [name for name in _required(source) if name not in cells]
-            if missing or cells != (header or cells):
-                problem = f"has no column '{missing[0]}'" if missing else "differs from that of the first file"
-                raise BadInput(f"{path}:{number}: the header {problem} (tab-separated: {', '.join(cells)[:200]})")
-            header = cells
-        else:
-            refuse_tables(path, first[0][0], [line for _, line in first])
-    return header
-
-
-def _required(source: Source) -> list[str]:
-    """Return the columns that a table must have."""
-    return [*source.read, *([source.label] if source.labelled else [])]
-
-
-class _Parser:
-    """Turns the library's rows into rows of sentences and counts dropped ones; called by `Dataset.map`.
-
-    Args:
-        source: the text.
-        header: the header of lines of text, if any.
-    """
-
-    def __init__(self, source: Source, header: list[str] | None) -> None:
-        self.source, self.header = source, header
-        self.width = len(header) if header else source.columns
-        self.places = [header.index(name) for name in _required(source)] if header else list(range(self.width))
-        self.read = ["text"] if source.kind == "text" else _required(source)
-        names = [str(number) for number in range(source.width)]
-        self.features = Features({name: Value("string") for name in names})
-        if source.labelled:
-            self.features[LABEL] = Value("int64")
-        self.classes: ClassLabel | None = None
-        self.empty = self.undecided = 0
-
-    def check(self, columns: Features) -> None:
-        """Raise BadInput unless all columns exist and are text; a label may be a ClassLabel."""
-        for name in self.read:
-            if name not in columns:
-                raise BadInput(self.source.no_column(describe(self.source), name, columns))
-            if name == self.source.label and isinstance(columns[name], ClassLabel):
-                self.classes = columns[name]
-            elif getattr(columns[name], "dtype", None) not in _TEXT:
-                _search(self.source, self)
-                raise BadInput(f"{describe(self.source)}: column '{name}' is {columns[name]}, not text")
-
-    def __call__(self, batch: dict[str, list], numbers: list[int]) -> dict[str, list]:
-        rows = []
-        for number, *values in zip(numbers, *(batch[name] for name in self.read), strict=True):
+def _rows(source: Source, counts: Counter) -> Iterator[list]:
+    """Yield the sentences of each row, then the index of its label if labelled; count rows and dropped ones."""
+    read = {"csv": _separated, "text": _separated, "json": _objects}.get(source.reader, _columns)
+    for path in source.files:
+        for row, cells in read(source, path):
             try:
-                row = self.row(values)
-            except BadInput as error:
-                raise BadInput(f"{describe(self.source)}: row {number + 1:,}: {error}") from error
-            if row is not None:
-                rows.append(row)
-        return {name: [row[place] for row in rows] for place, name in enumerate(self.features)}
-
-    def row(self, values: Sequence) -> list | None:
-        """Return the cells of a row, or None to drop it. BadInput says what is wrong, not where."""
-        cells = self._split(values[0]) if self.source.kind == "text" else values
-        if cells is None:
-            return None
-        texts = [_visible(cell or "") for cell in cells[: self.source.width]]
-        if self.source.titled and not texts[1]:
-            texts[:2] = "", texts[0]  # a title without a text is the text
-        blank = [place for place, text in enumerate(texts) if not text and not (self.source.titled and place == 0)]
-        if blank and self.source.kind == "text" and not self.header:
-            raise BadInput(f"column {self.places[blank[0]] + 1} is empty")
-        if blank:
-            self.empty += 1
-            return None
-        return self._labelled(texts, cells[-1]) if self.source.labelled else texts
-
-    def _split(self, line: str) -> list[str] | None:
-        if "\0" in line or len(line) > LONGEST_LINE:
-            raise BadInput("not a line of text")  # `numbered_lines` gives the details
-        if not _visible(line):
-            self.empty += 1
-            return None
-        cells = [cell.strip() for cell in line.removeprefix("\ufeff").split("\t")]
-        if cells == self.header:
-            return None
-        if len(cells) != self.width:
-            hint = "; replace the tabs, or give --text_column for a table with a header, --columns for rows without one"
-            hint = hint if self.width == 1 else ""
-            raise BadInput(f"{len(cells)} tab-separated columns, expected {self.width}{hint}")
-        return [cells[place] for place in self.places]
-
-    def _labelled(self, texts: list[str], label: str | int | None) -> list | None:
-        """Append the index of the label; None without a majority label: `-` in SNLI's files, -1 on the hub."""
-        if label in ("-", -1, None):
-            self.undecided += 1
-            return None
-        name = self.classes.int2str(label) if self.classes else label.strip()
-        if name not in NLI_LABELS:
-            raise BadInput(f"label '{name[:40]}' is not one of {', '.join(NLI_LABELS)}")
-        return [*texts, NLI_LABELS.index(name)]
+                texts = ["" if cell is None else _visible(cell) for cell in (cells or ())[: source.width]]
+                if source.titled and texts and not texts[1]:
+                    texts[:2] = "", texts[0]  # a title without a text is the text
+                if not texts or not all(texts[source.titled :]):
+                    counts["empty"] += 1
+                    continue
+                if source.labelled and cells[-1] in _UNDECIDED:
+                    counts["undecided"] += 1
+                    continue
+                if source.labelled:
+                    texts.append(_label(cells[-1]))
+            except ValueError as error:
+                raise BadInput(f"{path}{row}: {brief(error)}") from error
+            counts["rows"] += 1
+            yield texts
 
 
-def _visible(cell: str) -> str:
-    """The cell without spaces around it; empty if it shows nothing, such as a zero-width space."""
+def _label(name: Any) -> int:
+    if str(name).strip() not in NLI_LABELS:
+        raise ValueError(f"label '{str(name)[:40]}' is not one of {', '.join(NLI_LABELS)}")
+    return NLI_LABELS.index(str(name).strip())
+
+
+def _visible(cell: Any) -> str:
+    """A cell without spaces around it; empty if it shows nothing, such as a zero-width space."""
+    if not isinstance(cell, str):
+        raise ValueError(f"a cell is of type {type(cell).__name__}, not text")
+    if len(cell.encode()) > LONGEST_LINE:  # encoding also finds half a surrogate pair, which JSON can have
+        raise ValueError(f"a cell is longer than {LONGEST_LINE:,} bytes; split it")
     cell = cell.strip()
     return cell if any(map(str.isprintable, cell)) else ""
 
 
-def _search(source: Source, parse: _Parser) -> None:
-    """Read files of lines again; raise BadInput with file and line for the first wrong one."""
-    for path in source.files if source.kind == "text" else ():
-        for number, line in numbered_lines(path):
+def _separated(source: Source, path: Path) -> Iterator[Cells]:
+    """Yield the rows of a CSV file, or of lines cut at tabs; the first one that is not empty names the columns."""
+    columns, width = range(source.columns), None if source.read else source.columns
+    for number, cells in _split(source, path):
+        if not any(map(str.strip, cells)):
+            yield f":{number}", None
+        elif width is None:
+            header = [cell.strip() for cell in cells]
+            source.check_columns(path, header)
+            columns, width = [header.index(name) for name in source.required], len(header)
+        elif len(cells) == width:
+            yield f":{number}", [cells[column] for column in columns]
+        else:
+            advice = "quote cells with a comma" if source.reader == "csv" else "see --text_column and --columns"
+            raise BadInput(f"{path}:{number}: {len(cells)} columns, expected {width}; {advice}")
+
+
+def _split(source: Source, path: Path) -> Iterator[tuple[int, list[str]]]:
+    if source.reader == "text":
+        for number, line in texts_by_line(path):
+            yield number, line.split("\t")
+        return
+    csv.field_size_limit(_LONGEST_ROW)  # of the module
+    number = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal number
+        for number, line in numbered_lines(path, _LONGEST_ROW):  # noqa: B007 - read below
+            yield f"{line}\n"
+
+    try:
+        for cells in csv.reader(lines(), strict=True):  # otherwise a missing quotation mark would join all that follows
+            yield number, cells
+    except csv.Error as error:
+        raise BadInput(f"{path}:{number}: not CSV ({error})") from error
+
+
+def _objects(source: Source, path: Path) -> Iterator[Cells]:
+    """Yield the rows of a JSON file, None where an object lacks a column that others have."""
+    seen: dict[str, None] = {}
+    for row, record in _records(path):
+        seen |= dict.fromkeys(record)
+        yield row, [record.get(name) for name in source.required]
+    if seen:
+        source.check_columns(path, seen)
+
+
+def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of a file, one per line or one array; a text in an array is an object with the key `text`."""
+    lines = ((number, line) for number, line in numbered_lines(path, _LONGEST_ROW) if line.strip())
+    for number, line in lines:
+        is_array = line.lstrip().startswith("[")
+        content = "\n".join([line, *(text for _, text in lines)]) if is_array else line
+        try:
+            values = json.loads(content) if is_array else [json.loads(content)]
+            records = [{"text": value} if is_array and isinstance(value, str) else value for value in values]
+            if not all(isinstance(record, dict) for record in records):
+                raise ValueError("not an object")
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"{path}:{number}: not JSON, one object per line or one array ({error})") from error
+        yield from ((f": row {row}" if is_array else f":{number}", record) for row, record in enumerate(records, 1))
+
+
+def _columns(source: Source, path: Path) -> Iterator[Cells]:
+    """Yield the rows of a Parquet or Arrow file; a label of the hub's class type by its name."""
+    count = 0
+    for schema, batch in _batches(source, path):
+        source.check_columns(path, schema.names)
+        columns = [batch[name] for name in source.required]
+        label = Features.from_arrow_schema(schema).get(source.label) if source.labelled else None
+        if isinstance(label, ClassLabel):
+            columns[-1] = [value if value in _UNDECIDED else label.int2str(value) for value in columns[-1]]
+        for cells in zip(*columns, strict=True):
+            count += 1
+            yield f": row {count}", cells
+
+
+def _batches(source: Source, path: Path) -> Iterator[tuple[pa.Schema, dict[str, list]]]:
+    """Yield the schema of a Parquet or Arrow file, and some rows of its required columns: vectors may be large."""
+    try:
+        if source.reader == "parquet":
+            file = pq.ParquetFile(path)
+            schema = file.schema_arrow
+            present = [name for name in source.required if name in schema.names]
+            batches = file.iter_batches(ROWS_AT_ONCE, columns=present)
+        else:
+            mapped = pa.memory_map(str(path))
             try:
-                parse.row([line])
-            except BadInput as error:
-                raise BadInput(f"{path}:{number}: {error}") from error
+                table = pa.ipc.open_stream(mapped).read_all()  # as `datasets` writes it
+            except pa.ArrowInvalid:
+                table = pa.ipc.open_file(mapped).read_all()
+            schema, present = table.schema, [name for name in source.required if name in table.column_names]
+            batches = table.select(present).to_batches(ROWS_AT_ONCE)
+        for batch in batches:
+            yield schema, {name: batch[name].to_pylist() for name in present}
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # pyarrow raises all of them on a damaged file
+        raise BadInput(f"{path}: cannot be read as {source.reader} ({brief(error)})") from error
 
 
-def _explained(source: Source, parse: _Parser, error: Exception, folder: Path) -> Exception:
-    """Return a one-line error for a file that the library could not read."""
-    cause = root_cause(error)
-    if (
-        isinstance(cause, MemoryError)
-        or (source.kind in _BY_LINE and isinstance(cause, BadInput))
-        or (isinstance(cause, OSError) and cause.errno in DISK)
-    ):
-        return cause
-    _search(source, parse)
-    place = describe(source)
-    for path in source.files:
-        if _is_empty(source.kind, path):
-            return BadInput(f"{path}: contains no sentences")
-    for path in source.files if len(source.files) > 1 else ():
-        with TemporaryDirectory(dir=folder) as raw:
-            try:
-                _loaded(source, [path], Path(raw))
-            except Exception as alone:
-                cause, place = root_cause(alone), path
-                break
-    return BadInput(f"{place}: cannot be read as {source.kind} ({brief(cause)})")
-
-
-def _is_empty(kind: str, path: Path) -> bool:
-    """Whether a Parquet file has no rows."""
-    if kind == "parquet":
-        with suppress(pyarrow.ArrowException, OSError):
-            return pyarrow.parquet.ParquetFile(path).metadata.num_rows == 0
-    return False
-
-
-def describe(source: Source) -> str:
-    """Name the text in a message."""
-    more = f" and {len(source.files) - 1} more" if source.files[1:] else ""
-    return f"{source.dataset or source.files[0]}{more}"
+def column_names(source: Source) -> list[str]:
+    """Return the columns of a table, as in its first file, or of lines with a header; none for other lines."""
+    path = source.files[0]
+    if source.reader == "json":
+        return [*dict.fromkeys(key for _, record in _records(path) for key in record)]
+    if source.reader in ("csv", "text"):
+        header = next((cells for _, cells in _split(source, path) if any(map(str.strip, cells))), [])
+        return [cell.strip() for cell in header] if source.reader == "csv" or source.names else []
+    return next((schema.names for schema, _ in _batches(source, path)), [])

@@ -7,7 +7,7 @@ stored without special tokens and without a length limit; the collator applies b
 
 import errno
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -19,10 +19,11 @@ from datasets import Dataset, Features, List, Value
 from common.arguments import LABEL
 from common.errors import BadInput, StorageError
 from common.files import read_json, write_json
+from common.progress import progress
 from data import draws
 from data.cache import cached
 from data.source import Source
-from data.text import describe, map_options, read_text
+from data.text import ROWS_AT_ONCE, read_text, write_rows
 from data.tokenizer import word_starts
 
 _READ_AT_ONCE = 50_000  # rows
@@ -139,71 +140,61 @@ def load_tokenised(
         text = read_text(source, cache_dir)
         drawn = None if sample is None else sample.rows(len(text))
         rows = text.rows if drawn is None else text.rows.select(drawn)
-        encode = _Encode(source, tokenizer, rows, drawn) if block is None else _Cut(source, tokenizer, rows, block)
-        rows.map(encode, **map_options(folder / "ids.arrow", rows, encode.features), desc="tokenise")
+        encoded = _encoded(source, tokenizer, rows, drawn)
+        if block is None:
+            names, batches = rows.column_names, encoded
+        else:
+            names, batches = ["0"], _blocks(encoded, word_starts(tokenizer), block)
+        features = {name: Value("int64") if name == LABEL else List(Value("int32")) for name in names}
+        write_rows(folder / "ids.arrow", Features(features), batches)
         write_json(folder / "facts.json", text.facts, remedy=None)
 
     return TokenisedText(cached(Path(cache_dir) / key, make))
 
 
-class _Encode:
-    """Tokenises batches of rows; called by `Dataset.map`."""
-
-    def __init__(self, source: Source, tokenizer, rows: Dataset, drawn: np.ndarray | None = None) -> None:
-        self.source, self.drawn, self.backend = source, drawn, tokenizer.backend_tokenizer
-        self.backend.no_truncation()  # the tokenizer's last call may have set both
-        self.backend.no_padding()
-        self.names = [name for name in rows.column_names if name != LABEL]
-        self.features = Features({name: List(Value("int32")) for name in self.names})
-        if LABEL in rows.column_names:
-            self.features[LABEL] = Value("int64")
-
-    def __call__(self, batch: dict[str, list], numbers: list[int]) -> dict[str, list]:
-        ids, width = self.ids(batch, numbers), len(self.names)
-        columns = {name: ids[place::width] for place, name in enumerate(self.names)}
-        return columns | ({LABEL: batch[LABEL]} if LABEL in batch else {})
-
-    def ids(self, batch: dict[str, list], numbers: list[int]) -> list[list[int]]:
-        """The ids of every sentence of every row, in order."""
-        cells = [cell for row in zip(*(batch[name] for name in self.names), strict=True) for cell in row]
-        encoded = [each.ids for each in self.backend.encode_batch_fast(cells, add_special_tokens=False)]
-        empty = next((place for place, ids in enumerate(encoded) if not ids and cells[place]), None)
-        if empty is not None:
-            row = numbers[empty // len(self.names)]
-            row = 1 + (row if self.drawn is None else self.drawn[row])
-            raise BadInput(f"{describe(self.source)}: row {row:,}, empty rows not counted: the tokenizer finds no "
-                           f"token in {cells[empty][:40]!a}; remove the row")  # fmt: skip
-        return encoded
+def _encoded(source: Source, tokenizer, rows: Dataset, drawn: np.ndarray | None) -> Iterator[dict[str, list]]:
+    """Yield batches of rows as ids, with their labels if any; `drawn` are the rows' numbers in the text."""
+    backend, done = tokenizer.backend_tokenizer, 0
+    backend.no_truncation()  # the tokenizer's last call may have set both
+    backend.no_padding()
+    names = [name for name in rows.column_names if name != LABEL]
+    with progress(len(rows), "tokenise", "row") as bar:
+        for batch in rows.iter(ROWS_AT_ONCE):
+            cells = [cell for row in zip(*(batch[name] for name in names), strict=True) for cell in row]
+            ids = [encoding.ids for encoding in backend.encode_batch_fast(cells, add_special_tokens=False)]
+            empty = next((index for index, cell in enumerate(cells) if cell and not ids[index]), None)
+            if empty is not None:
+                row = done + empty // len(names)
+                row = 1 + (row if drawn is None else drawn[row])
+                said = f"the tokenizer finds no token in {cells[empty][:40]!a}; remove the row"
+                raise BadInput(f"{source.described}: row {row:,}, empty rows not counted: {said}")
+            columns = {name: ids[index :: len(names)] for index, name in enumerate(names)}
+            yield columns | ({LABEL: batch[LABEL]} if LABEL in batch else {})
+            done += len(cells) // len(names)
+            bar.update(len(cells) // len(names))
 
 
-class _Cut(_Encode):
-    """Cuts running text into consecutive blocks of at most `length` ids.
+def _blocks(batches: Iterable[dict[str, list]], starts_word: np.ndarray, length: int) -> Iterator[dict[str, list]]:
+    """Cut running text into consecutive blocks of at most `length` ids.
 
     A block ends at the last word that fits, so no word is split (unless it is longer than a block). Sentences follow
     each other without a separator. A shorter last block is kept.
     """
-
-    def __init__(self, source: Source, tokenizer, rows: Dataset, length: int) -> None:
-        super().__init__(source, tokenizer, rows)
-        if length < 1:
-            raise BadInput("--max_length: the special tokens leave no room for text")
-        self.features = Features({"0": List(Value("int32"))})
-        self.length, self.total, self.starts_word = length, len(rows), word_starts(tokenizer)
-        self.left = np.array([], dtype=np.int32)  # ids after the last block
-        self.left_begins = np.array([], dtype=bool)
-
-    def __call__(self, batch: dict[str, list], numbers: list[int]) -> dict[str, list]:
-        sentences = self.ids(batch, numbers)
+    if length < 1:
+        raise BadInput("--max_length: the special tokens leave no room for text")
+    left, left_begins = np.array([], dtype=np.int32), np.array([], dtype=bool)  # ids after the last block
+    for batch in batches:
+        sentences = [ids for row in zip(*batch.values(), strict=True) for ids in row]
         lengths = np.array([len(ids) for ids in sentences])
         new = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=lengths.sum())
-        begins = self.starts_word[new]
+        begins = starts_word[new]
         begins[(np.cumsum(lengths) - lengths)[lengths > 0]] = True  # a sentence always begins with a word
-        flat, begins = np.concatenate([self.left, new]), np.concatenate([self.left_begins, begins])
-        cuts = cut(np.flatnonzero(begins), len(flat), self.length)
-        if numbers[-1] == self.total - 1 and cuts[-1] < len(flat):
-            cuts.append(len(flat))
-        self.left, self.left_begins = flat[cuts[-1] :], begins[cuts[-1] :]
-        return {"0": [flat[a:b] for a, b in pairwise(cuts)]}
+        flat, begins = np.concatenate([left, new]), np.concatenate([left_begins, begins])
+        cuts = cut(np.flatnonzero(begins), len(flat), length)
+        left, left_begins = flat[cuts[-1] :], begins[cuts[-1] :]
+        yield {"0": [flat[a:b] for a, b in pairwise(cuts)]}
+    if len(left):
+        yield {"0": [left]}
 
 
 def cut(words: np.ndarray, total: int, length: int) -> list[int]:

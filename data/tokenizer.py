@@ -29,27 +29,26 @@ def word_starts(tokenizer) -> np.ndarray:
 
     In a script without spaces every token is a word; without this rule, a sentence would be a single one.
     """
-    kind = (json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {}).get("type")
+    decoder = (json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {}).get("type")
     tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-    if kind == "WordPiece":
+    if decoder == "WordPiece":
         begins = [not token.startswith("##") for token in tokens]
-    elif kind in _SPACES:
-        begins = [token.startswith(_SPACES[kind]) for token in tokens]
+    elif decoder in _SPACES:
+        begins = [token.startswith(_SPACES[decoder]) for token in tokens]
     else:
-        raise BadInput(f"whole words are supported for WordPiece, byte-level BPE and sentencepiece, not for '{kind}'")
-    byte_of = {letter: byte for byte, letter in bytes_to_unicode().items()} if kind == "ByteLevel" else {}
+        raise BadInput(
+            f"whole words are supported for WordPiece, byte-level BPE and sentencepiece, not for '{decoder}'"
+        )
+    byte_of = {letter: byte for byte, letter in bytes_to_unicode().items()} if decoder == "ByteLevel" else {}
     texts = (bytes(map(byte_of.get, token)) if byte_of.keys() >= {*token} else token.encode() for token in tokens)
     return np.array(begins) | [_UNSPACED.search(text) is not None for text in texts]
 
 
 def train_tokenizer(source: Source, size: int, cache_dir: str | Path):
-    """Train BERT's lower-casing tokenizer with at most `size` pieces on a text, cached by the text's content.
+    """Train BERT's lower-casing tokenizer with `size` pieces on a text, cached by the text's content.
 
-    Raises:
-        BadInput: `size` is too small for the special tokens or the letters; or as `data.text.read_text`.
+    It has at most `size` pieces, but always the special tokens and all letters of the text. BadInput as `read_text`.
     """
-    if size <= len(SPECIAL):
-        raise BadInput(f"--vocabulary_size {size}: must be above the {len(SPECIAL)} special tokens")
     folder = Path(cache_dir) / f"vocabulary-{source.key(size)}"
     cached(folder, lambda partial: _learn(read_text(source, cache_dir), size).save_pretrained(partial))
     return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -59,8 +58,6 @@ def _learn(text: Text, size: int) -> BertTokenizer:
     # The library numbers letters inside words in hash-table order, which differs between processes, and merges equally
     # frequent pairs in the order of their numbers. So the letters are collected and numbered first.
     letters = sorted(_pieces(text, 0, SPECIAL).keys() - set(SPECIAL))
-    if len(SPECIAL) + len(letters) > size:
-        raise BadInput(f"--vocabulary_size {size}: the letters of the text need at least {len(SPECIAL) + len(letters)}")
     vocabulary = _pieces(text, size, [*SPECIAL, *letters])
     tokenizer = _blank(models.WordPiece(vocabulary, unk_token="[UNK]"))
     cls, sep = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")

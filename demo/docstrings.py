@@ -30,7 +30,9 @@ def documents() -> list[tuple[str, str]]:
             for name, thing in _public(importlib.import_module(package)):
                 text = description(getattr(thing, "__name__", name), getattr(thing, "__doc__", None))
                 if len(text.split()) >= _LEAST:
-                    names[text] = min(name, names.get(text, name), key=lambda one: (one.count("."), len(one), one))
+                    names[text] = min(
+                        name, names.get(text, name), key=lambda alias: (alias.count("."), len(alias), alias)
+                    )
     return sorted((name, text) for text, name in names.items())
 
 
@@ -53,17 +55,18 @@ def _public(module: ModuleType) -> Iterator[tuple[str, object]]:
 def _members(name: str, value: object) -> Iterator[tuple[str, object]]:
     """Methods and properties of a class, including those inherited from classes of the packages."""
     bases = value.__mro__ if isinstance(value, type) else ()
-    found = {word: member for base in bases[::-1] if base.__module__.partition(".")[0] in PACKAGES
-             for word, member in vars(base).items()}  # fmt: skip
-    for word, member in sorted(found.items()):
+    members: dict[str, object] = {}
+    for base in bases[::-1]:
+        members |= vars(base) if base.__module__.partition(".")[0] in PACKAGES else {}
+    for word, member in sorted(members.items()):
         if not word.startswith("_") and (inspect.isroutine(member) or isinstance(member, property)):
             yield f"{name}.{word}", member
 
 
-def description(own_name: str, docstring: object) -> str:
+def description(short_name: str, docstring: object) -> str:
     """The text before the first section, without the signatures at the start of compiled functions' docstrings."""
     if not isinstance(docstring, str):
         return ""
     paragraphs = _HEADING.split(inspect.cleandoc(docstring), maxsplit=1)[0].split("\n\n")
-    signature = re.compile(rf"([\w\s,]+=\s*)?{re.escape(own_name)}\(")
+    signature = re.compile(rf"([\w\s,]+=\s*)?{re.escape(short_name)}\(")
     return " ".join(" ".join(dropwhile(signature.match, paragraphs)).split())

@@ -2,9 +2,8 @@
 
 analyse/        the papers' analyses of sentence vectors; each is a small function on arrays
 compare/        is the difference between two models, or to a published number, more than chance?
+encode_corpus/  the vectors of a corpus of any size, in the store of `vectors.py`
 metrics/        `evaluate.Metric` classes; each file also loads by path, offline: `evaluate.load(FILE)`
 retrieval/      in-domain on STS-B, and any set in BEIR's format
 transfer/       SentEval's transfer tasks
-vectors/        vectors on disk: a store of shards, and the job that fills it from a corpus of any size
-encode_corpus/  the command that runs this job
 """

@@ -1,4 +1,4 @@
-"""Dev sets that select a run's best model and compare it with its start: STS pairs, a search set, held-out texts."""
+"""Dev sets select a run's best model and compare it with the initial one: STS pairs, a search set, held-out texts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from common.errors import BadInput
-from common.words import word_places
 from eval.compare.intervals import Items, percentile, resampled_figures
 from eval.encode import Encoder, as_role, unit
 from eval.metrics.retrieval import METRICS
 from eval.retrieval.beir import WHOLE, BeirSet, BeirTask, drops_own_id, name_of, read_set
 from eval.sts import Pairs, correlation, similarities
+from eval.words import word_places
 
 RESAMPLES = 2000
 _MANY = 20  # examples; a bootstrap of fewer is overconfident
@@ -55,9 +55,9 @@ class DevSet:
         """The same score from the scores of every example."""
         return score_of(_part(items, self.choosing))
 
-    def verdict(self, start: Items, result: Items) -> dict[str, Any]:
-        """Compare result and start on the judging examples, see `verdict`; `apart`: see the property."""
-        return verdict(_part(start, self.judging), _part(result, self.judging)) | {"apart": self.apart}
+    def verdict(self, initial: Items, result: Items) -> dict[str, Any]:
+        """Compare result and initial model on the judging examples, see `verdict`; `apart`: see the property."""
+        return verdict(_part(initial, self.judging), _part(result, self.judging)) | {"apart": self.apart}
 
     @property
     def apart(self) -> bool:
@@ -114,8 +114,8 @@ def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
         )
     queries = {name: text for part in parts for name, text in part.queries.items()}
     grades = {name: graded for part in parts for name, graded in part.grades.items()}
-    whole, places = BeirSet(parts[0].corpus, queries, grades), {name: place for place, name in enumerate(queries)}
-    chosen, judged = ([places[name] for name in part.queries] for part in (parts[0], parts[-1]))
+    whole, numbers = BeirSet(parts[0].corpus, queries, grades), {name: number for number, name in enumerate(queries)}
+    chosen, judged = ([numbers[name] for name in part.queries] for part in (parts[0], parts[-1]))
     name = name_of(Path(folder))
     task = BeirTask(name, without_own_id=drops_own_id(name))
 
@@ -156,18 +156,18 @@ def _halves(row: Sequence[str]) -> tuple[str, str]:
     return row[0][:middle].strip(), row[0][middle:].strip()
 
 
-def verdict(start: Items, result: Items) -> dict[str, Any]:
-    """Compare result and start on the same examples by a paired bootstrap of `RESAMPLES` draws.
+def verdict(initial: Items, result: Items) -> dict[str, Any]:
+    """Compare result and initial model on the same examples by a paired bootstrap of `RESAMPLES` draws.
 
     Returns:
-        `examples`, `start` and `result` (x 100), `difference`, its 95 % `interval`, and `verdict`: `better` if the
-        interval is above zero, `worse` if below, else `not told apart`.
+        `examples`, `start` (the initial model) and `result` (x 100), `difference`, its 95 % `interval`, and `verdict`:
+        `better` if the interval is above zero, `worse` if below, else `not told apart`.
     """
-    draws = (resampled_figures(items, RESAMPLES, np.random.default_rng(0)) for items in (result, start))
+    draws = (resampled_figures(items, RESAMPLES, np.random.default_rng(0)) for items in (result, initial))
     low, high = percentile(np.subtract(*draws))
-    before, after = score_of(start), score_of(result)
-    return {"examples": len(next(iter(start.values()))), "start": before, "result": after,
-            "difference": after - before, "interval": [low, high], "verdict": judged(low, high)}  # fmt: skip
+    before, after = score_of(initial), score_of(result)
+    scores = {"examples": len(next(iter(initial.values()))), "start": before, "result": after}
+    return {**scores, "difference": after - before, "interval": [low, high], "verdict": judged(low, high)}
 
 
 def judged(low: float, high: float) -> str:
@@ -176,7 +176,7 @@ def judged(low: float, high: float) -> str:
 
 
 def clears(facts: Mapping[str, Any], least_gain: float) -> bool:
-    """Whether the interval of a verdict's gain lies above this share of the start's score; 0: the result is better."""
+    """Whether the interval of a verdict's gain lies above this share of the initial score; 0: the result is better."""
     return facts["interval"][0] > least_gain * abs(facts["start"])
 
 
@@ -185,10 +185,10 @@ def in_words(facts: Mapping[str, Any]) -> str:
     low, high = facts["interval"]
     text = f"{facts['metric']} {facts['start']:.2f} -> {facts['result']:.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
     spread = [(name, facts[name]) for name in ("uniformity", "mean_cosine") if name in facts]
-    text += "".join(f"; {name.replace('_', ' ')} {start:.3f} -> {result:.3f}" for name, (start, result) in spread)
+    text += "".join(f"; {name.replace('_', ' ')} {old:.3f} -> {new:.3f}" for name, (old, new) in spread)
     text += "" if facts.get("apart", True) else ", on the examples that selected it"
     text += f", from only {facts['examples']} examples" if facts.get("examples", _MANY) < _MANY else ""
-    kept = "; the start was kept" if facts.get("shipped") == "start" else ""
+    kept = "; the initial model was kept" if facts.get("shipped") == "start" else ""
     if kept and facts["verdict"] == BETTER and facts.get("least_gain"):
         kept += f": the interval does not lie above {facts['least_gain']:.0%} of its score (--least_gain)"
-    return f"the result {IS[facts['verdict']]} its start ({text}){kept}"
+    return f"the result {IS[facts['verdict']]} its initial model ({text}){kept}"

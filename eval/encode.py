@@ -38,6 +38,7 @@ class Encode:
 
     Attributes:
         prompt: put before every text: the model's default prompt or, in `of(role)`, the role's.
+        counts: `tokens` encoded so far, special tokens included, and how many of them were `unknown`.
     """
 
     def __init__(self, module, tokenizer, *, bf16: bool = False, progress: bool = False) -> None:
@@ -56,16 +57,6 @@ class Encode:
         return other
 
     @property
-    def tokens(self) -> int:
-        """Number of tokens encoded so far, special tokens included."""
-        return self.counts["tokens"]
-
-    @property
-    def unknown(self) -> int:
-        """How many of them were the unknown token."""
-        return self.counts["unknown"]
-
-    @property
     def settings(self) -> dict[str, Any]:
         """How text becomes vectors; recorded with every score."""
         prompts = {name: text for name, text in getattr(self.module, "prompts", {}).items() if text}
@@ -80,11 +71,11 @@ class Encode:
     @functools.cached_property
     def _identity(self) -> str:
         settings = [getattr(self.module, "pooling", ""), self.bf16, _rules(self.tokenizer), _design(self.module)]
-        found = hashlib.sha256(json.dumps(settings).encode())
+        total = hashlib.sha256(json.dumps(settings).encode())
         for name, tensor in sorted(self.module.state_dict().items()):
-            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            found.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-        return found.hexdigest()
+            total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            total.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        return total.hexdigest()
 
     @torch.no_grad()
     def __call__(self, sentences: list[str]) -> np.ndarray:

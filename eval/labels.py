@@ -15,33 +15,21 @@ def labelled(models: Sequence[str]) -> dict[str, str]:
     a path, even if its name has an equals sign.
 
     Raises:
-        BadInput: a repeated name, an empty name or path, or a folder given twice without names.
+        BadInput: two models have one label, or one file name: files have - for the / of a label.
     """
-    split = [_split(model) for model in models]
-    given = [name for name, _ in split if name is not None]
+    split = []
+    for model in models:
+        name, equals, path = model.partition("=")
+        named = equals and "/" not in name and not Path(model).exists()
+        split.append((name, path) if named else (None, model))
     unnamed = [Path(path).absolute().parts for name, path in split if name is None]
-    labels: dict[str, str] = {}
+    given, labels = {name for name, _ in split}, {}
     for name, path in split:
-        label = name if name is not None else _shortest(Path(path).absolute().parts, unnamed, given)
-        if label is None or label in labels:
-            raise BadInput(f"two models are named '{label or path}'; rename one with NAME={path}")
+        parts = Path(path).absolute().parts
+        ends = ["/".join(parts[-depth:]) for depth in range(1, len(parts) + 1)]
+        alone = [end for depth, end in enumerate(ends, 1) if sum(end == "/".join(o[-depth:]) for o in unnamed) == 1]
+        label = name or next((end for end in alone if end not in given), ends[-1])
+        if label.replace("/", "-") in {known.replace("/", "-") for known in labels}:
+            raise BadInput(f"two models are named '{label}'; rename one with NAME={path}")
         labels[label] = path
     return labels
-
-
-def _split(model: str) -> tuple[str | None, str]:
-    name, equals, path = model.partition("=")
-    if not equals or Path(model).exists() or "/" in name:
-        return None, model
-    if not name or not path:
-        raise BadInput(f"model '{model}': NAME=PATH needs a name and a path")
-    return name, path
-
-
-def _shortest(parts: Sequence[str], others: Sequence[Sequence[str]], taken: Sequence[str]) -> str | None:
-    """Return the shortest end of a path that is unique and not taken, or None."""
-    for depth in range(1, len(parts) + 1):
-        label = "/".join(parts[-depth:])
-        if label not in taken and sum(other[-depth:] == parts[-depth:] for other in others) == 1:
-            return label
-    return None

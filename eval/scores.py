@@ -62,14 +62,14 @@ def example_ids(examples: Iterable[object]) -> np.ndarray:
 
 def row(task: str, split: str, metric: str, aggregation: str, n: int, value: float, mode: str = "test") -> dict:
     """One row of scores.json, without model and run."""
-    return {"task": task, "split": split, "mode": mode, "metric": metric, "aggregation": aggregation, "n": n,
-            "value": float(value)}  # fmt: skip
+    names = {"task": task, "split": split, "mode": mode, "metric": metric, "aggregation": aggregation}
+    return {**names, "n": n, "value": float(value)}
 
 
 def average(rows: list[dict]) -> dict:
     """The papers' average of headline rows: the mean of the values, each rounded to two decimals first."""
-    mean = sum(round(one["value"], 2) for one in rows) / len(rows)
-    count = sum(one["n"] for one in rows)
+    mean = sum(round(row["value"], 2) for row in rows) / len(rows)
+    count = sum(row["n"] for row in rows)
     return {**rows[0], "task": AVERAGE, "aggregation": "mean of tasks", "n": count, "value": mean}
 
 
@@ -79,12 +79,14 @@ def rows_of(results: Mapping[Any, Result], model: str, run: str | None, **settin
     `headline` marks main figures and averages, `shown` further rows for a table. Headline rows with the same metric,
     split and mode are averaged.
     """
-    rows = [{**row, "headline": i == 0, **({"shown": True} if 0 < i < result.shown else {})}
-            for result in results.values() for i, row in enumerate(result.rows)]  # fmt: skip
-    kinds: dict[tuple, list[dict]] = {}
+    rows = []
+    for result in results.values():
+        for i, row in enumerate(result.rows):
+            rows.append({**row, "headline": i == 0, **({"shown": True} if 0 < i < result.shown else {})})
+    alike: dict[tuple, list[dict]] = {}
     for row in headline(rows):
-        kinds.setdefault((row["metric"], row["split"], row["mode"]), []).append(row)
-    rows += [average(kind) for kind in kinds.values() if len(kind) > 1]
+        alike.setdefault((row["metric"], row["split"], row["mode"]), []).append(row)
+    rows += [average(group) for group in alike.values() if len(group) > 1]
     return [{**row, "model": model, "run": run, **settings} for row in rows]
 
 
@@ -97,14 +99,14 @@ def tables(rows_by_model: dict[str, list[dict]]) -> str:
     """One table per kind of metric, with titles if there are several; `recall@1` and `recall@5` are one kind."""
     shown = {m: [r for r in rows if r.get("shown", r.get("headline", True))] for m, rows in rows_by_model.items()}
     metrics = dict.fromkeys(row["metric"] for rows in shown.values() for row in rows)
-    kinds: dict[str, list[str]] = {}
+    families: dict[str, list[str]] = {}
     for metric in metrics:
-        kinds.setdefault(metric.split("@")[0], []).append(metric)
+        families.setdefault(metric.split("@")[0], []).append(metric)
     parts = []
-    for kind, members in kinds.items():
-        title = members[0] if len(members) == 1 else kind
+    for family, members in families.items():
+        title = members[0] if len(members) == 1 else family
         chosen = {m: [r for r in rows if r["metric"] in members] for m, rows in shown.items()}
-        parts.append(f"{title}\n" * (len(kinds) > 1) + table(chosen))
+        parts.append(f"{title}\n" * (len(families) > 1) + table(chosen))
     return "\n\n".join(parts)
 
 
@@ -114,18 +116,18 @@ def table(rows_by_model: dict[str, list[dict]]) -> str:
     A column names its split, mode or metric if its task's columns differ in it, and always a dev split and fasttest.
     """
     keys = list(dict.fromkeys(Key.of(row) for rows in rows_by_model.values() for row in rows))
-    body = [["model", *(_name(key, [other for other in keys if other.task == key.task]) for key in keys)]]
+    titles = []
+    for key in keys:
+        others = [other for other in keys if other.task == key.task]
+        differing = [name for name in Key._fields[1:] if len({getattr(other, name) for other in others}) > 1]
+        unusual = [name for name in ("split", "mode") if getattr(key, name) not in ("test", "file")]
+        words = (getattr(key, name) for name in Key._fields[1:] if name in (*differing, *unusual))
+        titles.append(" ".join([key.task, *dict.fromkeys(words)]))
+    body = [["model", *titles]]
     for model, rows in rows_by_model.items():
         values = {Key.of(row): f"{row['value']:.2f}" for row in rows}
         body.append([model, *(values.get(key, "missing") for key in keys)])
     return markdown(body)
-
-
-def _name(key: Key, same_task: list[Key]) -> str:
-    differing = {name for name in Key._fields[1:] if len({getattr(one, name) for one in same_task}) > 1}
-    differing |= {name for name in ("split", "mode") if getattr(key, name) not in ("test", "file")}
-    words = (getattr(key, name) for name in Key._fields[1:] if name in differing)
-    return " ".join([key.task, *dict.fromkeys(words)])
 
 
 def details(rows: list[dict]) -> str:
@@ -159,10 +161,11 @@ def items_path(scores: str | Path) -> Path:
 
 def write_scores(path: str | Path, results: Mapping[Any, Result], rows: list[dict]) -> None:
     """Write `scores.json` and `scores.items.npz` with the scores of every example."""
-    items = {}
-    for result in results.values():
-        for name, values in result.items.items():
-            items["|".join([*(result.rows[0][part] for part in Key._fields[:3]), name])] = values
+    items = {
+        "|".join([*(result.rows[0][part] for part in Key._fields[:3]), name]): values
+        for result in results.values()
+        for name, values in result.items.items()
+    }
     with writing(items_path(path)) as part, part.open("wb") as file:
         np.savez_compressed(file, **items)
     write_rows(path, rows)
@@ -188,22 +191,18 @@ def has_scores(path: Path) -> bool:
 def read_scores(path: Path) -> list[dict]:
     """The rows of a scores.json; BadInput with file and reason if it is not one."""
     rows = read_json(path, *_SCORES, kind=list)
-    if not rows:
-        raise BadInput(f"{path}: contains no scores (--test_tasks none); `python -m eval MODEL --output` writes some")
-    for number, row in enumerate(rows, 1):
-        if problem := _problem(row):
-            raise BadInput(f"{path}: row {number}: {problem}; `python -m eval --output` writes valid files")
+    problems = (f"row {number}: {problem}" for number, row in enumerate(rows, 1) if (problem := _problem(row)))
+    if problem := next(problems, None if rows else "contains no scores (--test_tasks none)"):
+        raise BadInput(f"{path}: {problem}; `python -m eval MODEL --output` writes valid files")
     return rows
 
 
 def _problem(row: Any) -> str | None:
     if not isinstance(row, dict):
         return "not an object"
-    for name in Key._fields:
-        if not isinstance(row.get(name), str):
-            return f"'{name}' must be a string"
-    if not isinstance(row.get("aggregation", ""), str):
-        return "'aggregation' must be a string"
+    strings = {"aggregation": "", **row}  # files of old versions have none
+    if wrong := [name for name in (*Key._fields, "aggregation") if not isinstance(strings.get(name), str)]:
+        return f"'{wrong[0]}' must be a string"
     if type(row.get("n")) is not int or row["n"] < 1:
         return "'n' must be a positive integer"
     value = row.get("value")
@@ -227,13 +226,13 @@ def read_items(scores: Path) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             for name in archive:
-                *key, kind = name.rsplit("|", 3)
-                items.setdefault(tuple(key), {})[kind] = archive[name].astype(np.float64)
+                *key, column = name.rsplit("|", 3)
+                items.setdefault(tuple(key), {})[column] = archive[name].astype(np.float64)
+        for key, arrays in items.items():
+            sizes = {array.size if array.ndim == 1 and np.isfinite(array).all() else 0 for array in arrays.values()}
+            names = {"similarity", "gold"}, {"value", "example"}, {"value"}
+            if set(arrays) not in names or len(sizes) > 1 or 0 in sizes:
+                raise ValueError(f"the scores of {key[0]} are damaged")
     except Exception as error:  # zipfile, zlib and numpy raise a dozen classes for damaged files
         raise BadInput(f"{path}: cannot be read ({brief(error)}); score the model again") from error
-    for key, arrays in items.items():
-        valid = all(array.ndim == 1 and array.size and np.isfinite(array).all() for array in arrays.values())
-        valid = valid and len({len(array) for array in arrays.values()}) == 1
-        if not valid or set(arrays) not in ({"similarity", "gold"}, {"value", "example"}, {"value"}):
-            raise BadInput(f"{path}: the scores of {key[0]} are damaged; score the model again")
     return items

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,8 +21,8 @@ from tempfile import gettempdir
 import numpy as np
 from scipy.stats import pearsonr
 
-from common.crosslingual import SETS, Crosslingual
 from common.errors import BadInput
+from eval.crosslingual import SETS, Crosslingual
 from eval.encode import Encoder
 from eval.metrics.spearman import Spearman
 from eval.scores import Result, row
@@ -53,21 +53,11 @@ def _score(text: str, where: str, lowest: float = 0.0, highest: float = 5.0) -> 
     return value
 
 
-def _sentence(text: str, where: str) -> str:
-    if "\0" in text:
-        raise BadInput(f"{where} contains a NUL byte; the file is not plain text")
-    if not text.strip():
-        raise BadInput(f"{where} is empty; expected a sentence")
-    return tidy(text)
-
-
-def _named(path: Path, header: list[str], names: list[str]) -> list[int]:
-    """The indices of named columns; BadInput unless the header has each of them once."""
-    for name in names:
-        if header.count(name) != 1:
-            problem = f"column '{name}' occurs twice" if name in header else f"no column '{name}'"
-            raise BadInput(f"{path}:1: {problem} in the header; expected, separated by tabs: {', '.join(names)}")
-    return [header.index(name) for name in names]
+def _cells(line: str, where: str, columns: Sequence[int]) -> list[str]:
+    cells = line.split("\t")
+    if len(cells) <= max(columns):
+        raise BadInput(f"{where}: {len(cells)} columns separated by tabs; expected at least {max(columns) + 1}")
+    return [cells[column] for column in columns]
 
 
 def read_sts_year(folder: Path, subset: str) -> Pairs:
@@ -78,64 +68,53 @@ def read_sts_year(folder: Path, subset: str) -> Pairs:
         raise BadInput(f"{golds}: {len(scores)} scores for the {len(rows)} pairs of {texts.name}")
     pairs = Pairs([], [], [])
     for number, (line, gold) in enumerate(zip(rows, scores, strict=True), start=1):
-        if gold.strip() == "":
-            continue
-        columns = line.split("\t")
-        if len(columns) < 2:
-            raise BadInput(f"{texts}:{number}: one column; expected two sentences separated by a tab")
-        pairs.left.append(tidy(columns[0]))
-        pairs.right.append(tidy(columns[1]))
-        pairs.gold.append(_score(gold.strip(), f"{golds}:{number}"))
+        if gold.strip():
+            left, right = _cells(line, f"{texts}:{number}", (0, 1))
+            pairs.left.append(tidy(left))
+            pairs.right.append(tidy(right))
+            pairs.gold.append(_score(gold.strip(), f"{golds}:{number}"))
     return pairs
 
 
 def read_columns(path: Path, score: int | str, left: int | str, right: int | str) -> Pairs:
     """Tab-separated columns without quoting, chosen by number, or by name from a header line."""
-    lines, wanted, first = read_lines(path), [score, left, right], 1
+    lines, columns, first = read_lines(path), [score, left, right], 1
     while lines and not lines[-1].strip():  # an editor's empty last line
         lines.pop()
     if isinstance(score, str):
-        wanted, lines, first = _named(path, lines[0].split("\t") if lines else [], wanted), lines[1:], 2
+        header, lines = (lines or [""])[0].split("\t"), lines[1:]
+        if wrong := [name for name in columns if header.count(name) != 1]:
+            raise BadInput(
+                f"{path}:1: the header needs the columns {', '.join(columns)}, separated by tabs; "
+                f"'{wrong[0]}' occurs {header.count(wrong[0])} times"
+            )
+        columns, first = [header.index(name) for name in columns], 2
     pairs = Pairs([], [], [])
     for number, line in enumerate(lines, start=first):
-        columns = line.split("\t")
-        if len(columns) <= max(wanted):
-            raise BadInput(f"{path}:{number}: {len(columns)} columns; expected at least {max(wanted) + 1}")
-        pairs.gold.append(_score(columns[wanted[0]], f"{path}:{number}"))
-        for side, column in ((pairs.left, wanted[1]), (pairs.right, wanted[2])):
-            side.append(_sentence(columns[column], f"{path}:{number}: column {column + 1}"))
-    _check_correlated(path, pairs)
+        where = f"{path}:{number}"
+        gold, *texts = _cells(line, where, columns)
+        pairs.gold.append(_score(gold, where))
+        for side, text in zip((pairs.left, pairs.right), map(tidy, texts), strict=True):
+            if not text:
+                raise BadInput(f"{where}: a sentence is empty")
+            side.append(text)
     return pairs
 
 
-def _check_correlated(path: Path, pairs: Pairs) -> None:
-    if len(pairs.gold) < 2:
-        raise BadInput(f"{path}: {len(pairs.gold)} pairs; a correlation needs at least two")
-    if len(set(pairs.gold)) == 1:
-        raise BadInput(f"{path}: every score is {pairs.gold[0]:g}; a correlation needs different scores")
-
-
 def read_crosslingual(data_set: Crosslingual, language: str, data_dir: Path) -> dict[str, Pairs]:
-    """One language pair of a multilingual set, as one subset; JSON lines, `lang` is the pair if a file has several.
-
-    Raises:
-        BadInput: with file and line.
-    """
+    """One language pair of a multilingual set, as one subset; JSON lines, `lang` is the pair if a file has several."""
     path, pairs = data_dir / data_set.repo / data_set.file.format(language), Pairs([], [], [])
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{path}:{number}"
         try:
             row = json.loads(line)
-            left, right, gold = (row[name] for name in ("sentence1", "sentence2", "score"))
+            left, right, gold = row["sentence1"] + "", row["sentence2"] + "", row["score"]
         except (ValueError, RecursionError, TypeError, KeyError) as error:
             raise BadInput(f"{where}: not an object with sentence1, sentence2 and score ({error!r})") from error
-        if not isinstance(left, str) or not isinstance(right, str):
-            raise BadInput(f"{where}: a sentence is not a string")
         if row.get("lang", language) == language:
             pairs.left.append(left)
             pairs.right.append(right)
             pairs.gold.append(_score(str(gold), where, *data_set.scores))
-    _check_correlated(path, pairs)
     return {WHOLE: pairs}
 
 
@@ -158,14 +137,16 @@ class StsTask:
     part: str = "sts"
 
     def load(self, data_dir: str | Path) -> dict[str, Pairs]:
-        """The pairs by subset; BadInput if their number is not the published one."""
+        """The pairs by subset; BadInput if their number is not the published one, or gives no correlation."""
         subsets = self.read(Path(data_dir))
-        count = sum(len(pairs.gold) for pairs in subsets.values())
-        if self.pairs is not None and count != self.pairs:
+        gold = merged(subsets).gold
+        if self.pairs is not None and len(gold) != self.pairs:
             raise BadInput(
-                f"{self.name} {self.split} in {data_dir} has {count} scored pairs instead of {self.pairs}, the file is "
-                f"truncated or changed; `python -m data.prepare {self.part}` downloads the original"
+                f"{self.name} {self.split} in {data_dir} has {len(gold)} scored pairs instead of {self.pairs}, a file "
+                f"is truncated or changed; `python -m data.prepare {self.part}` downloads the original"
             )
+        if len(set(gold)) < 2:
+            raise BadInput(f"{self.name} has {len(gold)} pairs of one score; a correlation needs different scores")
         return subsets
 
     def score(self, encode: Encoder, data_dir: str | Path) -> Result:
@@ -174,22 +155,19 @@ class StsTask:
         everything = merged(subsets)
         similarity, gold = similarities(encode, everything), np.array(everything.gold)
         whole = "single" if len(subsets) == 1 else "all"
-        rows = [self._row("spearman", whole, similarity, gold), self._row("pearson", whole, similarity, gold)]
-        if len(subsets) > 1:
+        rows = [self._row(metric, whole, similarity, gold) for metric in _METRICS]
+        for metric in _METRICS if len(subsets) > 1 else ():
             ends = np.cumsum([len(pairs.gold) for pairs in subsets.values()])[:-1]
-            parts = list(zip(subsets, np.split(similarity, ends), np.split(gold, ends), strict=True))
-            for metric in _METRICS:
-                rows += self._subset_rows(metric, parts)
+            parts = zip(subsets, np.split(similarity, ends), np.split(gold, ends), strict=True)
+            subset_rows = [self._row(metric, f"subset {name}", *part) for name, *part in parts]
+            values, sizes = zip(*((line["value"], line["n"]) for line in subset_rows), strict=True)
+            mean = row(self.name, self.split, metric, "mean", sum(sizes), np.mean(values))
+            weighted = {**mean, "aggregation": "wmean", "value": float(np.average(values, weights=sizes))}
+            rows += [mean, weighted, *subset_rows]
         return Result(rows, {"similarity": similarity, "gold": gold})
 
     def _row(self, metric: str, aggregation: str, similarity: np.ndarray, gold: np.ndarray) -> dict:
         return row(self.name, self.split, metric, aggregation, len(gold), _METRICS[metric](similarity, gold))
-
-    def _subset_rows(self, metric: str, parts: list) -> list[dict]:
-        rows = [self._row(metric, f"subset {name}", similarity, gold) for name, similarity, gold in parts]
-        values, sizes = [one["value"] for one in rows], [one["n"] for one in rows]
-        mean = row(self.name, self.split, metric, "mean", sum(sizes), np.mean(values))
-        return [mean, {**mean, "aggregation": "wmean", "value": float(np.average(values, weights=sizes))}, *rows]
 
 
 def merged(subsets: dict[str, Pairs]) -> Pairs:
@@ -266,11 +244,11 @@ def tasks(split: str) -> tuple[StsTask, ...]:
 
 def crosslingual(name: str, split: str) -> tuple[StsTask, ...]:
     """One task per language pair of STS17 or STS22, which only have a test split."""
-    [data_set] = (each for each in SETS if each.name == name)
+    [data_set] = (data_set for data_set in SETS if data_set.name == name)
     return tuple(
         StsTask(f"{name}-{language}", split, partial(read_crosslingual, data_set, language), count, name.lower())
-        for language, count in data_set.pairs.items() if split == "test"
-    )  # fmt: skip
+        for language, count in (data_set.pairs.items() if split == "test" else ())
+    )
 
 
 def own_pairs(path: str) -> StsTask:

@@ -56,9 +56,9 @@ class Options:
     progress: bool = False
 
 
-def _sets(names: Sequence[str], options: Options) -> Sequence[Task]:
-    fields = ("embeddings", "device", "search", "language")
-    return beir.tasks(names, options.split, **{name: getattr(options, name) for name in fields})
+def _sets(names: Sequence[str], o: Options) -> Sequence[Task]:
+    how = {"embeddings": o.embeddings, "device": o.device, "search": o.search, "language": o.language}
+    return beir.tasks(names, o.split, **how)
 
 
 GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {
@@ -101,19 +101,19 @@ def count_seen(training: Iterable[str], tests: Sequence[Task], data_dir: str | P
     Sentences are compared as strings with normalised white space.
     """
     pairs = {task.name: sts.merged(task.load(data_dir)) for task in tests if isinstance(task, sts.StsTask)}
-    texts = {name: {*each.left, *each.right} for name, each in pairs.items()}
+    texts = {name: {*read.left, *read.right} for name, read in pairs.items()}
     wanted = set().union(*texts.values())
-    found = {sentence for sentence in map(tidy, training) if sentence in wanted}
-    return {name: {"seen": len(mine & found), "sentences": len(mine)} for name, mine in texts.items()}
+    seen = {sentence for sentence in map(tidy, training) if sentence in wanted}
+    return {name: {"seen": len(sentences & seen), "sentences": len(sentences)} for name, sentences in texts.items()}
 
 
 def with_share_seen(rows: list[dict], seen: dict[str, dict[str, int]]) -> list[dict]:
     """Add `seen_in_training`, the share of seen sentences, to the rows of the counted tasks."""
-    shares = {name: each["seen"] / each["sentences"] for name, each in seen.items()}
+    shares = {name: counts["seen"] / counts["sentences"] for name, counts in seen.items()}
     return [row | ({"seen_in_training": shares[row["task"]]} if row["task"] in shares else {}) for row in rows]
 
 
 def describe_seen(seen: dict[str, dict[str, int]]) -> str:
     """One line for the log; empty if no sentence was seen."""
-    parts = [f"{name} {each['seen']:,} of {each['sentences']:,}" for name, each in seen.items() if each["seen"]]
+    parts = [f"{name} {counts['seen']:,} of {counts['sentences']:,}" for name, counts in seen.items() if counts["seen"]]
     return f"the training text contains test sentences: {', '.join(parts)}" if parts else ""

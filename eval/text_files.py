@@ -4,16 +4,16 @@ import gzip
 import zlib
 from pathlib import Path
 
-from common import crosslingual
 from common.errors import BadInput
 from common.files import refuse_special
+from eval.crosslingual import SETS
 
 DOWNSTREAM = Path("senteval") / "downstream"  # SentEval's layout below --data_dir
 _SOURCES = {  # the first part that a path contains -> the name for `data.prepare`
     f"{DOWNSTREAM.as_posix()}/STS": "sts",
     f"{DOWNSTREAM.as_posix()}/SICK": "sts",
     DOWNSTREAM.as_posix(): "transfer",
-    **{each.repo: each.name.lower() for each in crosslingual.SETS},
+    **{data_set.repo: data_set.name.lower() for data_set in SETS},
 }
 
 
@@ -26,19 +26,14 @@ def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
     try:
         refuse_special(path)
         content = path.read_bytes()
-        content = gzip.decompress(content) if path.suffix == ".gz" else content
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadInput(f"{path}: damaged or truncated .gz file ({error}); copy it again") from error
-    except OSError as error:
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode(encoding)
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise BadInput(f"{path}:{line}: not UTF-8 (byte {error.start}); is it compressed?") from error
+    except (OSError, EOFError, zlib.error) as error:
         names = [name for part, name in _SOURCES.items() if part in path.as_posix()]
         remedy = f"`python -m data.prepare {names[0]}` downloads it" if names else "check its path and permissions"
-        raise BadInput(f"{path}: cannot be read ({error.strerror}); {remedy}") from error
-    try:
-        text = content.decode(encoding)
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        remedy = "; it is compressed, decompress it first" if content.startswith(b"\x1f\x8b") else ""
-        raise BadInput(f"{path}:{line}: not UTF-8 (byte {error.start}){remedy}") from error
+        raise BadInput(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}); {remedy}") from error
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 

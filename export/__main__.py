@@ -1,6 +1,5 @@
 """`python -m export RUN --output DIR`: write a model and its card for publication, optionally to the hub."""
 
-import argparse
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +8,12 @@ from typing import Any
 from common.errors import BadInput, run_command
 from common.files import files_in
 from common.flags import Parser, add_pooling
-from common.model_place import check_place
+from export.card import Model, card
+from export.facts import read_facts
+from export.folder import check_repo, new_folder, push
+from export.onnx_file import ONNX_FILE, require_onnx, write_onnx
+from models.encoder import load_encoder
+from models.saved_format import read_modules
 
 logger = logging.getLogger(__name__)
 
@@ -34,45 +38,27 @@ def parser() -> Parser:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Check the flags, then export."""
+    """Check the flags and the run, write the folder, push it."""
     args = parser().parse_args(argv)
-    if args.private and not args.push_to_hub:
-        raise BadInput("--private requires --push_to_hub")
-    check_place(args.run)
-    export(args)
-
-
-def export(args: argparse.Namespace) -> None:
-    """Check the inputs, write the folder, push it."""
-    from export.card import Model, card  # these import torch; flags are checked first
-    from export.facts import read_facts
-    from export.folder import check_repo, new_folder, push
-    from export.onnx_file import PLACE, require_onnx, write_onnx
-    from export.text import plain
-    from models.encoder import load_encoder
-
     if args.push_to_hub:
         check_repo(args.push_to_hub)
     if args.onnx:
         require_onnx()
     facts, output = read_facts(Path(args.run)), Path(args.output)
-    place = "" if output.is_absolute() or ".." in output.parts else str(output)
-    named = args.push_to_hub or place or output.resolve().name
-    if plain(named) != named:
-        logger.warning("the card's examples load '%s', since a card cannot name '%s': correct them, or choose a folder "
-                       "of letters, digits and . , : %% + - _", plain(named), named)  # fmt: skip
+    before = read_modules(args.run) if args.pooling else None
+    if before is not None and (before.pooling != args.pooling or before.head):
+        raise BadInput(f"--pooling {args.pooling}: '{args.run}' has its pooling, {before.pooling}; leave the flag out")
     logger.info("reading %s", args.run)
-    if args.pooling:
-        _check_plain(args.run, args.pooling)
     with new_folder(output) as folder:
         encoder, tokenizer = load_encoder(args.run, args.pooling)
         _check_scores(args.run, facts.rows, {"pooling": encoder.pooling, "max_length": encoder.max_length})
         encoder.save(str(folder), tokenizer)
         if args.onnx:
-            logger.info("writing %s and checking it with onnxruntime", PLACE)
+            logger.info("writing %s and checking it with onnxruntime", ONNX_FILE)
             write_onnx(folder)
         name = args.push_to_hub.rpartition("/")[2] if args.push_to_hub else output.resolve().name
-        model = Model(name, args.push_to_hub, encoder, (folder / PLACE).exists(), place)
+        shown = "" if output.is_absolute() or ".." in output.parts else str(output)
+        model = Model(name, args.push_to_hub, encoder, args.onnx, shown)
         (folder / "README.md").write_text(card(model, facts), encoding="utf-8")
     logger.info("%s: exported", output)
     if args.push_to_hub:
@@ -81,22 +67,15 @@ def export(args: argparse.Namespace) -> None:
         logger.info("pushed: %s", push(output, args.push_to_hub, args.private))
 
 
-def _check_plain(path: str, pooling: str) -> None:
-    """Refuse a pooling other than the model's own, to which its recorded facts and scores apply."""
-    from models.saved_format import read_modules
-
-    own = read_modules(path)
-    if own is not None and (own.pooling != pooling or own.head):
-        raise BadInput(f"--pooling {pooling}: '{path}' defines its own pooling ({own.pooling}); leave the flag out")
-
-
 def _check_scores(run: str, rows: Sequence[Mapping[str, Any]], used: Mapping[str, Any]) -> None:
     """Refuse scores of other settings than the exported model's; older rows do not record them."""
     for row in rows:
         for name, value in used.items():
             if row.get(name, value) != value:
-                raise BadInput(f"{Path(run) / 'scores.json'}: scored with {name} {row[name]}, not the model's {value}; "
-                               f"score again without --{name}, or remove the file")  # fmt: skip
+                other = f"scored with {name} {row[name]}, not the model's {value}"
+                raise BadInput(
+                    f"{Path(run) / 'scores.json'}: {other}; score again without --{name}, or remove the file"
+                )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """The model card: how to use a model, judge its scores and reproduce it.
 
 The template is `card.md.j2`; what a method is, and its papers, stand in the method's file. All values from files, flags
-or names are escaped by `export.text`; no training text is shown. Source of MTEB's fields: mteb/models/model_meta.py of
-embeddings-benchmark/mteb (2.x).
+or names are escaped by `export.text`; no training text is shown.
 """
 
 from collections.abc import Mapping
@@ -12,15 +11,12 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData
 from transformers import TrainingArguments
 
-from eval.compare.intervals import COLUMNS, UNLIKE, compare
-from eval.compare.sides import Side, backbone_of, from_files, published, records
 from eval.scores import AVERAGE, headline, markdown
 from export.facts import Facts
 from export.text import Markup, command_line, escape, plain, rendered, short
 from models.encoder import SentenceEncoder
 from models.heads import Dense
 from models.loading import without_pooler
-from models.objectives.base import Method
 from models.pooling import pooling_named
 from models.word_vectors import WordVectors
 
@@ -30,7 +26,6 @@ _SHOWN = """per_device_train_batch_size world_size gradient_accumulation_steps n
     lr_scheduler_type warmup_steps optim adam_beta1 adam_beta2 adam_epsilon weight_decay max_grad_norm bf16 fp16 seed
     eval_steps""".split()
 _ELSEWHERE = {"text", "start", "script", "model_name_or_path", "world_size", "dev_pairs", "contents"}
-_MTEB = {"STS-B": "STSBenchmark", "SICK-R": "SICK-R"} | {f"STS{year}": f"STS{year}" for year in range(12, 17)}
 
 
 @dataclass(frozen=True)
@@ -42,14 +37,14 @@ class Model:
         repo: its hub id; None if it is not pushed.
         encoder: the model.
         onnx: whether the folder has `onnx/model.onnx`.
-        place: the folder as given on the command line; empty if that would reveal more of the machine's paths.
+        folder: as given on the command line; empty if that would reveal more of the machine's paths.
     """
 
     name: str
     repo: str | None
     encoder: SentenceEncoder
     onnx: bool = False
-    place: str = ""
+    folder: str = ""
 
     @property
     def layers(self) -> list[Dense]:
@@ -87,7 +82,7 @@ class Model:
     @property
     def address(self) -> str:
         """The name that the snippets load: the hub id, or else the folder, never a name that could be a hub id."""
-        return plain(self.repo or f"./{self.place or self.name}")
+        return plain(self.repo or f"./{self.folder or self.name}")
 
     def usage(self) -> Markup:
         """The section on usage."""
@@ -97,7 +92,7 @@ class Model:
 def card(model: Model, facts: Facts) -> str:
     """README.md of an exported folder."""
     method, shown = None if facts.without else facts.known_method, headline(facts.rows)
-    rest = [row for row in facts.rows if not any(row is one for one in shown)]
+    rest = [row for row in facts.rows if not any(row is other for other in shown)]
     return rendered(
         "card.md.j2",
         model=model,
@@ -105,11 +100,9 @@ def card(model: Model, facts: Facts) -> str:
         method=method,
         metadata=_metadata(model, facts).to_yaml(),
         properties=_properties(model),
-        mteb={name: Markup(repr(value)) for name, value in _mteb(model, facts).items()},
         shown=_scores(shown),
         rest=rest and _scores(rest),
-        comparison=comparison(facts, method, model.encoder.config),
-        seen={name: each for name, each in facts.counted.items() if each.get("seen")},
+        seen={name: count for name, count in facts.counted.items() if count.get("seen")},
         fitted=_named(facts.baseline),
         parameters=_parameters(facts) if facts.record else "",
         command=command_line(map(str, facts.record.get("command", [])), keep=facts.base_model),
@@ -160,38 +153,9 @@ def _properties(model: Model) -> Markup:
     size = [escape(encoder.config.model_type), *([f"{depth} layers"] if depth else []), f"{count:.1f} M parameters"]
     head = f" and a head of {len(model.layers)} layers" if model.layers else ""
     head += " and a flow" if encoder.flow is not None else ""
-    return _table([
-        ["property", "value"],
-        ["backbone", ", ".join(size)],
-        ["pooling", f"`{encoder.pooling}`{head}"],
-        ["longest text", f"{encoder.max_length} tokens; the rest is truncated"],
-        ["similarity", "cosine"],
-    ])  # fmt: skip
-
-
-def _mteb(model: Model, facts: Facts) -> dict[str, Any]:
-    """The fields of mteb's `ModelMeta`; None if unknown."""
-    parameters = list(model.encoder.parameters())
-    tasks = facts.method and {_MTEB[name] for name, each in facts.counted.items() if name in _MTEB and each.get("seen")}
-    return {
-        "name": model.address if "/" in model.address else f"./{model.address}",
-        "revision": None if model.repo else plain(facts.result_hash or "not recorded")[:16],
-        "release_date": None,
-        "languages": None,
-        "n_parameters": sum(one.numel() for one in parameters),
-        "memory_usage_mb": round(sum(one.numel() * one.element_size() for one in parameters) / 2**20, 1),
-        "max_tokens": model.encoder.max_length,
-        "embed_dim": model.dimension,
-        "license": None,
-        "open_weights": True,
-        "public_training_code": None,
-        "public_training_data": None,
-        "framework": ["Sentence Transformers", "PyTorch"],
-        "similarity_fn_name": "cosine",
-        "use_instructions": model.has_prompts,
-        "training_datasets": tasks or None,
-        "adapted_from": facts.base_model and plain(facts.base_model),
-    }
+    values = {"property": "value", "backbone": ", ".join(size), "pooling": f"`{encoder.pooling}`{head}"}
+    values |= {"longest text": f"{encoder.max_length} tokens; the rest is truncated", "similarity": "cosine"}
+    return _table([list(line) for line in values.items()])
 
 
 def _scores(rows: list[dict]) -> Markup:
@@ -215,38 +179,7 @@ def _parameters(facts: Facts) -> Markup:
 
 
 def _named(values: Mapping[str, Any]) -> Markup:
-    words = {name: ", ".join(map(short, value)) if isinstance(value, list) else short(value)
-             for name, value in values.items()}  # fmt: skip
-    return _table([["name", "value"], *([escape(name), escape(word)] for name, word in words.items())])
-
-
-def comparison(facts: Facts, method: Method | None, config) -> str:
-    """The section of the card, or the reason why no comparison is possible."""
-    title = "### Comparison with published scores\n\n"
-    if facts.scores is None or method is None:
-        return ""
-    if facts.text.get("columns") != 1:
-        return title + "The published scores are for training on single sentences, unlike this model's."
-    ours, backbone = from_files("this model", [facts.scores]), backbone_of(config)
-    matching = [one for one in map(published, method.published)
-                if one.backbone == backbone and set(one.scores) & set(ours.scores)]  # fmt: skip
-    if not matching:
-        return title + (f"No published scores of {method.title} are known for a backbone of this size on these tasks.")
-    about = f"The published scores are for {backbone}, which has this model's architecture and size. "
-    about += "A is this model, B the published one"
-    differences = facts.differences(backbone)
-    about += f"; no verdict, because it is not known that {' and '.join(differences)} were the paper's." \
-        if differences else "; the interval is the known spread between runs of the method."  # fmt: skip
-    return title + "\n\n".join([about, *(_compared(ours, one, not differences) for one in matching)])
-
-
-def _compared(ours: Side, record: Side, judged: bool) -> str:
-    """The table, with interval and verdict if `judged`, and its sources."""
-    lines = [line for line in compare(ours, record) if line.difference is not None]
-    lines = [line for line in lines if judged or not str(line.outcome).startswith(UNLIKE)]
-    body = [COLUMNS, *([escape(cells[0]), *cells[1:]] for cells in (line.cells() for line in lines))]
-    body = body if judged else [cells[:4] for cells in body]
-    sources = dict.fromkeys(line.b.source for line in lines)
-    label = f"`python -m eval.compare` calls it {record.label}" if record in records().values() else None
-    about = "; ".join(filter(None, [*sources, record.note, label]))
-    return f"{markdown(body)}\n\nB: {about}."
+    body = [["name", "value"]]
+    for name, value in values.items():
+        body.append([escape(name), escape(", ".join(map(short, value)) if isinstance(value, list) else short(value))])
+    return _table(body)

@@ -18,15 +18,8 @@ from training.folder import RUN_FILE, read_run
 from training.methods import load_method, method_names
 
 BASELINE = "baseline.json"  # as `python -m baselines` writes it
-_KINDS = {
-    "settings": dict,
-    "findings": list,
-    "command": list,
-    "versions": dict,
-    "hardware": dict,
-    "best": dict,
-    "seen_test_texts": dict,
-}
+_TYPES = dict.fromkeys(("settings", "versions", "hardware", "best", "seen_test_texts"), dict)
+_TYPES |= dict.fromkeys(("findings", "command"), list)
 _TRIAL = 125 * 64  # examples between two evaluations of SimCSE's script
 _DEV_SCORES = {
     "stsb_spearman": "Spearman's correlation on STS-B dev",
@@ -55,7 +48,7 @@ class Facts:
 
     @property
     def verdict(self) -> dict[str, Any]:
-        """The comparison of the result with its start; empty without one."""
+        """The comparison of the result with the initial model; empty without one."""
         verdict = self.record.get("verdict")
         return verdict if isinstance(verdict, dict) else {}
 
@@ -65,15 +58,15 @@ class Facts:
         return _DEV_SCORES.get(str(self.verdict.get("metric")), "the dev score")
 
     @property
-    def is_start(self) -> bool:
-        """Whether the result has the weights of the start: they were kept, or are the best mixture (a share of 1)."""
+    def is_initial(self) -> bool:
+        """Whether the result has the initial weights: they were kept, or are the best mixture (a share of 1)."""
         return self.verdict.get("shipped") == "start" or self.verdict.get("start_share") == 1
 
     @property
     def method(self) -> str | None:
         """The method that trained the weights: a file of models/objectives."""
         method = self.settings.get("method")
-        return method if isinstance(method, str) and not self.is_start else None
+        return method if isinstance(method, str) and not self.is_initial else None
 
     @property
     def known_method(self) -> Method | None:
@@ -83,9 +76,10 @@ class Facts:
     @property
     def without(self) -> list[str]:
         """Weights of the method's loss terms that the run set to 0: the model was trained by another loss."""
-        flags = fields(self.known_method.arguments) if self.known_method else ()
-        weights = [flag.name for flag in flags if flag.name.endswith("_weight") and flag.default]
-        return [name for name in weights if self.settings.get(name) == 0]
+        if self.method not in method_names():
+            return []
+        weights = [field for field in fields(load_method(self.method).arguments) if field.name.endswith("_weight")]
+        return [field.name for field in weights if field.default and self.settings.get(field.name) == 0]
 
     @property
     def widths(self) -> list[int]:
@@ -130,7 +124,7 @@ class Facts:
     def counted(self) -> dict[str, dict]:
         """Task -> how many of its sentences were `seen` in the training text, if counted."""
         counts = self.record.get("seen_test_texts") or {}
-        return {name: each for name, each in counts.items() if isinstance(each, dict)}
+        return {name: count for name, count in counts.items() if isinstance(count, dict)}
 
     @property
     def examples(self) -> int:
@@ -142,40 +136,27 @@ class Facts:
     @property
     def is_trial(self) -> bool:
         """Whether training was too short to be meaningful."""
-        return isinstance(self.record.get("steps"), int) and self.examples < _TRIAL and not self.is_start
-
-    @property
-    def is_wiki(self) -> bool:
-        """Whether the training text is the papers' one million sentences, which `data.prepare` downloads."""
-        return self.text.get("files") == [Path(WIKI.target).name] and self.text.get("rows") == WIKI.min_lines
+        return isinstance(self.record.get("steps"), int) and self.examples < _TRIAL and not self.is_initial
 
     @property
     def text_terms(self) -> str:
-        """The training text's licence, if known."""
-        return WIKI_TERMS if self.is_wiki else "licence not stated"
-
-    def differences(self, backbone: str) -> list[str]:
-        """What is not known to be as in the papers: start, text, budget (one pass over that text)."""
-        start = (self.base_model or "").rpartition("/")[2]
-        same = {"start": start == backbone, "text": self.is_wiki, "budget": self.examples >= 0.99 * WIKI.min_lines}
-        return [name for name, is_same in same.items() if not is_same]
+        """The training text's licence, if known: of the one million sentences, which `data.prepare` downloads."""
+        is_wiki = self.text.get("files") == [Path(WIKI.target).name] and self.text.get("rows") == WIKI.min_lines
+        return WIKI_TERMS if is_wiki else "licence not stated"
 
 
 def read_facts(folder: Path) -> Facts:
-    """The facts of a run or baseline folder; empty for any other folder.
+    """The facts of a run or baseline folder; empty for any other model.
 
     Raises:
-        BadInput: the folder is missing, the run is unfinished, or the record has values of the wrong type.
+        BadInput: the run is unfinished, or the record has values of the wrong type.
         CheckpointRefused: run.json cannot be read.
     """
-    if not folder.is_dir():
-        raise BadInput(f"{folder}: no such folder; give a run or model folder")
     record = read_run(folder) if (folder / RUN_FILE).exists() else {}
     if record and record["status"] != "finished":
         raise BadInput(f"{folder}: the run is not finished; repeat its command, or export {folder / 'best'}")
-    for name, kind in _KINDS.items():
-        if not isinstance(record.get(name, kind()), kind):
-            raise BadInput(f"{folder / RUN_FILE}: '{name}' is not a {kind.__name__}")
+    if wrong := [name for name, expected in _TYPES.items() if not isinstance(record.get(name, expected()), expected)]:
+        raise BadInput(f"{folder / RUN_FILE}: '{wrong[0]}' is not a {_TYPES[wrong[0]].__name__}")
     scores = folder / "scores.json"
     rows = read_scores(scores) if has_scores(scores) else []
     fitted = folder / BASELINE

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from huggingface_hub import HfApi
-from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
+from huggingface_hub.errors import HFValidationError, HTTPError
 from huggingface_hub.utils import validate_repo_id
 
 from common.errors import BadInput, brief, unwritable
@@ -18,9 +18,8 @@ from common.files import writing_folder
 from training.faults import storage_errors
 
 # Files of an earlier export that would change how the model loads if this export lacks them.
-REPLACED = ["modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "*_Pooling/*",
-            "*_Dense/*", "*_WordWeights/*", "*_WeightedLayerPooling/*", "model*.safetensors*", "onnx/*"]  # fmt: skip
-_FAILURES = (HTTPError, OSError, RuntimeError, ValueError)  # HTTPError: refused, timed out, interrupted
+REPLACED = """modules.json sentence_bert_config.json config_sentence_transformers.json *_Pooling/* *_Dense/*
+    *_WordWeights/* *_WeightedLayerPooling/* model*.safetensors* onnx/*""".split()
 
 
 @contextmanager
@@ -42,7 +41,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def check_repo(repo: str) -> None:
-    """BadInput for an invalid repository id."""
+    """BadInput for a repository id that is invalid or has no owner."""
     try:
         validate_repo_id(repo)
     except HFValidationError as error:
@@ -64,24 +63,9 @@ def push(folder: Path, repo: str, private: bool) -> str:
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request log would show signed URLs
     try:
         api.create_repo(repo, private=private or None, exist_ok=True)
-        commit = api.upload_folder(
-            repo_id=repo, folder_path=folder, commit_message="Export", delete_patterns=list(REPLACED)
-        )
-    except _FAILURES as error:
-        raise BadInput(_explain(error, repo, folder)) from error
+        commit = api.upload_folder(repo_id=repo, folder_path=folder, commit_message="Export", delete_patterns=REPLACED)
+    except (HTTPError, OSError, RuntimeError, ValueError) as error:  # HTTPError: refused, timed out, interrupted
+        cause = brief(error.__cause__ or error)  # more specific than "Error while uploading"
+        again = f"the export in {folder} is complete: `hf upload {repo} {folder}` retries"
+        raise BadInput(f"cannot push to {repo}: {cause}; HF_TOKEN needs write access; {again}") from error
     return str(commit.commit_url)
-
-
-def _explain(error: Exception, repo: str, folder: Path) -> str:
-    cause = error.__cause__ or error  # more specific than "Error while uploading"
-    status = getattr(getattr(cause, "response", None), "status_code", None)
-    if isinstance(cause, OfflineModeIsEnabled):
-        advice = "unset HF_HUB_OFFLINE"
-    elif status in (401, 403):
-        advice = "set HF_TOKEN to a token with write access"
-    else:
-        advice = "check the connection and HF_ENDPOINT"
-    return (
-        f"cannot push to {repo}: {brief(cause)}; {advice}; the export in {folder} is complete: "
-        f"`hf upload {repo} {folder}` retries"
-    )

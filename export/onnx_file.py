@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from common.errors import BadInput, first_line
+from common.errors import BadInput
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_backbone
 
-PLACE = Path("onnx") / "model.onnx"
+ONNX_FILE = Path("onnx") / "model.onnx"
 INPUTS, OUTPUT = ("input_ids", "attention_mask"), "sentence_embedding"
 TOKENS = "last_hidden_state"  # sentence-transformers' ONNX backend pools these itself
 BOUND = 1e-4
@@ -52,30 +52,23 @@ def write_onnx(folder: Path) -> None:
     encoder = SentenceEncoder(
         load_backbone(str(folder)), saved.pooling, saved.head, saved.max_length, place=saved.place
     )
-    module, target = _Embed(encoder).eval(), folder / PLACE
+    module, target = _Embed(encoder).eval(), folder / ONNX_FILE
     target.parent.mkdir()
-    try:
-        with _quiet():
-            program = _converted(module, encoder.config.vocab_size, shortest + 4)
-    except (torch.onnx.OnnxExporterError, torch.onnx.errors.OnnxExporterError) as error:
-        raise BadInput(f"--onnx: torch cannot convert a '{encoder.config.model_type}': {first_line(error)}") from error
+    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+    with _quiet():
+        program = torch.onnx.export(
+            module,
+            _example(2, shortest + 4, encoder.config.vocab_size),
+            input_names=list(INPUTS),
+            output_names=[OUTPUT, TOKENS],
+            dynamic_shapes=dict.fromkeys(INPUTS, axes),
+            dynamo=True,
+            verbose=False,
+        )
     for node in program.model.graph.all_nodes():
         node.metadata_props.clear()  # source lines, with paths of this machine
     program.save(target, external_data=False)  # a single file; its limit is 2 GB (500 M parameters)
     _check(module, target, encoder, shortest)
-
-
-def _converted(module: nn.Module, vocabulary: int, length: int):
-    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
-    return torch.onnx.export(
-        module,
-        _example(2, length, vocabulary),
-        input_names=list(INPUTS),
-        output_names=[OUTPUT, TOKENS],
-        dynamic_shapes=dict.fromkeys(INPUTS, axes),
-        dynamo=True,
-        verbose=False,
-    )
 
 
 @contextmanager
@@ -108,5 +101,5 @@ def _check(module: nn.Module, file: Path, encoder: SentenceEncoder, shortest: in
         for output, expected in zip(map(torch.from_numpy, outputs), module(*inputs), strict=True):
             difference = (output - expected).abs().max() / expected.abs().max().clamp(min=1)
             if not difference <= BOUND:
-                error = f"{rows} texts of {length} tokens differ by {float(difference):.1e} in onnxruntime"
-                raise BadInput(f"--onnx: {error}")
+                worst = f"{rows} texts of {length} tokens differ by {float(difference):.1e}"
+                raise BadInput(f"--onnx: {worst} in onnxruntime")

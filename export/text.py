@@ -19,7 +19,7 @@ _HOMES = {"home", "users"}
 
 def escape(value: object) -> str:
     """One line of text for Markdown and HTML, with every special character as an entity."""
-    return _NO_SYNTAX.sub(lambda found: f"&#{ord(found[0])};", _line(value))
+    return _NO_SYNTAX.sub(lambda match: f"&#{ord(match[0])};", _line(value))
 
 
 def plain(value: object) -> str:

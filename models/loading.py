@@ -15,7 +15,6 @@ from transformers.utils import logging as transformers_logging
 
 from common.errors import BadInput, brief, first_line
 from common.files import RUN_FILE
-from common.model_place import check_place
 from models.families import FAMILIES, attends_backwards
 from models.folder import check_weights, conversion, settle
 
@@ -138,7 +137,6 @@ def check_finite(file: Path | str, tensors: dict[str, Tensor]) -> None:
 
 def load_config(path: str):
     """Load the configuration of a folder or hub id; BadInput if there is none."""
-    check_place(path)
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     except Exception as error:  # as above
@@ -149,7 +147,6 @@ def load_config(path: str):
 
 def load_tokenizer(path: str):
     """Load the fast tokenizer of a folder or hub id; BadInput if there is none, or only special tokens."""
-    check_place(path)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     except Exception as error:  # as above
@@ -175,7 +172,11 @@ def _unreadable(what: str, path: str, error: Exception) -> BadInput:
     if (Path(path) / RUN_FILE).is_file() and not (Path(path) / "config.json").is_file():
         best = f", or use {Path(path) / 'best'}" if (Path(path) / "best").is_dir() else ""
         return BadInput(f"'{path}': an unfinished run; run its command again to finish it{best}")
-    return BadInput(f"'{path}': cannot read its {what}: {brief(error)}")
+    if (Path(path) / "trainer_state.json").is_file():
+        run = Path(path).parent
+        return BadInput(f"'{path}': a checkpoint, only to resume from; name its run, {run}, or {run / 'best'}")
+    missing = "" if Path(path).exists() else "no such folder, and not a model on the hub, or it did not answer; "
+    return BadInput(f"'{path}': {missing}cannot read its {what}: {brief(error)}")
 
 
 def usable_length(backbone: nn.Module, tokenizer) -> int:
@@ -188,6 +189,11 @@ def usable_length(backbone: nn.Module, tokenizer) -> int:
     tables = [part for name, part in backbone.named_modules() if name.endswith("position_embeddings")]
     unused = [table.padding_idx + 1 for table in tables if getattr(table, "padding_idx", None) is not None]
     return int(min(positions - max(unused, default=0), tokenizer.model_max_length, NO_LIMIT))
+
+
+def recomputes_layers(model: nn.Module) -> bool:
+    """Whether layers are recomputed in the backward pass: under a name that all releases of transformers know."""
+    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
 
 
 def dropout_rates(config) -> dict[str, float]:

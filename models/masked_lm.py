@@ -16,7 +16,7 @@ from models.auxiliary import HEAD_FILE, PREFIX, check_depth
 from models.bag_of_words import bag_of_words
 from models.collectives import means_over_tokens, world_size
 from models.families import layers_of, output_of
-from models.loading import quiet
+from models.loading import quiet, recomputes_layers
 from models.training import TrainingOutput
 
 
@@ -81,7 +81,7 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         `count_targets`, it is this process's sum divided by that number, which the Trainer scales.
         """
         device = batch["input_ids"].device
-        alone = world_size() == 1 and not self.is_activation_checkpointing  # see `models.training`
+        alone = world_size() == 1 and not recomputes_layers(self)  # see `models.training`
         with fast.computing(self.lm.base_model, device, alone):
             sums = self._losses(**batch)
         totals, counts = zip(*sums.values(), strict=True)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder, given
 from models.families import attend_both_ways
 from models.heads import project, projection_named
-from models.loading import NO_LIMIT, load_backbone, load_config, set_dropout, usable_length
+from models.loading import NO_LIMIT, load_backbone, load_config, recomputes_layers, set_dropout, usable_length
 from models.objectives.base import Batch, Contrast, Encoded, Method, Objective, add_up
 from models.perturb import Perturbation
 from models.pooling import pooling_named
@@ -46,6 +46,7 @@ class EncoderForTraining(PreTrainedModel):
         encoder: the artefact; its kept head, if any, is the projection.
         projection: a head for training only, or None.
         objectives: the terms of the loss.
+        probes_gradients: whether `probe` measures gradients too.
     """
 
     # The loss is a mean over the batch, so the Trainer must divide it by the accumulation steps.
@@ -54,9 +55,15 @@ class EncoderForTraining(PreTrainedModel):
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
     _can_set_experts_implementation = classmethod(lambda cls: True)
 
-    def __init__(self, encoder: SentenceEncoder, projection: nn.Module | None, objectives: Sequence[Objective]) -> None:
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        projection: nn.Module | None,
+        objectives: Sequence[Objective],
+        probes_gradients: bool = False,
+    ) -> None:
         super().__init__(encoder.config)
-        self.encoder = encoder
+        self.encoder, self.probes_gradients = encoder, probes_gradients
         read = any(objective.reads_projection for objective in objectives)
         self.projection = projection if read else None  # a head that no loss reads would never get a gradient
         self.objectives = nn.ModuleList(objectives)
@@ -97,7 +104,7 @@ class EncoderForTraining(PreTrainedModel):
         with_tokens = any(objective.reads_tokens for objective in self.objectives)
         # Several processes average gradients during the backward pass, so they must not all come at its end.
         # A checkpointed layer is recomputed with the current weights, not with the ones cast in the first pass.
-        alone = world_size() == 1 and not self.is_activation_checkpointing
+        alone = world_size() == 1 and not recomputes_layers(self)
         with fast.computing(self.encoder, ids.device, alone):
             output = self.encoder(ids, batch.mask(), rates, change, with_tokens)
         pooled, cls, tokens = (None if part is None else part.unflatten(0, shape) for part in output)
@@ -126,8 +133,32 @@ class EncoderForTraining(PreTrainedModel):
         values = {"mean_cosine": mean_cosine(encoded.pooled[0]), "uniformity": uniformity(encoded.pooled[0])}
         for objective in self.objectives:
             values |= objective.probe(encoded, batch)
+        if self.probes_gradients:
+            values |= self._gradients(encoded, batch)
         self.train(was_training)
         return {name: float(value) for name, value in values.items()}
+
+    @torch.enable_grad()
+    def _gradients(self, encoded: Encoded, batch: Batch) -> dict[str, Tensor]:
+        """Norm of the gradient of every raw term at the sentence vectors that it reads (pooled and [CLS]).
+
+        Weights get no gradient, and buffers, such as a queue, stay as they are.
+        """
+        buffers = {name: value.clone() for name, value in self.named_buffers()}
+        pooled, cls = (part.detach().requires_grad_() for part in (encoded.pooled, encoded.cls))
+        encoded = replace(encoded, pooled=pooled, cls=cls)
+        self.project(encoded, batch)
+        norms = {}
+        for objective in self.objectives:
+            for name, term in objective(encoded, batch).items():
+                value = term.value if term.count is None else term.value / term.count.clamp(min=1)
+                parts = torch.autograd.grad(value, (pooled, cls), retain_graph=True, allow_unused=True)
+                read = [part.norm() for part in parts if part is not None]
+                norms[f"gradient_{name}"] = torch.stack(read).norm() if read else torch.zeros(())
+        with torch.no_grad():
+            for name, value in self.named_buffers():
+                value.copy_(buffers[name])
+        return norms
 
     def after_step(self) -> None:
         """Call the objectives' hooks after an optimizer step."""
@@ -173,7 +204,9 @@ def build_model(
         raise BadInput("--pooling cls saves the projection head, but no loss trains one; use cls_before_pooler")
     encoder.head = projection if kept else None
     encoder.normalized = described.normalizes and not kept
-    return EncoderForTraining(encoder, None if kept else projection, objectives)
+    if model_args.probe_gradients and world_size() > 1:
+        raise BadInput("--probe_gradients: needs one process")
+    return EncoderForTraining(encoder, None if kept else projection, objectives, model_args.probe_gradients)
 
 
 def _packed(backbone: PreTrainedModel, args: ModelArguments) -> bool:

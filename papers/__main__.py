@@ -2,170 +2,167 @@
 
 import argparse
 import logging
+import shlex
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from common.errors import BadInput, NonFinite, ProjectError, run_command
 from common.files import read_json, writing
-from common.flags import Parser, output_folder
+from common.flags import Parser, output_folder, positive
 from common.streams import show
-from eval.scores import write_rows
-from eval.tasks import Task
-from papers import specification, views
-from papers import study as studies
-from papers.imported import REMEDY, read_imported
-from papers.listing import Listed, listing, overview
-from papers.page import draw, page, rewritten
-from papers.plans import STAND_IN, Choice, RunPlan, plan_of
-from papers.results import collect, is_imported
-from papers.runs import CONFIGS, finished, refuse_missing
+from eval.scores import markdown, write_rows
+from papers import page, specification, study, study_page
+from papers.results import collect, needed
+from papers.runs import Choice, RunPlan, finished, plan_of, refuse_missing
 from papers.specification import Table
 from papers.study import Study
-from papers.tasks import needed
 
 logger = logging.getLogger(__name__)
+_EXAMPLES = """examples:
+  python -m papers --list
+  python -m papers infocse-4 --list
+  python -m papers infocse-8 --backbone mini --model MINI_BERT --data_dir DATA_DIR --seeds 0
+  python -m papers infocse-2 --rows InfoCSE-BERT-base SimCSE-BERT-base"""
+_FLAGS = {
+    "backbone": "of all rows, such as mini or bert-base (default: each row's own); if the table has rows with this "
+    "backbone, only these are run",
+    "model": "initial model of methods without a stage 1, and generator (DiffCSE, RTD)",
+    "stage_one": "initial model of InfoCSE (default: the stage 1 run named in its configuration)",
+    "train_file": "training text of all runs (default: as in the configurations)",
+}
+_SWITCHES = {
+    "float32": "no bfloat16 autocast, which is several times slower on CPUs without bfloat16 instructions",
+    "collect": "do not train or score; only collect finished runs",
+    "page": "only write the page again from TABLE.json in --output",
+    "list": "the rows and missing runs of a TABLE; without TABLE, all tables are listed",
+    "dry_run": "like --list, with the command of every missing run",
+}
 
 
 def parser() -> Parser:
     p = Parser(
         prog="python -m papers",
         description="Fill a table of a paper or a study. Finished runs are kept: run the command again to resume.",
-        epilog="examples:\n"
-        "  python -m papers --list\n"
-        "  python -m papers infocse-4 --list\n"
-        "  python -m papers infocse-8 --backbone mini --model MINI_BERT --data_dir DATA_DIR --seeds 0\n"
-        "  python -m papers infocse-2 --rows InfoCSE-BERT-base SimCSE-BERT-base",
+        epilog=_EXAMPLES,
     )
     p.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(_names()))
-    p.add_argument("--backbone", help="backbone of all rows, such as mini or bert-base (default: each row's own); if "
-                   "the table has rows with this backbone, only these are run")  # fmt: skip
-    p.add_argument("--rows", nargs="+", default=[], metavar="LABEL", help="only these rows, of a study by the "
-                   "first level (default: all)")  # fmt: skip
-    p.add_argument("--seeds", nargs="+", type=int, help="one run of each row per seed (default: 0 1 2, or as in the "
-                   "study)")  # fmt: skip
-    p.add_argument("--steps", type=int, help="steps per run (default: as in the configurations)")
-    p.add_argument("--model", help="start of methods without a stage 1, and generator (DiffCSE, RTD)")
-    p.add_argument("--stage_one", help="start of InfoCSE (default: the stage 1 run named in its configuration)")
+    rows = "only these rows, of a study by the first level (default: all)"
+    p.add_argument("--rows", nargs="+", default=[], metavar="LABEL", help=rows)
+    seeds = "one run of each row per seed (default: 0 1 2, or as in the study)"
+    p.add_argument("--seeds", nargs="+", type=int, help=seeds)
+    p.add_argument("--steps", type=positive, help="steps per run (default: as in the configurations)")
     p.add_argument("--data_dir", default="corpora", help="folder with texts and test sets")
-    p.add_argument("--train_file", help="training text of all runs (default: as in the configurations)")
     p.add_argument("--runs", default="runs/tables", help="folder for the runs")
-    p.add_argument("--output", default="results", help="folder for TABLE.md, .json and .png; its figures of "
-                   "runs that are not here stay")  # fmt: skip
-    p.add_argument("--float32", action="store_true", help="no bfloat16 autocast, which is several times slower on CPUs "
-                   "without bfloat16 instructions")  # fmt: skip
-    p.add_argument("--collect", action="store_true", help="do not train or score; only collect finished runs")
-    p.add_argument("--page", action="store_true", help="only write the page again from TABLE.json in --output")
-    p.add_argument("--list", action="store_true", help="list all tables; with TABLE, its rows and missing runs")
-    p.add_argument("--dry_run", action="store_true", help="like --list, with the command of every missing run")
+    p.add_argument("--output", default="results", help="folder for TABLE.md, .json and .png")
+    for name, about in _FLAGS.items():
+        p.add_argument(f"--{name}", help=about)
+    for name, about in _SWITCHES.items():
+        p.add_argument(f"--{name}", action="store_true", help=about)
     return p
 
 
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it wrote."""
     args = parser().parse_args(argv)
-    if len(set(args.seeds or ())) < len(args.seeds or ()) or (args.steps is not None and args.steps < 1):
-        raise BadInput(f"--seeds {args.seeds} --steps {args.steps}: give distinct seeds and at least one step")
-    contents = [_listed(name, args) for name in args.tables or _names()]
-    _refuse_backbone(args.backbone, contents)
-    if args.list or args.dry_run:
-        show(listing(contents, args.dry_run) if args.tables else overview(contents))
+    contents = [_read(name, args) for name in args.tables or _names()]
+    if not args.tables or args.list or args.dry_run:
+        titles = markdown([["table", "title"], *([content.name, content.title] for content, *_ in contents)])
+        show("\n".join(listing(*content, args.dry_run) for content in contents) if args.tables else titles)
         return []
-    if not args.tables:
-        raise BadInput(f"TABLE is missing; choose from: {', '.join(_names())} (or --list)")
     output_folder(args.output)  # fail before training, not after it
-    return [row for content, choice, _ in contents for row in _fill(content, choice, args)]
+    return [row for content, choice, path in contents for row in _fill(content, choice, path, args)]
 
 
 def _names() -> list[str]:
-    return [*specification.names(), *studies.names()]
+    return [*specification.names(), *study.names()]
 
 
-def _listed(name: str, args: argparse.Namespace) -> Listed:
-    """A table or study, the choice for it, and what its file in `--output` has."""
-    choice = Choice(args.backbone, args.seeds or [0, 1, 2], args.steps, args.model, args.stage_one, args.data_dir,
-                    args.train_file, args.runs, not args.float32)  # fmt: skip
-    if name in studies.names():
-        if args.backbone and args.tables:
-            raise BadInput(f"--backbone: papers/studies/{name}.yaml says what {name} compares; leave it out")
-        study = studies.read(name)
-        choice = replace(choice, seeds=args.seeds or [int(seed) for seed in study.seeds])
-        return study, choice, studies.known_rows(study, _path(study, args, ".json")).keys()
-    table = _select_rows(specification.read(name), args.rows)
-    choice = replace(choice, imported={} if args.page else read_imported(_path(table, args, ".json")))
-    return table, choice, choice.imported.keys()
-
-
-def _refuse_backbone(backbone: str | None, contents: list[Listed]) -> None:
-    if backbone and not (CONFIGS / STAND_IN.format(backbone)).is_file():
-        if not any(_plans(table, choice) for table, choice, _ in contents if isinstance(table, Table)):
-            raise BadInput(f"--backbone {backbone}: no row has a configuration for it; bert-base and mini have some")
-
-
-def _select_rows(table: Table, labels: list[str]) -> Table:
+def _read(name: str, args: argparse.Namespace) -> tuple[Table | Study, Choice, Path]:
+    """A table or study, the choice for it, and its JSON file in `--output`."""
+    given = {name: getattr(args, name) for name in ("backbone", "model", "stage_one", "train_file", "data_dir", "runs")}
+    choice = Choice(seeds=args.seeds or (0, 1, 2), steps=args.steps, bf16=not args.float32, **given)
+    if name in study.names():
+        content = study.read(name)
+        choice = replace(choice, seeds=args.seeds or [int(seed) for seed in content.seeds])
+        return content, choice, Path(args.output) / f"{name}.json"
+    table = specification.read(name)
     known = [row.label for row in table.rows]
-    unknown = [label for label in labels if label not in known]
-    if unknown:
+    if unknown := [label for label in args.rows if label not in known]:
         raise BadInput(f"unknown --rows '{unknown[0]}'; {table.name} has: {'; '.join(known)}")
-    return replace(table, rows=tuple(row for row in table.rows if not labels or row.label in labels))
+    table = replace(table, rows=tuple(row for row in table.rows if not args.rows or row.label in args.rows))
+    return table, choice, Path(args.output) / f"{name}{f'-{args.backbone}' * bool(args.backbone)}.json"
 
 
-def _path(content: Table | Study, args: argparse.Namespace, suffix: str) -> Path:
-    return Path(args.output) / ((f"{content.name}-{args.backbone}" if args.backbone else content.name) + suffix)
-
-
-def _plans(table: Table, choice: Choice) -> list[RunPlan]:
-    return [plan for row in table.rows if isinstance(plan := plan_of(table, row, choice), RunPlan)]
-
-
-def _fill(content: Table | Study, choice: Choice, args: argparse.Namespace) -> list[dict]:
-    """Train what is missing, write JSON, page and picture, and return the rows."""
-    path, fill = _path(content, args, ".json"), _rows if isinstance(content, Table) else _rows_of_study
-    rows = fill(content, choice, path, args)
-    if not args.page:
-        write_rows(path, rows)
-    if isinstance(content, Table):
-        text, place = page(content, rows, choice), path.with_suffix(".md")
+def listing(content: Table | Study, choice: Choice, path: Path, commands: bool) -> str:
+    """A line per row with its state, the number of missing runs and, if asked for, their commands."""
+    if isinstance(content, Study):
+        done: dict[tuple, set] = {}
+        for *levels, seed in study.known_rows(content, path):
+            done.setdefault(tuple(levels), set()).add(seed)
+        plans = [(levels, study.plan_of(content, levels, choice)) for levels in content.combinations]
+        rows = [(", ".join(levels), plan, done.get(levels, set())) for levels, plan in plans]
     else:
-        place, made = path.with_name(f"{content.page or content.name}.md"), views.tables(content, rows)
-        before = place.read_text(encoding="utf-8") if place.is_file() else f"# {content.title}\n"
-        text = rewritten(before, content.name, f"python -m papers {content.name}", made)
-    with writing(place) as part:
+        rows = [(row.label, plan_of(content, row, choice), set()) for row in content.rows]
+    body, missing = [["row", "state"]], {}
+    for label, plan, seeds in rows:
+        if isinstance(plan, RunPlan):
+            folders = plan.folders(choice)
+            left = [seed for seed, folder in folders.items() if str(seed) not in seeds and finished(folder) is None]
+            for seed in left:
+                for planned in filter(None, (plan.starts_from, plan)):
+                    if finished(planned.folder(choice, seed)) is None:
+                        missing[planned.folder(choice, seed)] = planned.command(choice, seed)
+            plan = f"{len(folders) - len(left)} of {len(folders)} finished" if plan.flags else "evaluated untrained"
+        body.append([label, plan])
+    lines = [f"{content.name}: {content.title}", markdown(body)]
+    lines.append(f"{len(missing)} runs are missing; runs shared by rows count once.")
+    return "\n".join([*lines, *(shlex.join(["python", *words]) for words in missing.values() if commands and words)])
+
+
+def _fill(content: Table | Study, choice: Choice, path: Path, args: argparse.Namespace) -> list[dict]:
+    """Train what is missing, write JSON, page and picture, and return the rows."""
+    is_table = isinstance(content, Table)
+    if args.page:
+        rows = read_json(path, "results", "give another --output", list)
+        rows = rows if is_table else study.ordered(content, study.known_rows(content, path))
+    else:
+        fill = _rows if is_table else partial(study.fill, some=args.rows)
+        rows = fill(content, choice, path, args.collect)
+        write_rows(path, rows)
+    if is_table:
+        text, made, file = page.page(content, rows, choice), "", path.with_suffix(".md")
+    else:
+        made, file = study_page.tables(content, rows), path.with_name(f"{content.page or content.name}.md")
+        before = file.read_text(encoding="utf-8") if file.is_file() else f"# {content.title}\n"
+        text = page.rewritten(before, content.name, f"python -m papers {content.name}", made)
+    with writing(file) as part:
         part.write_text(text, encoding="utf-8")
     if content.figure:
-        (draw if isinstance(content, Table) else views.draw)(content, rows, path.with_suffix(".png"))
-    show(text.rstrip("\n") if isinstance(content, Table) else made, place)
+        (page if is_table else study_page).draw(content, rows, path.with_suffix(".png"))
+    show(made or text.rstrip("\n"), file)
     return rows
 
 
-def _rows(table: Table, choice: Choice, path: Path, args: argparse.Namespace) -> list[dict]:
-    """The rows of a table; BadInput if its file has figures that would be lost."""
-    if args.page:
-        rows = read_json(path, "a results table", REMEDY, kind=list)
-        if not {(row.label, column.name) for row in table.rows for column in table.columns} <= {
-            (row.get("label"), row.get("column")) for row in rows
-        }:
-            raise BadInput(f"{path}: does not have the rows and columns of {table.name}; {REMEDY}")
-        return rows
-    asked = {folder.name for plan in _plans(table, choice) for folder in plan.folders(choice).values()}
-    lost = [name for name in choice.imported if name not in asked and finished(Path(choice.runs) / name) is None]
-    if lost:
-        raise BadInput(
-            f"{path} has figures of {len(lost)} runs that are not in {choice.runs} ({lost[0]}, ...) and would be lost; "
-            f"give the flags, rows and seeds of that file, or another --output"
-        )
-    if not args.collect:
-        run(table, choice)
+def _rows(table: Table, choice: Choice, path: Path, collect_only: bool) -> list[dict]:
+    """The rows of a table; BadInput if none can be run, or if its file has figures that would be lost."""
+    plans = [plan for row in table.rows if isinstance(plan := plan_of(table, row, choice), RunPlan)]
+    if not plans and not collect_only:
+        raise BadInput(f"{table.name}: no row can be run with these flags; --list says why")
+    asked = {folder.name for plan in plans for folder in plan.folders(choice).values()} if not collect_only else set()
+    before = read_json(path, "a results table", "give another --output", list) if path.is_file() else []
+    runs = {PurePath(facts["run"]).name for row in before for facts in row["provenance"].values()}
+    if lost := [run for run in runs - asked if finished(Path(choice.runs) / run) is None]:
+        missing = f"{len(lost)} runs that are not in {choice.runs} ({min(lost)}, ...)"
+        raise BadInput(f"{path} has figures of {missing} and would be lost; give another --output")
+    if not collect_only:
+        run(table, plans, choice)
     return collect(table, choice)
 
 
-def _rows_of_study(study: Study, choice: Choice, path: Path, args: argparse.Namespace) -> list[dict]:
-    if args.page:
-        return studies.ordered(study, studies.known_rows(study, path))
-    return studies.fill(study, choice, path, args.collect, args.rows)
-
-
-def run(table: Table, choice: Choice) -> None:
+def run(table: Table, plans: Sequence[RunPlan], choice: Choice) -> None:
     """Train and score missing runs, the first seed of every row before the second of any.
 
     A run with non-finite numbers is logged and stays missing; any other error ends the command.
@@ -176,21 +173,15 @@ def run(table: Table, choice: Choice) -> None:
     """
     tasks = needed(table.columns, choice.data_dir)
     refuse_missing(chain(*tasks.values()), choice.data_dir)
-    plans = _plans(table, choice)
     for seed in choice.seeds:
-        for plan in plans:
-            if seed in plan.folders(choice) and not is_imported(plan.folder(choice, seed), choice, table.columns):
-                _run(plan, choice, seed, tasks)
-
-
-def _run(plan: RunPlan, choice: Choice, seed: int, tasks: dict[str, list[Task]]) -> None:
-    try:
-        plan.train(choice, seed)
-        plan.score(choice, seed, tasks)
-    except ProjectError as error:
-        if error.exit_code != NonFinite.exit_code:
-            raise
-        logger.error("%s, seed %d: %s", plan.name, seed, error)
+        for plan in (plan for plan in plans if seed in plan.folders(choice)):
+            try:
+                plan.train(choice, seed)
+                plan.score(choice, seed, tasks)
+            except ProjectError as error:
+                if error.exit_code != NonFinite.exit_code:
+                    raise
+                logger.error("%s, seed %d: %s", plan.name, seed, error)
 
 
 if __name__ == "__main__":

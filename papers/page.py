@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from common.files import writing
 from eval.analyse.pictures import frame, styles
 from eval.scores import markdown
-from papers.plans import Choice
-from papers.runs import FACTS
+from papers.runs import FACTS, Choice
 from papers.specification import Table
 
 MISSING = "missing"
@@ -23,42 +22,31 @@ differences between seeds; other backbones, texts or budgets are not compared.""
 
 def page(table: Table, rows: list[dict[str, Any]], choice: Choice) -> str:
     """Title, command, table, notes and provenance of the runs."""
-    parts = [
-        f"# {table.title}",
-        f"{table.paper}, {table.place}.",
-        _command(table, choice),
-        markdown(_body(table, rows)),
-    ]
-    parts += [_MEANING, *([table.note] if table.note else [])]
-    notes = [f"- {row.label}: {row.note}" for row in table.rows if row.note]
-    return "\n\n".join([*parts, *(["\n".join(notes)] if notes else []), _sources(rows)]) + "\n"
-
-
-def _command(table: Table, choice: Choice) -> str:
     flags = [f"--backbone {choice.backbone}"] if choice.backbone else []
     flags += [f"--steps {choice.steps}"] if choice.steps else []
     flags += [] if choice.bf16 else ["--float32"]
-    return f"    python -m papers {' '.join([table.name, *flags, '--seeds', *map(str, choice.seeds)])}"
+    command = f"    python -m papers {' '.join([table.name, *flags, '--seeds', *map(str, choice.seeds)])}"
+    notes = "\n".join(f"- {row.label}: {row.note}" for row in table.rows if row.note)
+    parts = [f"# {table.title}", f"{table.paper}, {table.where}.", command, markdown(_body(table, rows)), _MEANING]
+    return "\n\n".join(filter(None, [*parts, table.note, notes, _sources(rows)])) + "\n"
 
 
 def _body(table: Table, rows: list[dict[str, Any]]) -> list[list[str]]:
     body = [["", "", *(column.name for column in table.columns), "n", "verdict"]]
     for row in table.rows:
-        by_column = {one["column"]: one for one in rows if one["label"] == row.label}
-        ordered = [by_column[column.name] for column in table.columns]
-        runs = max(one["ours_runs"] for one in ordered)
-        theirs = max(one["published_runs"] for one in ordered)
-        published, ours = ([_number(one, *side) for one in ordered] for side in (("published", "-"), ("ours", MISSING)))
-        body.append([row.label, "paper", *published, str(theirs or "-"), ""])
-        body.append(["", "ours", *ours, str(runs), ordered[-1]["verdict"]])
+        by_column = {result["column"]: result for result in rows if result["label"] == row.label}
+        results = [by_column[column.name] for column in table.columns]
+        theirs, ours = (max(result[f"{name}_runs"] for result in results) for name in ("published", "ours"))
+        body.append([row.label, "paper", *(_number(r, "published", "-") for r in results), str(theirs or "-"), ""])
+        body.append(["", "ours", *(_number(r, "ours", MISSING) for r in results), str(ours), results[-1]["verdict"]])
     return body
 
 
-def _number(one: dict[str, Any], name: str, missing: str) -> str:
-    if one[name] is None:
+def _number(result: dict[str, Any], name: str, missing: str) -> str:
+    if result[name] is None:
         return missing
-    std, printed = one[f"{name}_std"], one["misprint"] if name == "published" else None
-    text = f"{one[name]:.2f}" + (f" ± {std:.2f}" if std is not None else "")
+    std, printed = result[f"{name}_std"], result["misprint"] if name == "published" else None
+    text = f"{result[name]:.2f}" + (f" ± {std:.2f}" if std is not None else "")
     return text if printed is None else f"{text} (the table prints {printed:.2f})"
 
 
@@ -82,22 +70,21 @@ def _sources(rows: list[dict[str, Any]]) -> str:
 
 
 def _plain(value: Any) -> str:
-    return ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
+    return ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else str(value)
 
 
 def rewritten(page: str, name: str, command: str, content: str) -> str:
     """The page with new content between the markers of `name`, which come last on a page without them."""
     begin, end = f"<!-- {name}: made by `{command}` -->", f"<!-- end of {name} -->"
-    before, found, rest = page.partition(begin)
-    after = rest.partition(end)[2] if found else "\n"
-    return f"{before}{'' if found else chr(10)}{begin}\n{content}\n{end}{after}"
+    before, marker, rest = page.partition(begin)
+    after = rest.partition(end)[2] if marker else "\n"
+    return f"{before}{'' if marker else chr(10)}{begin}\n{content}\n{end}{after}"
 
 
 def draw(table: Table, rows: list[dict[str, Any]], path: Path) -> None:
     """Draw a table that has a `figure`; points that are neither published nor run are skipped."""
-    figure, axes = frame(f"{table.title}\n{table.paper}, {table.place}", table.figure.x, table.figure.y)
-    draw_on = _heat_map if table.figure.kind == "heat map" else _curve
-    draw_on(axes, table, rows)
+    figure, axes = frame(f"{table.title}\n{table.paper}, {table.where}", table.figure.x, table.figure.y)
+    (_heat_map if table.figure.chart == "heat map" else _curve)(axes, table, rows)
     with writing(path) as part:
         figure.savefig(part, dpi=150, format="png")
 
@@ -106,31 +93,28 @@ def points(table: Table, rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any,
     """(series, x, y, JSON row) of every figure."""
     columns = {column.name: column for column in table.columns}
     lines = {row.label: row for row in table.rows}
-    for one in rows:
-        row, column = lines[one["label"]], columns[one["column"]]
-        if column.x is None:
-            yield row.series or one["column"], row.x, row.y, one
-        else:
-            yield row.label, column.x, row.y, one
+    for result in rows:
+        row, column = lines[result["label"]], columns[result["column"]]
+        series, x = (row.label, column.x) if column.x is not None else (row.series or result["column"], row.x)
+        yield series, x, row.y, result
 
 
 def _curve(axes: Axes, table: Table, rows: list[dict[str, Any]]) -> None:
-    found = list(points(table, rows))
-    others = sorted({one["backbone"] for one in rows if one["ours"] and one["backbone"] != one["paper_backbone"]})
+    drawn = list(points(table, rows))
+    others = sorted({row["backbone"] for row in rows if row["ours"] and row["backbone"] != row["paper_backbone"]})
     backbone = f" ({', '.join(others)})" if others else ""
-    names = dict.fromkeys(f"{series}, {whose}" for series, *_ in found for whose in ("paper", "ours"))
+    names = dict.fromkeys(f"{series}, {whose}" for series, *_ in drawn for whose in ("paper", "ours"))
     for name, style in styles(names).items():
         series, whose = name.rsplit(", ", 1)
         value = "published" if whose == "paper" else "ours"
-        shown = [(x, one[value], one[f"{value}_std"] or 0) for s, x, _, one in found if s == series]
+        shown = [(x, row[value], row[f"{value}_std"] or 0) for line, x, _, row in drawn if line == series]
         shown = sorted(point for point in shown if point[1] is not None)
         if shown:
             xs, ys, stds = zip(*shown, strict=True)
-            axes.errorbar(xs, ys, yerr=stds, markersize=7, linewidth=1.6, capsize=3,
-                          label=name if whose == "paper" else name + backbone,
-                          linestyle="--" if whose == "paper" else "-", **style)  # fmt: skip
+            style = {"linestyle": "--" if whose == "paper" else "-", "markersize": 7, "linewidth": 1.6, **style}
+            axes.errorbar(xs, ys, stds, capsize=3, label=name if whose == "paper" else name + backbone, **style)
     if table.figure.log:
-        axes.set_xscale("symlog", linthresh=1) if any(x == 0 for _, x, *_ in found) else axes.set_xscale("log")
+        axes.set_xscale("symlog", linthresh=1) if any(x == 0 for _, x, *_ in drawn) else axes.set_xscale("log")
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=10, frameon=False)
@@ -138,15 +122,15 @@ def _curve(axes: Axes, table: Table, rows: list[dict[str, Any]]) -> None:
 
 def _heat_map(axes: Axes, table: Table, rows: list[dict[str, Any]]) -> None:
     """One square per pair: our number, also as colour, and below it the paper's number in brackets."""
-    found = list(points(table, rows))
-    xs, ys = (list(dict.fromkeys(point[i] for point in found)) for i in (1, 2))
+    drawn = list(points(table, rows))
+    xs, ys = (list(dict.fromkeys(point[i] for point in drawn)) for i in (1, 2))
     values = [[float("nan")] * len(xs) for _ in ys]
-    for _, x, y, one in found:
-        text = "missing" if one["ours"] is None else f"{one['ours']:.2f}"
-        text += "" if one["published"] is None else f"\n({one['published']:.2f})"
-        values[ys.index(y)][xs.index(x)] = float("nan") if one["ours"] is None else one["ours"]
-        axes.text(xs.index(x), ys.index(y), text, ha="center", va="center", fontsize=9,
-                  bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1.5})  # fmt: skip
+    box = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1.5}
+    for _, x, y, row in drawn:
+        text = MISSING if row["ours"] is None else f"{row['ours']:.2f}"
+        text += "" if row["published"] is None else f"\n({row['published']:.2f})"
+        values[ys.index(y)][xs.index(x)] = float("nan") if row["ours"] is None else row["ours"]
+        axes.text(xs.index(x), ys.index(y), text, ha="center", va="center", fontsize=9, bbox=box)
     axes.imshow(values, cmap="viridis")
     axes.set_xticks(range(len(xs)), xs, rotation=20)
     axes.set_yticks(range(len(ys)), ys)

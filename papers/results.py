@@ -1,32 +1,81 @@
-"""A table's rows of results: the paper's figure, ours over the seeds, and how they compare."""
+"""A table's rows of results: which tasks its columns need, the paper's figure, ours, and how they compare."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from eval.analyse.tokens import FrequentTokens
 from eval.compare.intervals import ABOVE, BELOW, INSIDE, Interval, Line, compare
-from eval.compare.sides import Score, Side, records
-from eval.scores import Key
-from papers import runs
-from papers.plans import Choice, RunPlan, plan_of
+from eval.compare.sides import Score, Side, from_files, records
+from eval.encode import device_here
+from eval.retrieval.beir import PAPER14
+from eval.scores import AVERAGE, Key, average
+from eval.tasks import Options, Task, tasks_named
+from models.pooling import pooling_named
+from papers.runs import Choice, RunPlan, facts_of, plan_of
 from papers.specification import Column, Table, TableRow
-from papers.tasks import averaged, can_be_filled, figures_of
 
-NOT_RUN, NOT_PRINTED = "not run", "not printed"
-_MAXIMUM = "cannot say: a maximum"
+FREQUENT = "frequent_tokens"  # metrics: "spearman without N tokens"
+_FAMILY = {"spearman": "sts", "accuracy": "transfer", "ndcg@10": "beir"}
+_FAMILY |= dict.fromkeys(("recall@1", "recall@5", "recall@10"), "retrieval")
 _WORDS = {ABOVE: "above", BELOW: "below", INSIDE: "inside"}
+
+
+def needed(columns: Iterable[Column], data_dir: str) -> dict[str, list[Task]]:
+    """Name of a scores file -> its tasks, for all columns.
+
+    Each BEIR set has its own file. Sets that are not in DATA_DIR/beir are skipped, because few users have all fourteen;
+    their figures are shown as missing.
+    """
+    keys, options = [column.key for column in columns], Options(device=device_here())
+    tasks: dict[str, list[Task]] = {}
+    for family in dict.fromkeys("dev" if key.split == "dev" else _FAMILY.get(key.metric, FREQUENT) for key in keys):
+        if family == "dev":
+            tasks[family] = tasks_named(["STS-B"], Options("dev"))
+        elif family == FREQUENT:
+            counts = tuple(int(key.metric.split()[2]) for key in keys)
+            tasks[family] = [FrequentTokens(counts, pooling_named("avg_top2").pool)]
+        elif family == "beir":
+            names = PAPER14 if any(key.task == AVERAGE for key in keys) else [key.task for key in keys]
+            for name in (name for name in names if (Path(data_dir) / "beir" / name).is_dir()):
+                tasks[f"beir-{name}"] = tasks_named([name], replace(options, beir=(name,)))
+        else:
+            tasks[family] = tasks_named([family], options)
+    return tasks
+
+
+def figures_of(folder: Path, columns: Iterable[Column]) -> dict[Key, float]:
+    """The columns' figures in a run's scores files; averages over several files are computed here."""
+    figures: dict[Key, float] = {}
+    for path in sorted(folder.glob("*.json")):
+        if path.stem in {*_FAMILY.values(), "dev", FREQUENT} or path.stem.startswith("beir-"):
+            figures |= {key: score.mean for key, score in from_files(path.name, [path]).scores.items()}
+    for key in {column.key for column in columns} - figures.keys():
+        sets = [Key(task, *key[1:]) for task in sorted(averaged(key))]  # sorted for a reproducible sum
+        if sets and all(key in figures for key in sets):
+            figures[key] = average([{"value": figures[key], "n": 0} for key in sets])["value"]
+    return {column.key: figures[column.key] for column in columns if column.key in figures}
+
+
+def averaged(key: Key) -> frozenset[str]:
+    """The tasks in an average; none for a single task."""
+    sets = next(iter(records().values())).averaged
+    return sets.get(key[1:], frozenset()) if key.task == AVERAGE else frozenset()
 
 
 def collect(table: Table, choice: Choice) -> list[dict[str, Any]]:
     """One JSON row per figure of the table, in its order; `ours` is None without a run."""
-    return [one for row in table.rows for one in _row(table, row, choice)]
+    return [result for row in table.rows for result in _row(table, row, choice)]
 
 
 def _row(table: Table, row: TableRow, choice: Choice) -> Iterable[dict[str, Any]]:
     plan = plan_of(table, row, choice)
-    made = _runs(plan, choice) if isinstance(plan, RunPlan) else {}
-    figures = {seed: _figures(folder, table.columns, choice) for seed, (folder, _) in made.items()}
+    finished = {}  # seed -> folder and record
+    if isinstance(plan, RunPlan):
+        runs = {seed: (folder, plan.finished(choice, seed)) for seed, folder in plan.folders(choice).items()}
+        finished = {seed: run for seed, run in runs.items() if run[1]}
+    figures = {seed: figures_of(folder, table.columns) for seed, (folder, _) in finished.items()}
     theirs = records()[row.published] if row.published else None
     shared = {
         "table": table.name,
@@ -36,14 +85,18 @@ def _row(table: Table, row: TableRow, choice: Choice) -> Iterable[dict[str, Any]
         "overrides": row.overrides,
         "backbone": choice.backbone or row.backbone,
         "paper_backbone": row.backbone,
-        "provenance": {seed: {"run": str(folder), **facts} for seed, (folder, facts) in made.items()},
+        "provenance": {seed: {"run": str(run), **facts_of(record)} for seed, (run, record) in finished.items()},
     }
-    ours = {column.key: _summary(figures, column) for column in table.columns}
-    scored = {key: score for key, score in ours.items() if score}
-    judged = verdicts(scored, theirs, plan.differences) if isinstance(plan, RunPlan) else {}
-    missing = NOT_RUN if isinstance(plan, RunPlan) else plan
+    by_key = {
+        column.key: {seed: values[column.key] for seed, values in figures.items() if column.key in values}
+        for column in table.columns
+    }
+    ours = {key: Score.over([*v.values()], low=min(v.values()), high=max(v.values())) for key, v in by_key.items() if v}
+    judged = verdicts(ours, theirs, plan.differences) if isinstance(plan, RunPlan) else {}
+    missing = "not run" if isinstance(plan, RunPlan) else plan
     for column in table.columns:
-        score, printed = ours[column.key], theirs.scores.get(column.key) if theirs else None
+        score, printed = ours.get(column.key), theirs.scores.get(column.key) if theirs else None
+        is_maximum = score and column.statistic == "max"
         yield {
             **shared,
             "column": column.name,
@@ -53,49 +106,16 @@ def _row(table: Table, row: TableRow, choice: Choice) -> Iterable[dict[str, Any]
             "misprint": row.misprints.get(column.name),
             "source": printed.source if printed else None,
             **_fields(score, column, "ours"),
-            "by_seed": {seed: found[column.key] for seed, found in figures.items() if column.key in found},
-            "verdict": _MAXIMUM if score and column.statistic == "max" else judged.get(column.key, missing),
+            "by_seed": by_key[column.key],
+            "verdict": "cannot say: a maximum" if is_maximum else judged.get(column.key, missing),
         }
 
 
-def _runs(plan: RunPlan, choice: Choice) -> dict[int, tuple[Path, dict[str, Any]]]:
-    """Seed -> folder and facts of every finished run, local or imported."""
-    finished = {}
-    for seed, folder in plan.folders(choice).items():
-        if record := plan.finished(choice, seed):
-            finished[seed] = folder, runs.facts_of(record)
-        elif folder.name in choice.imported:
-            finished[seed] = folder, choice.imported[folder.name].facts
-    return finished
-
-
-def _figures(folder: Path, columns: Sequence[Column], choice: Choice) -> dict[Key, float]:
-    if runs.finished(folder):
-        return figures_of(folder, columns)
-    figures = choice.imported[folder.name].figures
-    return {column.key: figures[column.key] for column in columns if column.key in figures}
-
-
-def is_imported(folder: Path, choice: Choice, columns: Sequence[Column]) -> bool:
-    """Whether a run has no local folder and every figure that could be computed here is imported."""
-    if folder.name not in choice.imported or runs.finished(folder):
-        return False
-    fillable = {column.key for column in columns if can_be_filled(column.key, choice.data_dir)}
-    return fillable <= choice.imported[folder.name].figures.keys()
-
-
-def _summary(figures: dict[int, dict[Key, float]], column: Column) -> Score | None:
-    """The score over the runs that have the figure."""
-    values = [one[column.key] for one in figures.values() if column.key in one]
-    return Score.over(values, low=min(values), high=max(values)) if values else None
-
-
 def _fields(score: Score | None, column: Column, name: str) -> dict[str, Any]:
-    if score is None:
-        return {name: None, f"{name}_std": None, f"{name}_runs": 0}
-    if column.statistic == "max":
-        return {name: score.high, f"{name}_std": None, f"{name}_runs": score.runs}
-    return {name: score.mean, f"{name}_std": score.std, f"{name}_runs": score.runs}
+    value, std, runs = (score.mean, score.std, score.runs) if score else (None, None, 0)
+    if score and column.statistic == "max":
+        value, std = score.high, None
+    return {name: value, f"{name}_std": std, f"{name}_runs": runs}
 
 
 def verdicts(ours: dict[Key, Score], theirs: Side | None, differences: Sequence[str]) -> dict[Key, str]:
@@ -104,24 +124,19 @@ def verdicts(ours: dict[Key, Score], theirs: Side | None, differences: Sequence[
     Runs that differ from the paper's are not judged. A published single run is judged by the record of its method's
     spread, if there is one.
     """
-    result = dict.fromkeys(ours, NOT_PRINTED)
-    shared = [key for key in ours if theirs and key in theirs.scores]
+    result = dict.fromkeys(ours, "not printed")
+    shared = tuple(key for key in ours if theirs and key in theirs.scores)
     if differences:
-        result |= dict.fromkeys(shared, f"not comparable: {', '.join(differences)}")
-    elif shared:
-        result |= _judged({key: ours[key] for key in shared}, theirs)
-    return result
-
-
-def _judged(ours: dict[Key, Score], theirs: Side) -> dict[Key, str]:
-    keys = tuple(ours)
-    sets = {key[1:]: averaged(key) for key in keys if averaged(key)}
-    mine = Side("ours", ours, keys, sets)
-    printed = replace(theirs, scores={key: theirs.scores[key] for key in keys}, headline=keys)
-    result: dict[Key, str] = {}
-    for line in compare(mine, printed):
-        if line.key not in result or isinstance(line.outcome, Interval):
-            result[line.key] = _verdict(line, theirs.note)
+        return result | dict.fromkeys(shared, f"not comparable: {', '.join(differences)}")
+    if shared:
+        sets = {key[1:]: averaged(key) for key in shared if averaged(key)}
+        mine = Side("ours", {key: ours[key] for key in shared}, shared, sets)
+        printed = replace(theirs, scores={key: theirs.scores[key] for key in shared}, headline=shared)
+        judged: dict[Key, str] = {}
+        for line in compare(mine, printed):
+            if line.key not in judged or isinstance(line.outcome, Interval):
+                judged[line.key] = _verdict(line, theirs.note)
+        result |= judged
     return result
 
 

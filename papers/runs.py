@@ -1,82 +1,264 @@
-"""The folder of one run: train it, score it, and refuse a run whose inputs have changed."""
+"""The run that fills a row: which one it is, how it differs from the paper's, and how it is trained and scored."""
+
+from __future__ import annotations
 
 import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from common.errors import BadInput, CheckpointRefused, ProjectError
-from common.files import ROOT, find_files
+from common.files import ROOT, digest, find_files
 from data.lines import content_hash
+from eval.compare.sides import backbone_of
 from eval.encode import Encode, device_here
 from eval.scores import rows_of, write_scores
 from eval.tasks import Task, score_all
 from models.encoder import load_encoder
+from models.loading import load_config
+from papers.specification import Table, TableRow
 from training.folder import RUN_FILE, discard, read_run, write_run
 from training.methods import load_method, script_of
-from training.provenance import contents
+from training.provenance import contents, provenance
 from training.settings import read_config, words_of
 from training.signals import run_to_its_end
 
 logger = logging.getLogger(__name__)
 CONFIGS = ROOT / "configs"
 FACTS = ("steps", "commit", "versions", "hardware", "text", "start")  # facts about a run in a row of results
+SEARCH_LENGTH = 128  # tokens per document and query in studies: longer ones take hours on a CPU
 read_once = cache(read_config)  # tables read the same configurations repeatedly
+hash_once = cache(content_hash)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The flags of `python -m papers` that determine the runs."""
+
+    backbone: str | None = None
+    seeds: Sequence[int] = (0, 1, 2)
+    steps: int | None = None
+    model: str | None = None
+    stage_one: str | None = None
+    data_dir: str = "corpora"
+    train_file: str | None = None
+    runs: str = "runs/tables"
+    bf16: bool = True
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """How to fill a row: train a configuration once per seed, or evaluate a model untrained.
+
+    Attributes:
+        name: prefix of the folder names.
+        flags: flags of the script, without seed, data and output paths; empty for an untrained model.
+        starts_from: the plan whose run with the same seed this one starts from.
+        model, pooling: of an untrained model.
+        differences: from the paper's runs: backbone, initial model, text, budget.
+    """
+
+    name: str
+    flags: dict[str, str]
+    starts_from: RunPlan | None = None
+    model: str | None = None
+    pooling: str | None = None
+    differences: tuple[str, ...] = ()
+
+    def settings(self) -> dict[str, Any]:
+        """The configuration, overridden by the flags."""
+        return {**read_once(self.flags["config"]), **self.flags} if self.flags else {"model_name_or_path": self.model}
+
+    def folder(self, choice: Choice, seed: int) -> Path:
+        """The run's folder: the configuration, a hash of everything that determines its weights, the seed."""
+        settings = self.settings() | {"config": self.name, "output_dir": None}
+        start = self.starts_from.folder(choice, seed).name if self.starts_from else None
+        decisive = dict(sorted(settings.items())) if self.flags else None
+        hashed = digest([decisive, start, self.model, self.pooling, choice.bf16])[:10]
+        end = f"_seed-{self.flags.get('seed', seed)}" if self.flags else ""
+        return Path(choice.runs) / f"{self.name}_{hashed}{end}"
+
+    def folders(self, choice: Choice) -> dict[int, Path]:
+        """Seed -> folder; an untrained model only has the first seed."""
+        seeds = choice.seeds if self.flags else choice.seeds[:1]
+        return {seed: self.folder(choice, seed) for seed in seeds}
+
+    def command(self, choice: Choice, seed: int) -> list[str]:
+        """The script and the flags of the run; empty for an untrained model."""
+        if not self.flags:
+            return []
+        flags = {"data_dir": choice.data_dir, "seed": str(seed), "bf16": str(choice.bf16).lower(), **self.flags}
+        if self.starts_from:
+            flags["model_name_or_path"] = str(self.starts_from.folder(choice, seed))
+        if method := self.settings().get("method"):
+            flags["test_tasks"] = "none"  # scored afterwards, so that tasks can be added to a finished run
+        flags |= {"output_dir": str(self.folder(choice, seed)), "use_cpu": str(device_here() == "cpu").lower()}
+        return [script_of(method), *words_of(flags | {"disable_tqdm": "true"})]
+
+    def train(self, choice: Choice, seed: int) -> None:
+        """Train or resume the run, after the run it starts from; for an untrained model, write its record.
+
+        Raises:
+            CheckpointRefused: the run has finished, but its text or model has changed.
+            ProjectError: the script failed; it has printed the reason. The error has its exit code.
+        """
+        folder = self.folder(choice, seed)
+        if self.finished(choice, seed):
+            return
+        if self.starts_from:
+            self.starts_from.train(choice, seed)
+        if self.flags:
+            launch(*self.command(choice, seed))
+            discard(folder, finished(folder).get("run_id"))
+        else:
+            record_untrained(folder, {"model": self.model, "pooling": self.pooling, **provenance()}, self.model)
+
+    def score(self, choice: Choice, seed: int, tasks: Mapping[str, Sequence[Task]]) -> None:
+        """Write the missing scores files of the run."""
+        for name, some in tasks.items():
+            longest = SEARCH_LENGTH if name.startswith("search-") else None
+            settings = {"pooling": self.pooling, "max_length": longest, "bf16": choice.bf16}
+            score(self.folder(choice, seed), name, some, choice.data_dir, self.model, **settings)
+
+    def finished(self, choice: Choice, seed: int) -> dict[str, Any] | None:
+        """The record of the run if it has finished; CheckpointRefused if its text or models have changed since.
+
+        The folder's name covers only paths and flags. Deleted files are not compared: a run may outlive them.
+        """
+        folder = self.folder(choice, seed)
+        if (record := finished(folder)) is None:
+            return None
+        old, settings, changed = record["trajectory"], self.settings(), []
+        with suppress(BadInput):
+            names = settings.get("train_file", [])
+            files = tuple(find_files(names if isinstance(names, list) else [names], choice.data_dir))
+            before = old.get("text", {}).get("sha256")
+            if before and before != (now := hash_once(files)):
+                changed.append(f"text: sha256 was {before}, now {now}")
+        for name, before in old.get("contents", {}).items():
+            value = settings.get(name)
+            now = model_files(tuple(value) if isinstance(value, list) else value)
+            changed += [f"{name}: the files of {value} have changed"] if now and now != before else []
+        if changed:
+            raise CheckpointRefused(f"{folder}: finished run with other inputs ({'; '.join(changed)}); move it away")
+        return record
+
+
+def plan_of(table: Table, row: TableRow, choice: Choice) -> RunPlan | str:
+    """The plan of a row, or why it cannot be run: only published, no configuration, no model, no text."""
+    if row.published_only:
+        return f"published only: {row.published_only}"
+    backbone = choice.backbone or row.backbone
+    if backbone != row.backbone and backbone in {other.backbone for other in table.rows}:
+        return f"not selected: the row's backbone is {row.backbone}"
+    if row.evaluate:
+        return _untrained(row, backbone, choice.model)
+    first = None
+    if row.after:
+        first = _trained(replace(row, config=row.after, overrides={}), backbone, choice, None)
+    return first if isinstance(first, str) else _trained(row, backbone, choice, first)
+
+
+def _untrained(row: TableRow, backbone: str, model: str | None) -> RunPlan | str:
+    plain = _plain_model(backbone)
+    if not (model or plain):
+        return _no_model(backbone)
+    difference = model_difference(model or plain, plain, backbone, row.backbone)
+    name = f"untrained-{backbone}-{row.evaluate}"
+    return RunPlan(name, {}, None, model or plain, row.evaluate, (difference,) if difference else ())
+
+
+def _trained(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None) -> RunPlan | str:
+    """The plan of a row's configuration on a backbone, starting from `first` if given; or why there is none."""
+    config = config_path(row.config, backbone)
+    if not config.is_file():
+        return f"no config: configs/{config.name}"
+    settings = read_once(str(config))
+    flags = {name: value for name, value in row.overrides.items() if settings.get(name) != value}
+    if first is None:
+        flags |= start_flags(config, flags, choice.model or _plain_model(backbone), choice.stage_one)
+    if choice.train_file and script_of(settings["method"]) == "run_unsup.py":
+        flags["train_file"] = choice.train_file
+    flags |= {"max_steps": str(choice.steps)} if choice.steps else {}
+    if first is None and "model_name_or_path" not in settings | flags:
+        return _no_model(backbone)
+    if "train_file" not in settings | flags:
+        return f"no text: configs/{config.name} names none; give --train_file"
+    differences = first.differences if first else ()
+    differences += _differences(settings | flags, config_path(row.config, row.backbone), backbone, row.backbone)
+    return RunPlan(config.stem, flags | {"config": str(config)}, first, differences=tuple(dict.fromkeys(differences)))
+
+
+def config_path(method: str, backbone: str) -> Path:
+    """configs/METHOD-BACKBONE.yaml; a word that ends METHOD and starts BACKBONE appears once (is-bert-base)."""
+    last, first = method.rpartition("-")[2], backbone.partition("-")[0]
+    method = method.removesuffix(f"-{last}") if last == first else method
+    return CONFIGS / f"{method}-{backbone}.yaml"
 
 
 def start_flags(config: Path, overrides: Mapping[str, str], model: str | None, stage_one: str | None) -> dict[str, str]:
-    """Flags for the checkpoints to start from; none to use those of the configuration.
+    """Flags for the initial models; none to use those of the configuration.
 
     Args:
-        config: a configuration of run_unsup.py or run_sup.py.
+        config: a configuration of a training script.
         overrides: flags that override it.
-        model: masked language model to start from for methods without a first stage, and generator of methods that
-            have one.
-        stage_one: stage 1 run to start InfoCSE from, unless `aux_init` initialises the head in another way.
+        model: initial model of methods without a first stage, and generator of methods that have one.
+        stage_one: stage 1 run, InfoCSE's initial model, unless `aux_init` initialises the head in another way.
     """
     settings = {**read_once(str(config)), **overrides}
     method = settings.get("method")  # none in a stage 1
     known = {f.name for f in fields(load_method(method).arguments)} if method else set()
     needs_head = "aux_init" in known and settings.get("aux_init", "checkpoint") == "checkpoint"
-    start = stage_one if needs_head else model
-    flags = {"model_name_or_path": start} if start else {}
+    initial = stage_one if needs_head else model
+    flags = {"model_name_or_path": initial} if initial else {}
     if model and "generator" in known and "generator" not in settings:
         flags["generator"] = model
     return flags
 
 
-def train(folder: Path, flags: Mapping[str, str]) -> None:
-    """Train or resume the run with these flags unless it has finished; stage 1 has no method.
+def _plain_model(backbone: str) -> str | None:
+    """The initial model of a backbone's methods without a first stage."""
+    path = CONFIGS / f"simcse-{backbone}.yaml"
+    return read_once(str(path)).get("model_name_or_path") if path.is_file() else None
 
-    Raises:
-        CheckpointRefused: the folder contains a finished run whose input files have changed.
-        ProjectError: the script failed; it has printed the reason. The error has its exit code.
+
+def _no_model(backbone: str) -> str:
+    return f"no model: no configuration names an initial model for {backbone}; give --model"
+
+
+def _differences(settings: Mapping[str, Any], paper: Path, backbone: str, papers: str) -> tuple[str, ...]:
+    """How a run differs from the paper's in backbone, initial model, text and budget, according to the configurations.
+
+    Args:
+        settings: of the run; without `model_name_or_path` if it starts from another run of the table.
+        paper: the method's configuration for the paper's backbone, which may not exist.
+        backbone: of the run.
+        papers: the paper's backbone.
     """
-    settings = settings_of(flags)
-    if record := finished(folder):
-        check_inputs(folder, record, settings, flags["data_dir"])
-        return
-    launch(script_of(settings.get("method")), words_of(all_flags(folder, flags)))
-    discard(folder, finished(folder).get("run_id"))
+    theirs = read_once(str(paper)) if paper.is_file() else {}
+    usual = theirs.get("model_name_or_path")
+    differences = [model_difference(settings.get("model_name_or_path", usual), usual, backbone, papers)]
+    if theirs.get("train_file", settings["train_file"]) != settings["train_file"]:
+        differences.append("other text")
+    if settings.get("max_steps", "-1") != theirs.get("max_steps", "-1"):
+        differences.append("other budget")
+    return tuple(filter(None, differences))
 
 
-def settings_of(flags: Mapping[str, str]) -> dict[str, Any]:
-    """The configuration, overridden by the flags."""
-    return {**read_once(flags["config"]), **flags}
+def model_difference(model: str | None, usual: str | None, backbone: str, papers: str) -> str | None:
+    """How an initial model differs from the paper's, `usual`: by size if it is a local folder, otherwise by name."""
+    if backbone != papers:
+        return "other backbone"
+    if model and (Path(model) / "config.json").is_file():
+        return None if (backbone_of(load_config(model)) or "").startswith(papers) else "other initial model"
+    return None if model == usual else "initial model not compared"
 
 
-def all_flags(folder: Path, flags: Mapping[str, str]) -> dict[str, str]:
-    """The flags of a run's script, including those of all runs."""
-    # Runs of a method are scored afterwards, so that tasks can be added to a finished run.
-    tests = {"test_tasks": "none"} if "method" in settings_of(flags) else {}
-    machine = {"use_cpu": str(device_here() == "cpu").lower(), "disable_tqdm": "true"}
-    return {**flags, **tests, "output_dir": str(folder), **machine}
-
-
-def launch(script: str, argv: Sequence[str]) -> None:
+def launch(script: str, *argv: str) -> None:
     """Run a training script; ProjectError with its exit code if it fails."""
     code = run_to_its_end([sys.executable, str(ROOT / script), *argv], stdout=sys.stderr)  # stdout is for the table
     if code:
@@ -94,14 +276,12 @@ def record_untrained(folder: Path, facts: Mapping[str, Any], model: str | None =
 
 def finished(folder: Path) -> dict[str, Any] | None:
     """The record of the run in a folder if it has finished."""
-    if not (folder / RUN_FILE).is_file():
-        return None
-    record = read_run(folder)
-    return record if record["status"] == "finished" else None
+    record = read_run(folder) if (folder / RUN_FILE).is_file() else {}
+    return record if record.get("status") == "finished" else None
 
 
 def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """`FACTS` of a run's record; text and start are sha256 digests, a start on the hub is a name."""
+    """`FACTS` of a run's record; text and start (the initial model) are digests; a hub's model is a name."""
     inputs = record["trajectory"]
     files = inputs.get("contents", {}).get("model_name_or_path", {})
     start = inputs.get("start", files.get("model.safetensors"))
@@ -109,20 +289,16 @@ def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: facts.get(name) for name in FACTS}
 
 
-def score(
-    folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: str | None = None, *, bf16: bool,
-    pooling: str | None = None, max_length: int | None = None,
-) -> None:  # fmt: skip
+def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: str | None, **settings: Any) -> None:
     """Write `NAME.json` and its examples atomically into a run's folder, unless they exist.
 
-    `model` replaces the folder's model, `pooling` and `max_length` its own.
+    `model` replaces the folder's model; `settings` are `pooling`, `max_length` and `bf16`.
     """
     path = folder / f"{name}.json"
     if path.is_file():
         return
-    encoder, tokenizer = load_encoder(model or str(folder), pooling, max_length)
-    encoder.to(device_here())
-    encode = Encode(encoder, tokenizer, bf16=bf16)
+    encoder, tokenizer = load_encoder(model or str(folder), settings["pooling"], settings["max_length"])
+    encode = Encode(encoder.to(device_here()), tokenizer, bf16=settings["bf16"])
     results = score_all(encode, tasks, data_dir)
     write_scores(path, results, rows_of(results, folder.parent.name, folder.name, **encode.settings))
     logger.info("%s: scored", path)
@@ -132,37 +308,6 @@ def refuse_missing(tasks: Iterable[Task], data_dir: str) -> None:
     """Load all test data, to fail on missing data before training; BadInput as `Task.load`."""
     for task in tasks:
         task.load(data_dir)
-
-
-def check_inputs(folder: Path, record: Mapping[str, Any], settings: Mapping[str, Any], data_dir: str) -> None:
-    """Compare the content of a finished run's text and models with what is there now.
-
-    The folder's name covers only paths and flags. Deleted text and models are not compared: a run may outlive them.
-
-    Raises:
-        CheckpointRefused: an input file has changed.
-    """
-    old = record["trajectory"]
-    changed = _changed_text(old.get("text", {}).get("sha256"), settings, data_dir)
-    for name, files in old.get("contents", {}).items():
-        value = settings.get(name)
-        now = model_files(tuple(value) if isinstance(value, list) else value)
-        changed += [f"{name}: the files of {value} have changed"] if now and now != files else []
-    if changed:
-        raise CheckpointRefused(f"{folder}: finished run with other inputs ({'; '.join(changed)}); move it away")
-
-
-def _changed_text(old: str | None, settings: Mapping[str, Any], data_dir: str) -> list[str]:
-    names = settings.get("train_file", [])
-    try:
-        files = find_files(names if isinstance(names, list) else [names], data_dir)
-    except BadInput:
-        return []
-    now = _text_hash(tuple(files)) if old else None
-    return [f"text: sha256 was {old}, now {now}"] if old != now else []
-
-
-_text_hash = cache(content_hash)
 
 
 @cache

@@ -1,10 +1,10 @@
 """The papers' tables as data: one file per table in papers/tables, read here and checked by tests/papers.
 
-    title, paper, place    what the table shows and where it is printed
+    title, paper, where    what the table shows and where it is printed
     backbone               default for rows: the second half of configs/METHOD-BACKBONE.yaml
     columns                [{tasks, split, metric, statistic, name, x}]: what is evaluated
     rows                   [{label, and one of: config with overrides and after; evaluate; published_only}]
-    figure                 {kind: curve or heat map, x, y, log}, for a figure of the paper
+    figure                 {chart: curve or heat map, x, y, log}, for a figure of the paper
     note                   for the reader
 
 A row refers to its published numbers by the id of a record in eval/compare/published.yaml.
@@ -70,7 +70,7 @@ class TableRow:
 class Figure:
     """How a table is drawn: `x` and `y` name the axes; `log` makes the x axis of a curve logarithmic."""
 
-    kind: str
+    chart: str
     x: str
     y: str
     log: bool = False
@@ -81,7 +81,7 @@ class Table:
     name: str
     title: str
     paper: str
-    place: str
+    where: str
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
     figure: Figure | None = None
@@ -89,8 +89,8 @@ class Table:
 
 
 def names() -> list[str]:
-    parts = (path.stem.rpartition("-") for path in FOLDER.glob("*.yaml"))
-    return ["-".join((paper, number)) for paper, _, number in sorted(parts, key=lambda p: (p[0], len(p[2]), p[2]))]
+    stems = (path.stem for path in FOLDER.glob("*.yaml"))
+    return sorted(stems, key=lambda stem: (stem.rstrip("0123456789"), len(stem), stem))
 
 
 def read(name: str) -> Table:
@@ -100,16 +100,10 @@ def read(name: str) -> Table:
         hint = f"did you mean '{near[0]}'?" if near else f"choose from: {', '.join(names())}"
         raise BadInput(f"unknown table '{name}'; {hint}")
     content = read_yaml(FOLDER / f"{name}.yaml")
-    return Table(
-        name,
-        content["title"],
-        content["paper"],
-        content["place"],
-        columns=tuple(column for entry in content["columns"] for column in _columns(**entry)),
-        rows=tuple(_row({"backbone": content["backbone"], **entry}) for entry in content["rows"]),
-        figure=Figure(**content["figure"]) if "figure" in content else None,
-        note=content.get("note"),
-    )
+    backbone, figure = content.pop("backbone"), content.pop("figure", None)
+    columns = tuple(column for entry in content.pop("columns") for column in _columns(**entry))
+    rows = tuple(_row({"backbone": backbone, **entry}) for entry in content.pop("rows"))
+    return Table(name, columns=columns, rows=rows, figure=figure and Figure(**figure), **content)
 
 
 def _columns(
@@ -120,10 +114,7 @@ def _columns(
 
 
 def _row(entry: Mapping[str, Any]) -> TableRow:
-    flags = {name: _flag(value) for name, value in entry.get("overrides", {}).items()}
+    """The row, with its overrides as words of a command line."""
+    overrides = entry.get("overrides", {})
+    flags = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in overrides.items()}
     return TableRow(**{**entry, "overrides": flags})
-
-
-def _flag(value: bool | float | str) -> str:
-    """Format a value for the command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

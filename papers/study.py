@@ -7,12 +7,12 @@
     rows                   [{factor: [levels], flags}]: whose combinations are trained (default: all levels)
     choose                 factor: all its levels have the first seed; the best on STS-B dev has the others too
     search                 sets of DATA_DIR/beir, for the column `search`
-    columns, tables        figures of a run, see `views.FIGURES`, and tables of the page, see `views.TABLES`
-    against, effects       what the tables compare, see papers/views.py
+    columns, tables        figures of a run, and tables of the page: names of papers/study_page.py
+    against, effects       what the tables compare
     adapt                  yes: runs are those of `python -m adapt` on the documents of the last level
-    figure                 of the curves of all runs: see `views.draw`
+    figure                 of the curves of all runs: see `study_page.draw`
 
-Flags may contain `stage_one`, the flags of the run to start from (without a `seed`, one per seed).
+Flags may contain `stage_one`, the flags of the run whose model is the initial one (without a `seed`, one per seed).
 """
 
 import logging
@@ -31,9 +31,7 @@ from eval.encode import device_here
 from eval.scores import AVERAGE, average, headline
 from eval.sts import STS_TEST
 from eval.tasks import Options, Task, tasks_named
-from papers import runs
-from papers.plans import Choice, RunPlan
-from papers.runs import CONFIGS, facts_of, finished, read_once
+from papers.runs import CONFIGS, Choice, RunPlan, facts_of, finished, read_once, refuse_missing, start_flags
 from report.runs import read_log
 from training import curves
 from training.settings import words_of
@@ -90,25 +88,20 @@ def read(name: str) -> Study:
 
 
 def known_rows(study: Study, path: Path) -> Rows:
-    """The rows in a file that this study wrote; none if there is no file.
-
-    Raises:
-        BadInput: the file is not one of this study, or has levels that the study no longer has.
-    """
+    """The rows in a file that this study wrote; none if there is no file, BadInput if it has others."""
     known: Rows = {}
     for row in read_json(path, "a study's results", "give another --output", list) if path.is_file() else []:
-        if not isinstance(row, dict) or not {*study.levels, "seed"} <= row.keys():
-            raise BadInput(f"{path}: not results of {study.name}; give another --output")
-        known.setdefault((*(row[factor] for factor in study.levels), str(row["seed"])), []).append(row)
-    if others := [key for key in known if key[:-1] not in study.combinations]:
-        raise BadInput(f"{path}: papers/studies/{study.name}.yaml has no {', '.join(others[0])}; give another --output")
+        levels = tuple(row.get(factor) for factor in study.levels)
+        if levels not in study.combinations:
+            raise BadInput(f"{path}: papers/studies/{study.name}.yaml has no {levels}; give another --output")
+        known.setdefault((*levels, str(row["seed"])), []).append(row)
     return known
 
 
 def ordered(study: Study, rows: Rows) -> list[dict]:
     """The rows in the order of the study's combinations."""
-    places = list(study.combinations)
-    return [row for key in sorted(rows, key=lambda key: (places.index(key[:-1]), int(key[-1]))) for row in rows[key]]
+    order = list(study.combinations)
+    return [row for key in sorted(rows, key=lambda key: (order.index(key[:-1]), int(key[-1]))) for row in rows[key]]
 
 
 def plan_of(study: Study, levels: Key, choice: Choice) -> RunPlan | str:
@@ -121,9 +114,9 @@ def plan_of(study: Study, levels: Key, choice: Choice) -> RunPlan | str:
 
 def _plan(flags: dict[str, Any], choice: Choice) -> RunPlan:
     first, config = flags.pop("stage_one", None), CONFIGS / f"{flags['config']}.yaml"
-    start = {} if first else runs.start_flags(config, flags, choice.model, choice.stage_one)
+    start = {} if first else start_flags(config, flags, choice.model, choice.stage_one)
     first = _plan(dict(first), choice) if first else None
-    return RunPlan(config.stem, {**start, **flags, "config": str(config)}, first, None, None, ())
+    return RunPlan(config.stem, {**start, **flags, "config": str(config)}, first)
 
 
 def tasks_of(study: Study) -> dict[str, Sequence[Task]]:
@@ -148,10 +141,10 @@ def fill(study: Study, choice: Choice, path: Path, collect: bool, some: Sequence
     combinations = [levels for levels in study.combinations if not some or levels[0] in some]
     if not combinations or not (collect or choice.model):
         first = "; ".join(dict.fromkeys(levels[0] for levels in study.combinations))
-        raise BadInput(f"{study.name}: give --model, the model to start from, and --rows of: {first}")
+        raise BadInput(f"{study.name}: give --model, the initial model, and --rows of: {first}")
     rows, tasks = known_rows(study, path), tasks_of(study)
     if not collect:
-        runs.refuse_missing(chain(*tasks.values()), choice.data_dir)
+        refuse_missing(chain(*tasks.values()), choice.data_dir)
     for seed in choice.seeds:
         _run(study, combinations, choice, seed, rows, collect)
         if study.choose and seed == choice.seeds[0]:
@@ -180,12 +173,9 @@ def _run(study: Study, combinations: Sequence[Key], choice: Choice, seed: int, r
 
 def _best(combinations: list[Key], rows: Rows, seed: str) -> list[Key]:
     """The combinations with the level of `choose` that is best on STS-B dev, for each level of the first factor."""
-    measured = [(levels, rows[*levels, seed][0]["dev"]) for levels in combinations if (*levels, seed) in rows]
-    best: dict[str, tuple[Key, float]] = {}
-    for levels, dev in measured:
-        if levels[0] not in best or dev > best[levels[0]][1]:
-            best[levels[0]] = levels, dev
-    return [levels for levels, _ in best.values()]
+    dev = {levels: rows[*levels, seed][0]["dev"] for levels in combinations if (*levels, seed) in rows}
+    first = dict.fromkeys(levels[0] for levels in dev)
+    return [max((levels for levels in dev if levels[0] == level), key=dev.get) for level in first]
 
 
 def _trained(study: Study, levels: Key, choice: Choice, seed: int, train: bool) -> list[dict]:
@@ -208,7 +198,8 @@ def evaluations_in(folder: Path) -> list[dict]:
     """The auxiliary network's losses and gap at every evaluation in a run's log."""
     history = read_log(folder)
     mlm = {line["step"]: line["eval_mlm"] for line in history if "eval_mlm" in line}
-    return [{**one._asdict(), "gap": one.gap, "mlm": mlm.get(one.step)} for one in curves.auxiliary_losses(history)]
+    losses = curves.auxiliary_losses(history)
+    return [{**at._asdict(), "gap": at.gap, "mlm": mlm.get(at.step)} for at in losses]
 
 
 def scores_in(folder: Path, files: Iterable[str]) -> dict[str, dict[str, float]]:
@@ -226,7 +217,7 @@ def scores_in(folder: Path, files: Iterable[str]) -> dict[str, dict[str, float]]
 
 
 def _refuse_mixed(study: Study, rows: Rows) -> None:
-    """Raise BadInput unless all runs of a comparison have the same text, steps, precision, sets and, by level, start.
+    """Raise BadInput unless all runs have the same text, steps, precision, sets and, by level, initial model.
 
     Rows of older versions lack some of these facts.
     """
@@ -240,12 +231,12 @@ def _refuse_mixed(study: Study, rows: Rows) -> None:
         for part, value in parts.items():
             first, other = seen.setdefault(part, (row, value)) if value is not None else (row, value)
             if other != value:
-                raise BadInput(f"{first['name']} and {row['name']} differ in {part.split(' ')[0]}; compare them in two "
-                               "files: give another --output and --runs")  # fmt: skip
+                differ = f"{first['name']} and {row['name']} differ in {part.split(' ')[0]}"
+                raise BadInput(f"{differ}; compare them in two files: give another --output and --runs")
 
 
 def _adapted(study: Study, levels: Key, choice: Choice, seed: int, train: bool) -> list[dict]:
-    """The row of a run of `adapt`; none without the run, or if its method refuses its start."""
+    """The row of a run of `adapt`; none without the run, or if its method refuses the initial model."""
     flags, beir = study.combinations[levels].copy(), Path(choice.data_dir) / "beir" / levels[-1]
     flags |= {"steps": str(choice.steps)} if choice.steps else {}
     model, first = flags.pop("model", choice.model), flags.pop("stage_one", None)
@@ -259,18 +250,20 @@ def _adapted(study: Study, levels: Key, choice: Choice, seed: int, train: bool) 
             plan = _plan({**files, **first}, choice)
             plan.train(choice, seed)
             model = plan.folder(choice, seed)
-        flags = {"text": beir / "corpus.jsonl", "labels": beir, "output": folder, "seed": seed, "keep_start": "false",
-                 "bf16": str(choice.bf16).lower(), "disable_tqdm": "true", "cache_dir": cache, **flags}  # fmt: skip
+        common = {"text": beir / "corpus.jsonl", "labels": beir, "output": folder, "seed": seed, "cache_dir": cache}
+        common |= {"keep_start": "false", "bf16": str(choice.bf16).lower(), "disable_tqdm": "true"}
+        flags = common | flags
         code = run_to_its_end([sys.executable, "-m", "adapt", str(model), *words_of(flags)], stdout=sys.stderr)
-        if code == BadInput.exit_code:  # explained above: no bag of words from a start without a vocabulary head
+        if code == BadInput.exit_code:  # explained above: no bag of words from a model without a vocabulary head
             logger.error("%s: refused, skipped", folder)
         elif code:
             raise ProjectError(f"{folder}: adapt failed with exit code {code}; run it again to resume")
     if not (record := finished(folder)):
         return []
     verdict = read_json(folder / "adapt.json", "the verdict of adapt", "remove the run")
-    sides = {name: {part: side[part] for part in ("start", "result", "interval", "verdict")}
-             for name, side in (("pseudo", verdict), ("real", verdict["labels"]))}  # fmt: skip
+    parts = ("start", "result", "interval", "verdict")
+    pseudo, real = ({part: side[part] for part in parts} for side in (verdict, verdict["labels"]))
     curve = [[line["step"], line[LOGGED]] for line in read_log(folder) if LOGGED in line]
-    return [{"name": folder.name, **sides, "start_share": verdict["start_share"], "facts": facts_of(record),
-             "curve": [[0, verdict["dev_by_start_share"]["1.0"]], *curve]}]  # fmt: skip
+    curve = [[0, verdict["dev_by_start_share"]["1.0"]], *curve]
+    facts = {"start_share": verdict["start_share"], "facts": facts_of(record), "curve": curve}
+    return [{"name": folder.name, "pseudo": pseudo, "real": real, **facts}]

@@ -76,14 +76,24 @@ def main(argv: list[str] | None = None) -> dict[str, list[dict]]:
     seed, cpu = f"--seed={args.seed}", "--use_cpu=true"
     files = [f"--data_dir={corpus.parent}", f"--cache_dir={corpus / 'cache'}", seed, cpu]
     run_pretrain_aux.main(
-        [f"--config={ROOT / 'configs/aux-quickstart.yaml'}", f"--config_name={ROOT / 'configs/quickstart-bert.json'}",
-         f"--train_file={corpus / 'running.txt'}", f"--output_dir={runs / 'stage-1'}", *files]
-    )  # fmt: skip
+        [
+            f"--config={ROOT / 'configs/aux-quickstart.yaml'}",
+            f"--config_name={ROOT / 'configs/quickstart-bert.json'}",
+            f"--train_file={corpus / 'running.txt'}",
+            f"--output_dir={runs / 'stage-1'}",
+            *files,
+        ]
+    )
     run_unsup.main(
-        [f"--config={ROOT / 'configs/infocse-quickstart.yaml'}", f"--model_name_or_path={runs / 'stage-1'}",
-         f"--train_file={corpus / 'sentences.txt'}", f"--dev_file={corpus / 'dev.tsv'}",
-         f"--output_dir={runs / 'stage-2'}", *files]
-    )  # fmt: skip
+        [
+            f"--config={ROOT / 'configs/infocse-quickstart.yaml'}",
+            f"--model_name_or_path={runs / 'stage-1'}",
+            f"--train_file={corpus / 'sentences.txt'}",
+            f"--dev_file={corpus / 'dev.tsv'}",
+            f"--output_dir={runs / 'stage-2'}",
+            *files,
+        ]
+    )
     rows = scores(corpus, runs, args.seed)
     write_rows(runs / "scores.json", [{**r, "model": name, "run": str(args.seed)} for name in rows for r in rows[name]])
     show(f"\nSpearman x 100, seed {args.seed}, n = 1\n{table(rows)}", runs / "scores.json")

@@ -66,7 +66,7 @@ def _concepts(topic: str, slot: str) -> dict[str, tuple[str, ...]]:
     """The concepts of a slot: name -> synonyms."""
     line = LEXICON["shared"].get(slot) or LEXICON["topics"][topic][slot]
     phrases = (tuple(synonyms.split()) for synonyms in line.split(", "))
-    return {each[0].rpartition(":")[2]: each for each in phrases}
+    return {words[0].rpartition(":")[2]: words for words in phrases}
 
 
 CONCEPTS = {(topic, slot): _concepts(topic, slot) for topic in TOPICS for slot in WEIGHTS}
@@ -153,8 +153,8 @@ class Pair(NamedTuple):
     score: float
 
 
-class Kind(NamedTuple):
-    """A kind of pair: how many of which slots differ, and how the second sentence is worded.
+class PairType(NamedTuple):
+    """A type of pair: how many of which slots differ, and how the second sentence is worded.
 
     `far` and `close` are the shares of second wordings that avoid and repeat the words of the first.
     """
@@ -168,13 +168,13 @@ class Kind(NamedTuple):
 
 # Drawn in turn. Similar sentences often avoid each other's words and dissimilar ones sometimes share their wording, so
 # word overlap is a poor guide. Almost half of the pairs are unrelated, like most pairs of random sentences.
-UNRELATED = Kind("another topic", 0, (), 0.0, 0.2)
-KINDS = (
-    Kind("same", 0, (), 0.5, 0.0),
-    Kind("one minor slot", 1, OPTIONAL, 0.5, 0.0),
-    Kind("object or place", 1, ("object", "place"), 0.5, 0.0),
-    Kind("agent and object", 2, ("agent", "object"), 0.0, 0.2),
-    Kind("same topic only", 8, tuple(WEIGHTS), 0.0, 0.2),
+UNRELATED = PairType("another topic", 0, (), 0.0, 0.2)
+PAIR_TYPES = (
+    PairType("same", 0, (), 0.5, 0.0),
+    PairType("one minor slot", 1, OPTIONAL, 0.5, 0.0),
+    PairType("object or place", 1, ("object", "place"), 0.5, 0.0),
+    PairType("agent and object", 2, ("agent", "object"), 0.0, 0.2),
+    PairType("same topic only", 8, tuple(WEIGHTS), 0.0, 0.2),
     *(UNRELATED,) * 4,
 )
 
@@ -210,11 +210,11 @@ def word_overlap(left: Sequence[str], right: Sequence[str]) -> np.ndarray:
 
 def _distinct(draw: Callable[[], T | None], count: int) -> list[T]:
     """Draw until `count` different items are found."""
-    found: dict[T, None] = {}  # keeps the order, unlike a set
-    while len(found) < count:
+    drawn: dict[T, None] = {}  # keeps the order, unlike a set
+    while len(drawn) < count:
         if (item := draw()) is not None:
-            found[item] = None
-    return list(found)
+            drawn[item] = None
+    return list(drawn)
 
 
 def _draw_sentence(rng: Random, seed: int) -> str | None:
@@ -241,47 +241,47 @@ def _draw_story(rng: Random, seed: int) -> str | None:
 
 
 def _pairs(part: str, seed: int, count: int) -> list[Pair]:
-    """The pairs of one part: the same number of each kind, shuffled."""
+    """The pairs of one part: the same number of each type, shuffled."""
     rng = Random(f"{seed}/{part}")
     pairs = []
-    for number, kind in enumerate(KINDS):
-        share = len(range(number, count, len(KINDS)))
-        pairs += _distinct(lambda kind=kind: _draw_pair(rng, kind, part, seed), share)
+    for number, pair_type in enumerate(PAIR_TYPES):
+        share = len(range(number, count, len(PAIR_TYPES)))
+        pairs += _distinct(lambda pair_type=pair_type: _draw_pair(rng, pair_type, part, seed), share)
     rng.shuffle(pairs)
     return pairs
 
 
-def _draw_pair(rng: Random, kind: Kind, part: str, seed: int) -> Pair | None:
-    """Draw a pair of this kind; None if a frame is not in this part or both sentences are equal."""
+def _draw_pair(rng: Random, pair_type: PairType, part: str, seed: int) -> Pair | None:
+    """Draw a pair of this type; None if a frame is not in this part or both sentences are equal."""
     first = draw_frame(rng)
     if split_of(first, seed) != part:
         return None
     for _ in range(20):
-        second = _second_frame(first, kind, rng)
+        second = _second_frame(first, pair_type, rng)
         if second and split_of(second, seed) == part:
             wording = draw_wording(rng)
-            pair = Pair(say(first, wording), say(second, _reword(wording, kind, rng)), gold(first, second))
+            pair = Pair(say(first, wording), say(second, _reword(wording, pair_type, rng)), gold(first, second))
             return pair if pair.sentence1 != pair.sentence2 else None
     return None
 
 
-def _second_frame(first: Frame, kind: Kind, rng: Random) -> Frame | None:
-    """Draw the second frame of a pair; None if it is not of this kind, for example without a minor slot to change."""
-    if kind.name == "another topic":
+def _second_frame(first: Frame, pair_type: PairType, rng: Random) -> Frame | None:
+    """Draw the second frame of a pair; None if it is not of this type, for example without a minor slot to change."""
+    if pair_type.name == "another topic":
         second = draw_frame(rng)
         return second if second.topic != first.topic else None
-    second = change(first, kind.slots, kind.number, rng)
-    return second if kind.number == 0 or second != first else None
+    second = change(first, pair_type.slots, pair_type.number, rng)
+    return second if pair_type.number == 0 or second != first else None
 
 
-def _reword(first: Wording, kind: Kind, rng: Random) -> Wording:
+def _reword(first: Wording, pair_type: PairType, rng: Random) -> Wording:
     """The wording of a pair's second sentence: the same as the first, avoiding the first, or independent."""
     style = rng.random()
-    if style < kind.close:
+    if style < pair_type.close:
         return first
     fresh = draw_wording(rng)
-    if style > 1 - kind.far:
-        other = rng.choice([each for each in TEMPLATES if each != first.template])
+    if style > 1 - pair_type.far:
+        other = rng.choice([template for template in TEMPLATES if template != first.template])
         fresh = fresh._replace(template=other, picks=tuple(pick + 1 for pick in first.picks))
     return fresh
 

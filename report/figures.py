@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-from eval.analyse.analysis import Material
+from eval.analyse.geometry import Material
 from eval.analyse.pictures import CHARTS, Chart, Series
 from report.measures import ANALYSES
 from training.curves import OTHER, OWN, History, dev_unit, logged
@@ -33,28 +33,29 @@ MANY = 60  # lines with this many points have no markers
 WIDE_RANGE = 20  # curves whose largest value exceeds the smallest by this factor get a logarithmic axis
 _PARTS = {OWN: "own [CLS]", OTHER: "another's [CLS]"}
 _ABOUT = {OWN: "(dashed: with another sentence's [CLS])"}
-STYLE = {
-    "axes.edgecolor": THEME["quiet"], "axes.labelcolor": THEME["quiet"], "xtick.color": THEME["quiet"],
-    "ytick.color": THEME["quiet"], "axes.spines.right": False, "axes.spines.top": False, "axes.axisbelow": True,
-    "grid.color": THEME["grid"], "font.size": 11, "lines.linewidth": 2, "lines.markeredgewidth": 0.8,
-    "lines.markeredgecolor": THEME["card"], "svg.fonttype": "none", "text.parse_math": False,
-}  # fmt: skip
+STYLE = dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), THEME["quiet"])
+STYLE |= {"axes.spines.right": False, "axes.spines.top": False, "axes.axisbelow": True, "grid.color": THEME["grid"]}
+STYLE |= {"font.size": 11, "lines.linewidth": 2, "lines.markeredgewidth": 0.8, "lines.markeredgecolor": THEME["card"]}
+STYLE |= {"svg.fonttype": "none", "text.parse_math": False}
 
 
 def curves(labels: Sequence[str], histories: Sequence[History]) -> list[tuple[Chart, Markup]]:
     """A chart of all runs for every logged quantity, the dev score first; both auxiliary losses share one."""
     by_run = dict(zip(labels, map(logged, histories), strict=True))
     charts = []
-    names = {OWN if name == OTHER else name for one in by_run.values() for name in one}
+    names = {OWN if name == OTHER else name for quantities in by_run.values() for name in quantities}
     for name in sorted(names, key=lambda name: (not dev_unit(name), name)):
-        lines = [Series(label, finite(zip(*one[part], strict=True)), note=_PARTS.get(part, ""), dashed=part == OTHER)
-                 for part in ((OWN, OTHER) if name == OWN else (name,))
-                 for label, one in by_run.items() if part in one]  # fmt: skip
+        lines = []
+        for part in (OWN, OTHER) if name == OWN else (name,):
+            for label, quantities in by_run.items():
+                if part in quantities:
+                    points = finite(zip(*quantities[part], strict=True))
+                    lines.append(Series(label, points, note=_PARTS.get(part, ""), dashed=part == OTHER))
         values = [value for line in lines for _, value in line.points]
         log = bool(values) and min(values) > 0 and max(values) > WIDE_RANGE * min(values) and not dev_unit(name)
         about, y = ("(dev score)", unit) if (unit := dev_unit(name)) else (_ABOUT.get(name, ""), "value")
         charts.append(Chart(name, about, "optimizer step", y, lines, log=log))
-    return [(one, svg(one, labels)) for one in charts]
+    return [(chart, svg(chart, labels)) for chart in charts]
 
 
 def finite(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -66,9 +67,11 @@ def geometry(
     labels: Sequence[str], results: Mapping[str, Mapping[int, dict[str, Any]]], material: Material
 ) -> list[tuple[Chart, Markup]]:
     """The chart of every analysis, from {run number: its result}."""
-    charts = [CHARTS[name]({labels[run]: one for run, one in by_run.items()}, material.read_by(ANALYSES[name]))
-              for name, by_run in results.items()]  # fmt: skip
-    return [(one, svg(one, labels)) for one in charts]
+    charts = []
+    for name, by_run in results.items():
+        by_label = {labels[run]: result for run, result in by_run.items()}
+        charts.append(CHARTS[name](by_label, material.read_by(ANALYSES[name])))
+    return [(chart, svg(chart, labels)) for chart in charts]
 
 
 def svg(chart: Chart, labels: Sequence[str]) -> Markup:
@@ -78,7 +81,7 @@ def svg(chart: Chart, labels: Sequence[str]) -> Markup:
         chart: all values finite, and positive if the axis is logarithmic.
         labels: of all runs; they determine the colour and marker of a series.
     """
-    series = [(labels.index(one.label), one) for one in chart.series if one.points]
+    series = [(labels.index(line.label), line) for line in chart.series if line.points]
     if not series:
         return Markup("")
     with rc_context(STYLE | {"svg.hashsalt": chart.title}):
@@ -86,8 +89,8 @@ def svg(chart: Chart, labels: Sequence[str]) -> Markup:
         figure.patch.set_visible(False)
         axes = figure.add_subplot(xlabel=chart.x, ylabel=f"{chart.y}, log scale" if chart.log else chart.y)
         axes.patch.set_visible(False)
-        for number, (run, one) in enumerate(series):
-            _draw(axes, run, one, chart.join).set_gid(f"points-of-{number}")
+        for number, (run, line) in enumerate(series):
+            _draw(axes, run, line, chart.join).set_gid(f"points-of-{number}")
         if chart.join:
             axes.xaxis.get_major_locator().set_params(integer=True)  # steps and counts
         else:
@@ -99,7 +102,7 @@ def svg(chart: Chart, labels: Sequence[str]) -> Markup:
     root = ElementTree.fromstring(drawn)
     _add_tips(root, series, chart.ticks)
     _clean(root, set(re.findall(r'(?:href="|url\()#([^")]+)', drawn)))
-    about = f"{chart.x} against {chart.y}: {', '.join(dict.fromkeys(one.label for _, one in series))}"
+    about = f"{chart.x} against {chart.y}: {', '.join(dict.fromkeys(line.label for _, line in series))}"
     root.attrib = {"viewBox": root.get("viewBox"), "role": "img", "aria-label": about}
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
@@ -136,14 +139,14 @@ def _scale(axes: Axes, chart: Chart) -> None:
 def _add_tips(root: ElementTree.Element, series: Sequence[tuple[int, Series]], ticks: Sequence[str]) -> None:
     """Add each point's value to its marker as a tooltip."""
     groups = {group.get("id"): group for group in root.iter(f"{SVG}g")}
-    for number, (run, one) in enumerate(series):
+    for number, (run, line) in enumerate(series):
         group = groups[f"points-of-{number}"]
-        label = f"{one.label}, {one.note}" if one.note in _PARTS.values() else one.label
+        label = f"{line.label}, {line.note}" if line.note in _PARTS.values() else line.label
         group.attrib = {"class": "points", "data-run": str(run)}
         marks = list(group.iter(f"{SVG}use"))
-        for mark, (at, value) in zip(marks, one.points if marks else (), strict=True):
-            place = ticks[round(at)].splitlines()[0] if ticks else f"{at:,.7g}"
-            ElementTree.SubElement(mark, f"{SVG}title").text = f"{label}: {value:.5g} at {place}"
+        for mark, (at, value) in zip(marks, line.points if marks else (), strict=True):
+            x = ticks[round(at)].splitlines()[0] if ticks else f"{at:,.7g}"
+            ElementTree.SubElement(mark, f"{SVG}title").text = f"{label}: {value:.5g} at {x}"
 
 
 def _clean(root: ElementTree.Element, used: set[str]) -> None:
@@ -156,10 +159,10 @@ def _clean(root: ElementTree.Element, used: set[str]) -> None:
         for child in list(parent):
             if child.tag in (f"{SVG}metadata", f"{SVG}style"):
                 parent.remove(child)
-    for one in root.iter():
-        styles = [part.split(": ") for part in one.attrib.pop("style", "").split("; ") if part]
-        one.attrib |= {key: VARIABLES.get(value, value) for key, value in styles if key != "font-family"}
-        one.attrib = {key.rpartition("}")[2]: " ".join(value.split()) for key, value in one.attrib.items()
-                      if key != "id" or value in used}  # fmt: skip
-        one.tag = one.tag.removeprefix(SVG)
-        one.text, one.tail = (one.text or "").strip() or None, None
+    for part in root.iter():
+        styles = [style.split(": ") for style in part.attrib.pop("style", "").split("; ") if style]
+        part.attrib |= {key: VARIABLES.get(value, value) for key, value in styles if key != "font-family"}
+        shown = {key.rpartition("}")[2]: value for key, value in part.attrib.items() if key != "id" or value in used}
+        part.attrib = {key: " ".join(value.split()) for key, value in shown.items()}
+        part.tag = part.tag.removeprefix(SVG)
+        part.text, part.tail = (part.text or "").strip() or None, None

@@ -1,8 +1,7 @@
-"""Run the models for the report: analyses of `eval/analyse`, and vectors for the neighbour search."""
+"""Run the models for the report: analyses of `eval/analyse`, and nearest neighbours."""
 
-import base64
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PureWindowsPath
 from typing import Any
@@ -10,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from common.errors import BadInput
-from eval.analyse.analysis import Analysis, CachedEncoder, Material, distinct, read_sentences
-from eval.analyse.geometry import ABOVE, ANISOTROPY
+from eval.analyse.geometry import ABOVE, ANISOTROPY, Analysis, CachedEncoder, Material, distinct, read_sentences
 from eval.analyse.geometry import ALIGNMENT_UNIFORMITY as ALIGNMENT
 from eval.analyse.geometry import COSINE_BY_GOLD as GOLD
 from eval.encode import Encoder, unit
@@ -20,7 +18,7 @@ from report import LIMIT
 
 logger = logging.getLogger(__name__)
 ANALYSES = {"alignment_uniformity": ALIGNMENT, "anisotropy": ANISOTROPY, "cosine_by_gold": GOLD}
-BUDGET = 8_000_000  # base64 characters for the vectors of all runs, which keeps the page below 10 MB
+QUERIES, NEAREST = 20, 5  # sentences whose neighbours are shown, and how many
 
 
 @dataclass(frozen=True)
@@ -29,54 +27,28 @@ class Texts:
 
     Attributes:
         material: for the analyses; None for fewer than two sentences.
-        searched: distinct sentences for the search, at most `LIMIT`.
+        searched: distinct sentences to search, at most `LIMIT`.
         source: their origin, for the reader.
-        found: their number before the cut.
+        count: their number before the cut.
     """
 
     material: Material | None
     searched: list[str]
     source: str
-    found: int
-
-
-@dataclass(frozen=True)
-class Rounded:
-    """One run's vectors, rounded.
-
-    Attributes:
-        label: the run's name.
-        number: the run's number on the page, which determines its colour.
-        rows: each vector divided by its largest component, times 32767 or 127, rounded, (N, D) int16 or int8. The scale
-            is dropped, because it does not affect cosines.
-        error: the largest rounding error of a cosine between two of the sentences.
-    """
-
-    label: str
-    number: int
-    rows: np.ndarray
-    error: float
-
-    @property
-    def bits(self) -> int:
-        return 8 * self.rows.itemsize
-
-    def content(self) -> dict[str, Any]:
-        text = base64.b64encode(self.rows.tobytes()).decode("ascii")
-        width = self.rows.shape[1]
-        return {"label": self.label, "run": self.number, "dimensions": width, "bits": self.bits, "vectors": text}
+    count: int
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The results: analysis -> {run number: its result}, and the vectors of each run with an encoder.
+    """The results.
 
-    Impossible analyses are missing; `searched` is the prefix of `Texts.searched` whose vectors fit.
+    Attributes:
+        results: analysis -> {run number: its result}; impossible analyses are missing.
+        neighbours: for some sentences, {run number: the nearest others as (sentence, cosine)}.
     """
 
     results: dict[str, dict[int, dict[str, Any]]]
-    searched: list[str]
-    packed: list[Rounded]
+    neighbours: dict[str, dict[int, list[tuple[str, float]]]]
 
 
 def read_texts(tasks: list[StsTask], data_dir: str, sentences: str | None) -> Texts:
@@ -85,26 +57,22 @@ def read_texts(tasks: list[StsTask], data_dir: str, sentences: str | None) -> Te
     Raises:
         BadInput: a file is damaged, or `sentences` cannot be read. A missing published set is not an error.
     """
-    loaded = {task: pairs for task in tasks if (pairs := _pairs(task, data_dir)) is not None}
+    loaded = {f"{task.name} {task.split}": pairs for task in tasks if (pairs := _pairs(task, data_dir)) is not None}
     if not loaded and sentences is None:
-        logger.warning(
-            "%s has no STS-B: the page will lack geometry and search; give --data_dir or --sentences", data_dir
-        )
-    pairs = loaded.get(tasks[0])
-    paired = [] if pairs is None else distinct(pairs.left + pairs.right)
+        missing = "%s has no STS-B: the page will lack geometry and search; give --data_dir or --sentences"
+        logger.warning(missing, data_dir)
+    title = f"{tasks[0].name} {tasks[0].split}"
+    pairs = loaded.get(title)
     if sentences is None:
-        every = distinct([text for one in loaded.values() for text in (*one.left, *one.right)])
-        source = " and ".join(map(_title, loaded))
+        every = distinct([text for some in loaded.values() for text in (*some.left, *some.right)])
+        source = " and ".join(loaded)
     else:
         every, source = read_sentences(sentences, 2), PureWindowsPath(sentences).name
-    use_all = sentences is not None or pairs is None  # otherwise the spectrum uses the first pairs, as in eval.analyse
-    analysed, origin = (every[:LIMIT], source) if use_all else (paired, _title(tasks[0]))
-    material = Material(_title(tasks[0]), pairs, origin, analysed, ABOVE) if len(every) > 1 else None
+    analysed, origin = every[:LIMIT], source
+    if sentences is None and pairs is not None:  # the spectrum uses the first pairs, as in eval.analyse
+        analysed, origin = distinct(pairs.left + pairs.right), title
+    material = Material(title, pairs, origin, analysed, ABOVE) if len(every) > 1 else None
     return Texts(material, every[:LIMIT], source, len(every))
-
-
-def _title(task: StsTask) -> str:
-    return f"{task.name} {task.split}"
 
 
 def _pairs(task: StsTask, data_dir: str) -> Pairs | None:
@@ -117,56 +85,33 @@ def _pairs(task: StsTask, data_dir: str) -> Pairs | None:
         raise
 
 
-def measure(encoders: Mapping[int, tuple[str, Encoder]], texts: Texts) -> Measured:
-    """Run every analysis that the texts allow, and encode the sentences to search.
-
-    `encoders` is {run number: (label, encoder)}.
-    """
+def measure(encoders: Mapping[int, Encoder], texts: Texts) -> Measured:
+    """Run every analysis that the texts allow, and search the neighbours; `encoders` is {run number: encoder}."""
     results: dict[str, dict[int, dict[str, Any]]] = {}
-    cached = {number: CachedEncoder(encode) for number, (_, encode) in encoders.items()}
+    cached = {number: CachedEncoder(encode) for number, encode in encoders.items()}
     for name, analysis in ANALYSES.items():
         if texts.material and _possible(analysis, texts.material):
             for number, encode in cached.items():
                 results.setdefault(name, {})[number] = analysis.measure(encode, texts.material)
-    if len(texts.searched) < 2 or not cached:
-        return Measured(results, [], [])
-    vectors = {number: encode(texts.searched) for number, encode in cached.items()}
-    bits, count = affordable([one.shape[1] for one in vectors.values()], len(texts.searched))
-    packed = [pack(encoders[number][0], number, one[:count], bits) for number, one in vectors.items()]
-    return Measured(results, texts.searched[:count], packed)
+    return Measured(results, nearest(cached, texts.searched) if len(texts.searched) > 1 else {})
+
+
+def nearest(encoders: Mapping[int, Encoder], sentences: list[str]) -> dict[str, dict[int, list[tuple[str, float]]]]:
+    """The `NEAREST` other sentences by cosine for `QUERIES` evenly spaced ones; ties keep the sentences' order."""
+    queries = sorted({number * len(sentences) // QUERIES for number in range(QUERIES)})
+    lists: dict[str, dict[int, list[tuple[str, float]]]] = {sentences[query]: {} for query in queries if encoders}
+    for run, encode in encoders.items():
+        vectors = unit(encode(sentences))
+        for query in queries:
+            cosines = vectors @ vectors[query]
+            order = [i for i in np.argsort(-cosines, kind="stable")[: NEAREST + 1] if i != query][:NEAREST]
+            lists[sentences[query]][run] = [(sentences[i], float(cosines[i])) for i in order]
+    return lists
 
 
 def _possible(analysis: Analysis, material: Material) -> bool:
     """Whether the material has what the analysis needs: scored pairs, and a positive one for the alignment."""
+    pairs = material.pairs
     if not analysis.needs_pairs:
         return True
-    pairs = material.pairs
     return pairs is not None and (analysis is not ALIGNMENT or max(pairs.gold) > material.above)
-
-
-def pack(label: str, number: int, vectors: np.ndarray, bits: int) -> Rounded:
-    """Round vectors, (N, D); a zero vector stays zero, and its cosines are 0."""
-    largest = np.abs(vectors).max(axis=1, keepdims=True)
-    most = float(2 ** (bits - 1) - 1)
-    scaled = np.divide(most * vectors, largest, out=np.zeros(vectors.shape), where=largest > 0)
-    rows = np.rint(scaled).astype(f"<i{bits // 8}")  # little-endian, as browsers read
-    return Rounded(label, number, rows, _error(vectors, rows))
-
-
-def _error(vectors: np.ndarray, rows: np.ndarray) -> float:
-    exact, rounded, worst = unit(vectors), unit(rows), 0.0
-    for start in range(0, len(rows), 512):  # in blocks of rows, to save memory
-        part = slice(start, start + 512)
-        worst = max(worst, float(np.abs(exact[part] @ exact.T - rounded[part] @ rounded.T).max()))
-    return worst
-
-
-def affordable(widths: Sequence[int], sentences: int) -> tuple[int, int]:
-    """Bits per component, and how many sentences fit, for runs with vectors of these widths.
-
-    16 bits if all sentences fit, else 8 bits and as many sentences as fit.
-    """
-    room, width = BUDGET * 3 // 4, max(1, sum(widths))  # base64 writes 3 bytes as 4 characters
-    if 2 * width * sentences <= room:
-        return 16, sentences
-    return 8, min(sentences, room // width)

@@ -1,10 +1,10 @@
-"""Render the page: sections, style and script in one self-contained HTML text."""
+"""Render the page: sections and style in one self-contained HTML text."""
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -21,19 +21,21 @@ _FOLDER = Path(__file__).parent
 _PAGES = Environment(
     loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
-_PAGES.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
 
 
 def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured: Measured) -> str:
     """HTML of the report.
 
-    Its Content-Security-Policy forbids all connections, and all scripts and styles except its own (by hash), so text
-    that is not escaped by mistake can do no harm.
+    Its Content-Security-Policy forbids all connections, scripts and styles except its own (by hash), so text that is
+    not escaped by mistake can do no harm.
     """
     labels = [run.label for run in runs]
     columns = [facts(run.record) for run in runs]
     by_name = {name: [column[name] for column in columns] for name in columns[0]}
-    style, script = _asset("style.css"), _asset("script.js")
+    style = (_FOLDER / "style.css").read_text(encoding="utf-8")
+    style_hash = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
+    measurements = [*measured.results.values(), *measured.neighbours.values()]
+    present = {number for by_run in measurements for number in by_run}
     return _PAGES.get_template("page.html.j2").render(
         labels=labels,
         colours=len(figures.COLOURS),
@@ -56,18 +58,16 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
             "log": [run.label for run in runs if not run.history],
             "scores": [run.label for run in runs if run.scores is None],
             "interval": any(cell and cell.interval is None for row in rows for cell in row.cells),
-            "encoder": _without_encoder(labels, measured),
+            "encoder": [label for number, label in enumerate(labels) if present and number not in present],
         },
         above=ABOVE,
         charts=figures.geometry(labels, measured.results, texts.material),
         numbers=_numbers(len(runs), measured),
         texts=texts,
         measured=measured,
-        collection=_collection(measured),
-        style=style,
-        script=script,
-        style_hash=_hash(style),
-        script_hash=_hash(script),
+        neighbours=[(query, _lists(by_run, len(runs))) for query, by_run in measured.neighbours.items()],
+        style=Markup(style),
+        style_hash=f"sha256-{style_hash}",
     )
 
 
@@ -77,27 +77,14 @@ def _findings(run: RunFolder) -> list[str]:
     return [text for text in findings if isinstance(text, str)] if isinstance(findings, list) else []
 
 
-def _without_encoder(labels: Sequence[str], measured: Measured) -> list[str]:
-    """The runs without vectors; none if no run has vectors."""
-    present = {one.number for one in measured.packed}
-    return [label for number, label in enumerate(labels) if number not in present] if present else []
-
-
 def _numbers(runs: int, measured: Measured) -> list[tuple[str, list[str]]]:
     """The main numbers of every analysis: title, and a cell for each run."""
     by_analysis = {name: [results.get(run) for run in range(runs)] for name, results in measured.results.items()}
     return [line for name, results in by_analysis.items() for line in ANALYSES[name].lines(results)]
 
 
-def _collection(measured: Measured) -> dict[str, Any] | None:
-    """The data for the search of the page's script; None if there are no vectors."""
-    content = {"sentences": measured.searched, "runs": [one.content() for one in measured.packed]}
-    return content if measured.packed else None
-
-
-def _asset(name: str) -> Markup:
-    return Markup((_FOLDER / name).read_text(encoding="utf-8"))
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+def _lists(by_run: dict[int, list[tuple[str, float]]], runs: int) -> list[list[tuple[str, float, bool]]]:
+    """For each run the neighbours as sentence, cosine, and whether no other run lists it."""
+    times = Counter(sentence for nearest in by_run.values() for sentence, _ in nearest)
+    alone = len(by_run) > 1
+    return [[(text, cosine, alone and times[text] == 1) for text, cosine in by_run.get(run, [])] for run in range(runs)]

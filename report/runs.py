@@ -44,15 +44,12 @@ def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
     """Read everything except the model; `scores` is the name of the score file in the folder.
 
     Raises:
-        BadInput: run.json is missing, or a log or score file is damaged; names file and line.
+        BadInput: run.json has no settings, or a log or score file is damaged; names file and line.
         CheckpointRefused: see `read_run`.
     """
-    path = folder / RUN_FILE
-    if not path.is_file():
-        raise BadInput(f"{folder}: not a run folder: {RUN_FILE} is missing")
     record = read_run(folder)
     if not isinstance(record.get("settings"), dict):
-        raise BadInput(f"{path}: not a run record ('settings' is required)")
+        raise BadInput(f"{folder / RUN_FILE}: not a run record ('settings' is required)")
     side, items = _scores(label, [folder / scores, folder / SEARCH, *sorted(folder.glob("beir-*.json"))])
     return RunFolder(label, record, read_log(folder), side, items)
 
@@ -64,35 +61,26 @@ def _scores(label: str, paths: Sequence[Path]) -> tuple[Side | None, dict]:
         return None, {}
     sides, items = [from_files(label, [path]) for path in files], [read_items(path) for path in files]
     scores = dict(ChainMap(*(side.scores for side in sides)))
-    averaged = {key[1:]: side.averaged[key[1:]] for side in reversed(sides) for key in side.headline
-                if key.task == AVERAGE}  # fmt: skip
+    averages = [(side, key) for side in reversed(sides) for key in side.headline if key.task == AVERAGE]
+    averaged = {key[1:]: side.averaged[key[1:]] for side, key in averages}
     headline = tuple(dict.fromkeys(key for side in sides for key in side.headline))
     return replace(sides[0], scores=scores, averaged=averaged, headline=headline), dict(ChainMap(*items))
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
     """The lines of a run's log; none if it is missing, BadInput with the line if it is damaged."""
-    path = folder / "log.jsonl"
+    path, lines = folder / "log.jsonl", []
     if not path.is_file():
-        return []
+        return lines
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: cannot be read ({error})") from error
-    return [_log_line(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
-
-
-def _log_line(text: str, where: str) -> dict[str, Any]:
-    try:
-        line = json.loads(text)
+        for text in path.read_text(encoding="utf-8").splitlines():
+            line = json.loads(text)
+            if not (isinstance(line, dict) and "step" in line and all(map(_is_number, line.values()))):
+                raise ValueError("not numbers with a 'step'")
+            lines.append(line)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{where}: not JSON ({error}); the log is damaged") from error
-    if not isinstance(line, dict) or "step" not in line:
-        raise BadInput(f"{where}: not an object with a 'step'; the log is damaged")
-    for name, value in line.items():
-        if not _is_number(value):
-            raise BadInput(f"{where}: '{name}' is not a number; the log is damaged")
-    return line
+        raise BadInput(f"{path}:{len(lines) + 1}: the log is damaged ({error})") from error
+    return lines
 
 
 def _is_number(value: Any) -> bool:
@@ -103,14 +91,14 @@ def _is_number(value: Any) -> bool:
 def facts(record: dict[str, Any]) -> dict[str, str]:
     """The facts of a run for readers as text, without local paths."""
     settings = record["settings"]
-    start = settings.get("model_name_or_path")
+    initial = settings.get("model_name_or_path")
     values = {
         "method": settings.get("method") or record.get("script"),
         "status": record["status"],
         "seed": settings.get("seed"),
         "steps": record.get("steps"),
         "best dev score": _best(_mapping(record.get("best"))),
-        "start checkpoint": None if start is None else _last(start),
+        "initial model": None if initial is None else _last(initial),
         "text": _text(record),
         "batch size": settings.get("per_device_train_batch_size"),
         "learning rate": settings.get("learning_rate"),

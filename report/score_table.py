@@ -56,7 +56,7 @@ def score_rows(runs: Sequence[RunFolder], resamples: int = RESAMPLES, seed: int 
     keys = list(dict.fromkeys(key for run in runs if run.scores for key in run.scores.headline))
     keys.sort(key=lambda key: key.task == AVERAGE)
     drawn = [_drawn(run, resamples, seed) for run in runs]
-    return [_row(key, runs, [one.get(key) for one in drawn]) for key in keys]
+    return [_row(key, runs, [by_key.get(key) for by_key in drawn]) for key in keys]
 
 
 def _drawn(run: RunFolder, resamples: int, seed: int) -> dict[Key, np.ndarray]:
@@ -83,8 +83,9 @@ def _row(key: Key, runs: Sequence[RunFolder], drawn: list[np.ndarray | None]) ->
             mark = BEST if number == best else TIED if _tied(drawn[best], figures) else ""
         gain = score.mean - scores[0].mean if number and scores[0] and comparable else None
         both = gain is not None and drawn[0] is not None and figures is not None
-        cells.append(Cell(score.mean, None if figures is None else percentile(figures), mark, gain,
-                          percentile(figures - drawn[0]) if both else None))  # fmt: skip
+        interval = None if figures is None else percentile(figures)
+        gain_interval = percentile(figures - drawn[0]) if both else None
+        cells.append(Cell(score.mean, interval, mark, gain, gain_interval))
     return Row(key, cells, comparable)
 
 
@@ -104,7 +105,7 @@ def scored_differently(runs: Sequence[RunFolder]) -> list[str]:
     sentences = []
     for run in others if first.scores else ():
         if differing := unlike(first.scores.settings, run.scores.settings) if run.scores else []:
-            named = ", ".join(f"{name} {one} and {other}" for name, one, other in differing)
+            named = ", ".join(f"{name} {ours} and {theirs}" for name, ours, theirs in differing)
             sentences.append(f"{first.label} and {run.label} were scored differently: {named}")
     return sentences
 

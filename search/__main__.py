@@ -8,17 +8,11 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from common.errors import BadInput, run_command
 from common.flags import Parser, add_encoder, positive
-from common.model_place import check_place
 from common.streams import show
 from eval.retrieval.lexical import LANGUAGES
-
-if TYPE_CHECKING:  # torch is imported inside the functions, so that flags are checked first
-    from embedder import Embedder
-    from search.index import Hit, Index
 
 logger = logging.getLogger(__name__)
 
@@ -34,13 +28,13 @@ def parser() -> Parser:
     )
     commands = p.add_subparsers(dest="command", required=True, metavar="build|query")
     build = commands.add_parser("build", help="encode documents and write an index")
-    build.add_argument("documents", nargs="+", metavar="DOCUMENTS", help="folders, whose .md, .txt and .html files are "
-                       "a document each; .jsonl (text, title, _id) and .txt files with one per line")  # fmt: skip
+    texts = "folders, whose .md, .txt and .html files are a document each; .jsonl (text, title, _id) and .txt files "
+    build.add_argument("documents", nargs="+", metavar="DOCUMENTS", help=f"{texts}with one per line")
     build.add_argument("--model", required=True, help="as for `python -m eval`")
     build.add_argument("--output", required=True, metavar="INDEX", help="a new folder")
     add_encoder(build)
-    build.add_argument("--window", type=positive, default=200, help="tokens of a window of a long document, at most "
-                       "what the model reads")  # fmt: skip
+    window = "tokens of a window of a long document, at most what the model reads"
+    build.add_argument("--window", type=positive, default=200, help=window)
     build.add_argument("--stride", type=positive, default=100, help="tokens from one window to the next")
     build.add_argument("--dtype", choices=["float16", "int8", "float32"], default="float16", help="of stored vectors")
     stop_words = "stop words; only English words are stemmed"
@@ -68,50 +62,38 @@ def build(args: argparse.Namespace) -> None:
     if args.stride > args.window:
         raise BadInput(f"--stride {args.stride} is above --window {args.window}: text between windows would be lost")
     refuse_existing(Path(args.output))
-    check_place(args.model)
     documents = read_documents([Path(name) for name in args.documents])
-    model = Embedder(args.model, args.pooling, args.max_length, bf16=args.bf16, progress=True)
+    model, start = (
+        Embedder(args.model, args.pooling, args.max_length, bf16=args.bf16, progress=True),
+        time.perf_counter(),
+    )
     window = min(args.window, model.longest)
     if window < args.window:
         logger.info("windows of %d tokens: the model reads no more", window)
-    start = time.perf_counter()
     cut = cutter(model.tokenizer, window, min(args.stride, window))
     model.index = Index.build(partial(model.encode, role="document"), documents, cut, args.language)
     model.save(args.output, args.dtype)
-    show(f"{args.output}: {len(documents)} documents in {len(model.index.windows)} windows, "
-         f"{time.perf_counter() - start:.1f} s", args.output)  # fmt: skip
+    counts = f"{len(documents)} documents in {len(model.index.windows)} windows"
+    show(f"{args.output}: {counts}, {time.perf_counter() - start:.1f} s", args.output)
 
 
 def query(args: argparse.Namespace) -> None:
-    """Print the hits of one query, or of every line of standard input."""
+    """Print the hits of one query, or of every line of standard input: title, id, score and its parts, a snippet."""
     from embedder import Embedder
-
-    model = Embedder.load_index(args.index, args.model)
-    if args.query is not None:
-        show(page(model, args.query, args))
-        return
-    for line in sys.stdin:
-        if line.strip():
-            show(f"query: {line.strip()}\n{page(model, line.strip(), args)}\n")
-
-
-def page(model: Embedder, query: str, args: argparse.Namespace) -> str:
-    """The hits of a query as text."""
-    [hits] = model.hits([query], args.top_k, args.weight)
-    return "\n".join(entry(number, hit, model.index, query) for number, hit in enumerate(hits, start=1))
-
-
-def entry(number: int, hit: Hit, index: Index, query: str) -> str:
-    """Title, id, score and its parts; then a snippet of the best window."""
     from eval.retrieval.lexical import Words
     from search.documents import snippet
 
-    document = index.document(hit.document)
-    words = index.lexical.words if index.lexical else Words()
-    name = f"{document.title} ({document.id})" if document.title else document.id
-    parts = f"cosine {hit.cosine:.3f}" + ("" if hit.bm25 is None else f", BM25 {hit.bm25:.2f}")
-    shown = snippet(document.text[hit.start : hit.end], query, words)
-    return f"{number}. {name}: score {hit.score:.2f} ({parts})\n   {shown}"
+    model = Embedder.load_index(args.index, args.model)
+    words = model.index.lexical.words if model.index.lexical else Words()
+    for text in [args.query] if args.query is not None else filter(None, map(str.strip, sys.stdin)):
+        lines = [] if args.query is not None else [f"query: {text}"]
+        for number, hit in enumerate(model.hits([text], args.top_k, args.weight)[0], start=1):
+            document = model.index.document(hit.document)
+            name = f"{document.title} ({document.id})" if document.title else document.id
+            parts = f"cosine {hit.cosine:.3f}" + ("" if hit.bm25 is None else f", BM25 {hit.bm25:.2f}")
+            lines += [f"{number}. {name}: score {hit.score:.2f} ({parts})"]
+            lines += [f"   {snippet(document.text[hit.start : hit.end], text, words)}"]
+        show("\n".join(lines) + ("" if args.query is not None else "\n"))
 
 
 if __name__ == "__main__":

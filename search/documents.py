@@ -12,9 +12,9 @@ from typing import Any
 
 from common.errors import BadInput
 from common.files import files_of, open_regular
-from common.words import word_places
 from data.lines import numbered_lines
 from eval.retrieval.lexical import Words
+from eval.words import word_places
 from search.index import Document
 
 logger = logging.getLogger(__name__)
@@ -39,8 +39,8 @@ def read_documents(paths: Iterable[Path]) -> list[Document]:
     if dropped := len(documents) - len(kept):
         logger.warning("%d of %d documents are empty and left out", dropped, len(documents))
     if not kept:
-        raise BadInput(f"{', '.join(map(str, paths))}: no document; give a .jsonl or .txt file, or a folder of "
-                       f"{' '.join(WHOLE)}")  # fmt: skip
+        names = ", ".join(map(str, paths))
+        raise BadInput(f"{names}: no document; give a .jsonl or .txt file, or a folder of {' '.join(WHOLE)}")
     return kept
 
 
@@ -62,14 +62,10 @@ def _documents(path: Path) -> Iterator[Document]:
 def _record(where: str, number: int, line: str) -> Document:
     try:
         record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{where}: not valid JSON; repair the line") from error
-    fields = [record.get(*pair) for pair in (("_id", str(number)), ("title", ""), ("text",))] if isinstance(
-        record, dict) else [None]  # fmt: skip
-    if not all(isinstance(field, str) for field in fields):
-        raise BadInput(f"{where}: needs an object with 'text', and '_id' and 'title' if any, as strings")
-    name, title, text = fields
-    return Document(name, title, f"{title} {text}".strip())
+        name, title, text = record.get("_id", str(number)), record.get("title", ""), record["text"]
+        return Document(name + "", title + "", f"{title} {text + ''}".strip())
+    except (ValueError, RecursionError, AttributeError, KeyError, TypeError) as error:
+        raise BadInput(f"{where}: needs an object with 'text', and '_id' and 'title' if any, as strings") from error
 
 
 def _whole(path: Path, name: str) -> Document:
@@ -78,13 +74,15 @@ def _whole(path: Path, name: str) -> Document:
             text = file.read().decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise BadInput(f"{path}: not UTF-8 (byte {error.start}); convert the file") from error
-    if path.suffix.lower() in (".html", ".htm"):
+    suffix, title = path.suffix.lower(), path.stem
+    if suffix in (".html", ".htm"):
         page = _Page()
         page.feed(text)
         page.close()
-        return Document(name, " ".join("".join(page.title).split()) or path.stem, "".join(page.text).strip())
-    heading = _HEADING.search(text) if path.suffix.lower() in (".md", ".markdown") else None
-    return Document(name, heading[1] if heading else path.stem, text.strip())
+        text, title = "".join(page.text), " ".join("".join(page.title).split()) or title
+    elif suffix in (".md", ".markdown") and (heading := _HEADING.search(text)):
+        title = heading[1]
+    return Document(name, title, text.strip())
 
 
 class _Page(HTMLParser):
@@ -134,8 +132,8 @@ def cutter(tokenizer: Any, window: int, stride: int) -> Callable[[str], list[tup
         bounds = [*starts, len(text)]
         last = max(0, len(starts) - window)  # the first token from which a window reaches the end
         firsts = [*range(0, last, stride), last] if last else [0]
-        places = [(bounds[first], bounds[min(first + window, len(starts))]) for first in firsts]
-        return [(0, places[0][1]), *places[1:]] if starts else [(0, len(text))]
+        windows = [(bounds[first], bounds[min(first + window, len(starts))]) for first in firsts]
+        return [(0, windows[0][1]), *windows[1:]] if starts else [(0, len(text))]
 
     return cut
 
@@ -143,9 +141,9 @@ def cutter(tokenizer: Any, window: int, stride: int) -> Callable[[str], list[tup
 def snippet(text: str, query: str, words: Words) -> str:
     """The part of a text with the most different words of the query, which are marked `**so**`, on one line."""
     wanted = set(words(query))
-    marked = [place for place in words.places(text) if place[2] in wanted]
-    counts = [len({term for start, _, term in marked[i:] if start < marked[i][0] + _SNIPPET - _BEFORE})
-              for i in range(len(marked))]  # fmt: skip
+    marked = [word for word in words.spans(text) if word[2] in wanted]
+    last = _SNIPPET - _BEFORE
+    counts = [len({term for start, _, term in marked[i:] if start < word[0] + last}) for i, word in enumerate(marked)]
     first = marked[counts.index(max(counts))][0] if marked else 0
     begin = max(0, first - _BEFORE)
     begin = text.find(" ", begin, first) + 1 or begin if begin else 0

@@ -4,7 +4,7 @@ A document is searched by its windows, one for a short text, and the best of the
 of windows; `eval.retrieval.hybrid` says how they are added. The folder has
 
     index.json      the model's identity, the settings, the counts; written last
-    vectors.npy     unit vectors (windows, D) in float16; int8 has vectors.scale.npy too, see `eval.vectors.store`
+    vectors.npy     unit vectors (windows, D) in float16; int8 has vectors.scale.npy too, see `eval.vectors`
     windows.npy     document, first and end character of every window, (windows, 3) int64, in order
     documents.arrow id, title and text of every document
     bm25/           the arrays and words of bm25s, if the index has them
@@ -15,7 +15,6 @@ and is complete or absent. A process that is killed leaves `.NAME.partial`, whic
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,12 +22,12 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from common.errors import BadInput, brief, unwritable
+from common.errors import BadInput, brief
 from common.files import read_json, write_json, writing_folder
 from eval.encode import unit
 from eval.retrieval.hybrid import WEIGHT, best, fused
 from eval.retrieval.lexical import Lexical
-from eval.vectors.store import VectorStore
+from eval.vectors import VectorStore
 
 FORMAT = 1
 ENCODED = 20_000  # windows at a time
@@ -86,6 +85,7 @@ class Index:
         self.documents, self.windows, self.vectors, self.scales = documents, windows, vectors, scales
         self.lexical = lexical
         self._first = np.flatnonzero(np.diff(windows[:, 0], prepend=-1))  # window of every document
+        self._end = np.append(self._first[1:], len(windows))
 
     @classmethod
     def build(
@@ -103,8 +103,8 @@ class Index:
             cut: text -> start and end of its windows, at least one.
             language: of BM25's words; None leaves BM25 out.
         """
-        windows = np.array([(number, *place) for number, document in enumerate(documents)
-                            for place in cut(document.text)], dtype=np.int64)  # fmt: skip
+        cuts = [(number, *window) for number, document in enumerate(documents) for window in cut(document.text)]
+        windows = np.array(cuts, dtype=np.int64)
         texts = [documents[number].text[start:end] for number, start, end in windows.tolist()]
         parts = (encode(texts[start : start + ENCODED]) for start in range(0, len(texts), ENCODED))
         vectors = np.concatenate([unit(part).astype(np.float32) for part in parts])
@@ -157,10 +157,6 @@ class Index:
             hits.append(Hit(*self.windows[window].tolist(), *parts))
         return hits
 
-    @cached_property
-    def _end(self) -> np.ndarray:
-        return np.append(self._first[1:], len(self.windows))
-
     def unit_vectors(self) -> Iterator[np.ndarray]:
         """The vectors in blocks, (B, D) float32."""
         for start in range(0, len(self.vectors), ENCODED):
@@ -170,34 +166,30 @@ class Index:
     def save(self, folder: Path, model: Mapping[str, Any], dtype: str = "float16") -> None:
         """Write the index to a new folder; `model` is recorded. BadInput if the folder exists."""
         refuse_existing(folder)
-        try:
-            with writing_folder(folder) as place:
-                VectorStore(place, "npy", dtype).write("vectors", self.unit_vectors())
-                np.save(place / "windows.npy", self.windows)
-                with pa.ipc.new_file(place / "documents.arrow", self.documents.schema) as file:
-                    file.write_table(self.documents, max_chunksize=ENCODED)
-                if self.lexical:
-                    self.lexical.save(place / "bm25")
-                counts = {"documents": len(self.documents), "windows": len(self.windows)}
-                language = self.lexical.words.language if self.lexical else None
-                facts = {"width": self.vectors.shape[1], "dtype": dtype, "language": language}
-                write_json(place / "index.json", {"format": FORMAT, **model, **counts, **facts})
-        except OSError as error:
-            raise unwritable(error, f"{folder}: cannot be written ({error.strerror}); choose another folder") from error
+        with writing_folder(folder) as partial:
+            VectorStore(partial, dtype).write("vectors", self.unit_vectors())
+            np.save(partial / "windows.npy", self.windows)
+            with pa.ipc.new_file(partial / "documents.arrow", self.documents.schema) as file:
+                file.write_table(self.documents, max_chunksize=ENCODED)
+            if self.lexical:
+                self.lexical.save(partial / "bm25")
+            counts = {"documents": len(self.documents), "windows": len(self.windows), "width": self.vectors.shape[1]}
+            settings = {"dtype": dtype, "language": self.lexical.words.language if self.lexical else None}
+            write_json(partial / "index.json", {"format": FORMAT, **model, **counts, **settings})
 
     @classmethod
     def load(cls, folder: Path) -> Index:
         """An index whose vectors, texts and BM25 scores stay on the disk; BadInput if it is damaged."""
         facts = read_facts(folder)
-        store = VectorStore(folder, "npy", facts["dtype"])
-        if damage := store.damage("vectors", facts["windows"], facts["width"]):
-            raise BadInput(f"{damage}; build the index again")
         try:
             # Mode "c" maps a file so that torch accepts it; nothing is ever written.
-            vectors, *scales = (np.load(path, mmap_mode="c") for path in store.files("vectors"))
+            files = VectorStore(folder, facts["dtype"]).files("vectors")
+            vectors, *scales = (np.load(path, mmap_mode="c") for path in files)
             documents = pa.ipc.open_file(pa.memory_map(str(folder / "documents.arrow"))).read_all()
             windows, language = np.load(folder / "windows.npy"), facts["language"]
             lexical = Lexical.load(folder / "bm25", language, facts["windows"]) if language else None
+            if vectors.shape != (len(windows), facts["width"]) or len(windows) != facts["windows"]:
+                raise ValueError(f"vectors of shape {vectors.shape} for {facts['windows']} windows")
         except (OSError, ValueError, KeyError, EOFError, pa.ArrowException) as error:
             raise BadInput(f"{folder}: damaged index ({brief(error)}); build it again") from error
         return cls(documents, windows, vectors, *(scales or [None]), lexical)

@@ -28,7 +28,7 @@ from models.masked_lm import AuxiliaryMaskedLM
 from models.training import build_model
 from training.graph import GraphedTrainer
 from training.plan import describe_masking, describe_truncation, plan
-from training.run_arguments import describe_packing
+from training.run_arguments import describe_packing, recomputes
 from training.settings import Settings
 from training.trainer import CachedTrainer, EmbeddingTrainer
 
@@ -54,7 +54,7 @@ def build_training(
         objective.check_batch(batch)
         if args.cuda_graph and objective.not_replayed:
             raise BadInput(f"--cuda_graph: not supported by this method; {objective.not_replayed}")
-    if args.activation_checkpointing and encoder.dropout_operations:
+    if recomputes(args) and encoder.dropout_operations:
         raise BadInput("--activation_checkpointing: not supported by this method, which draws dropout rates per pass")
     if args.gradient_accumulation_steps > 1:
         logger.warning(

@@ -88,9 +88,11 @@ def draw(history: History, path: str | Path) -> None:
     scores = {f"dev, {unit}": [name for name in curves if dev_unit(name) == unit] for unit in _UNITS.values()}
     spread = [name for name in ("eval_uniformity", "eval_mean_cosine") if name in curves]
     gap = [GAP] if GAP in curves else []
-    terms = [name for name in curves if name not in (*spread, *gap) and not dev_unit(name)]
+    gradients = [name for name in curves if name.startswith("eval_gradient_")]
+    terms = [name for name in curves if name not in (*spread, *gap, *gradients) and not dev_unit(name)]
     panels = {"loss term (raw)": terms, **scores}
-    panels |= {"neighbour's minus own [CLS], nats": gap, "spread of the vectors": spread}
+    panels |= {"neighbour's minus own [CLS], nats": gap, "gradient at the sentence vectors": gradients}
+    panels |= {"spread of the vectors": spread}
     panels = {label: names for label, names in panels.items() if names}
     if not panels:
         return
@@ -101,6 +103,8 @@ def draw(history: History, path: str | Path) -> None:
             steps, values = curves[name]
             axis.plot(steps, values, marker="o" if len(steps) < 40 else None, markersize=3, label=name)
         axis.set_ylabel(label)
+        if names == gradients:
+            axis.set_yscale("log")  # the terms differ by orders of magnitude
         axis.grid(alpha=0.3)
         axis.legend(fontsize="small")
     axes[-1].set_xlabel("optimizer step")

@@ -37,7 +37,7 @@ MAY_DIFFER = frozenset(
     dataloader_pin_memory dataloader_persistent_workers dataloader_in_order resume_from_checkpoint push_to_hub
     hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push ddp_timeout debug
     include_num_input_tokens_seen skip_memory_metrics train_file dev_file dev_beir local_rank
-    change_steps use_cpu""".split()
+    change_steps use_cpu probe_gradients""".split()
 )
 NO_EFFECT = frozenset(  # of transformers; records have them, and nothing here reads them
     """do_train do_eval do_predict per_device_eval_batch_size eval_accumulation_steps eval_do_concat_batches

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from common.errors import BadInput
 from models.training import TrainingOutput
+from training.run_arguments import recomputes
 from training.trainer import EmbeddingTrainer
 
 _WARM = 3  # passes before a capture: libraries allocate and choose their kernels in the first ones
@@ -99,7 +100,7 @@ class GraphedTrainer(EmbeddingTrainer):
 
     def __init__(self, model, args, *others, **more) -> None:
         alone = args.world_size == 1 and args.gradient_accumulation_steps == 1
-        if not alone or args.fp16 or args.torch_compile or args.activation_checkpointing:
+        if not alone or args.fp16 or args.torch_compile or recomputes(args):
             raise BadInput(
                 "--cuda_graph: needs one process, and excludes --gradient_accumulation_steps, --fp16, --torch_compile "
                 "and --activation_checkpointing; leave one of them out"

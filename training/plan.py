@@ -19,7 +19,7 @@ from data.views import Masking
 from eval.encode import warn_of_slow_bf16
 from models.loading import dropout_rates
 from training.callbacks import next_evaluation, peak_memory
-from training.run_arguments import ADAMW, steps_of
+from training.run_arguments import ADAMW, recomputes, steps_of
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
@@ -107,8 +107,9 @@ def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
     batch = trainer.data_collator([(0, i, 0) for i in range(size)])
     shapes = {name: " x ".join(map(str, value.shape)) for name, value in batch.items() if name != "layouts"}
     trainer.model.to(args.device).train()
-    if args.activation_checkpointing:  # the stock Trainer turns it on when training begins
-        trainer.model.activation_checkpointing_enable(**args.activation_checkpointing_kwargs or {})
+    if recomputes(args):  # the stock Trainer turns it on when training begins
+        model = trainer.model
+        getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)()
     batch = send_to_device(batch, args.device)
     seconds = []
     for _ in range(_TIMED):

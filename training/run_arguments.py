@@ -89,6 +89,11 @@ class RunArguments(TrainingArguments):
             raise BadInput(f"--optim {optim}: not supported, since every evaluation would need its averaged weights")
 
 
+def recomputes(args: TrainingArguments) -> bool:
+    """Whether layers are recomputed in the backward pass; releases of transformers name the flag differently."""
+    return bool(getattr(args, "activation_checkpointing", None) or getattr(args, "gradient_checkpointing", None))
+
+
 def settle_packing(wanted: bool | None, args: RunArguments) -> bool:
     """`--packed`, or its default: packed on a CPU and in a CUDA graph, padded on a GPU without one.
 

@@ -114,7 +114,7 @@ def load_blocks(settings: Settings) -> tuple[Source, Any, TokenisedText]:
         raise BadInput("give either --model_name_or_path (a checkpoint) or --config_name (from scratch)")
     tokenizer = load_tokenizer(model_args.model_name_or_path) if model_args.model_name_or_path else None
     with args.main_process_first(desc="tokenise"):
-        source = source_of(data_args, own=(data_args.cache_dir, args.output_dir))
+        source = source_of(data_args, written=(data_args.cache_dir, args.output_dir))
         if tokenizer is None:
             tokenizer = train_tokenizer(source, model_args.vocabulary_size, data_args.cache_dir)
         room = data_args.max_length - frame_of(tokenizer).added

@@ -7,13 +7,13 @@ import pytest
 import pytrec_eval
 
 import eval.__main__ as command
-from bench import transfer as plain
 from eval.encode import Encode
 from eval.retrieval.beir import read_set
 from eval.scores import headline
 from eval.transfer.tasks import tasks
 from eval.transfer.validation import MODES, Judge
 from models.encoder import load_encoder
+from tests.eval.transfer import senteval as plain
 
 # sentence-transformers' published scores of all-MiniLM-L6-v2 on the STS test sets (MTEB, the same concatenated
 # protocol). SICK-R is our score on SentEval's 4,927 test pairs: MTEB uses another set of 9,927 pairs.

@@ -14,19 +14,108 @@ Ethayarajh's measure (arXiv 1909.00512); SimCSE (arXiv 2104.08821, section 5) ar
 the spectrum; the effective rank is Roy and Vetterli's (2007).
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.stats import entropy
 
 from common.errors import BadInput
-from eval.analyse.analysis import Analysis, Material
 from eval.encode import Encoder, unit
-from eval.sts import correlation, similarities
+from eval.sts import Pairs, correlation, similarities
+from eval.text_files import read_lines, tidy
 
 ABOVE = 4.0  # pairs with a higher gold score are positives
 EDGES = (0, 1, 2, 3, 4, 5)  # bins of gold scores
 _ROWS = 1024  # of the distance matrix at a time
+
+
+@dataclass(frozen=True)
+class Material:
+    """The data on which every model is measured.
+
+    Attributes:
+        name: of the pairs, for titles, such as `STS-B test`.
+        pairs: scored pairs; None if no chosen analysis needs them and sentences were given.
+        source: of the sentences, for titles.
+        sentences: distinct sentences, at least two.
+        above: pairs with a gold score above this are positives.
+    """
+
+    name: str
+    pairs: Pairs | None
+    source: str
+    sentences: list[str]
+    above: float
+
+    @property
+    def paired(self) -> list[str]:
+        return distinct(self.pairs.left + self.pairs.right)
+
+    def read_by(self, analysis: Analysis) -> str:
+        """The data of an analysis, for titles."""
+        return self.name if analysis.needs_pairs else self.source
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One analysis.
+
+    Attributes:
+        about: one line of help.
+        measure: encoder and material -> JSON-serialisable result.
+        headlines: key of the result -> (name in the table, format).
+        needs_pairs: needs scored pairs; otherwise sentences are enough.
+    """
+
+    about: str
+    measure: Callable[[Encoder, Material], dict[str, Any]]
+    headlines: dict[str, tuple[str, str]]
+    needs_pairs: bool = False
+
+    def lines(self, results: Sequence[dict[str, Any] | None]) -> Iterator[tuple[str, list[str]]]:
+        """The title of each headline, and one cell per result."""
+        for key, (title, form) in self.headlines.items():
+            values = [result and result[key] for result in results]
+            yield title, ["none" if value is None else format(value, form) for value in values]
+
+
+def distinct(sentences: Sequence[str]) -> list[str]:
+    """Every sentence once, in the order of first appearance."""
+    return list(dict.fromkeys(sentences))
+
+
+class CachedEncoder:
+    """An encoder that caches its vectors, so that each sentence is encoded once for all analyses."""
+
+    def __init__(self, encode: Encoder) -> None:
+        self._encode = encode
+        self._vectors: dict[str, np.ndarray] = {}
+
+    def __call__(self, sentences: list[str]) -> np.ndarray:
+        new = [sentence for sentence in distinct(sentences) if sentence not in self._vectors]
+        if new:
+            self._vectors.update(zip(new, self._encode(new), strict=True))
+        return np.stack([self._vectors[sentence] for sentence in sentences])
+
+
+def read_sentences(path: str, least: int) -> list[str]:
+    """The distinct sentences of a text file, one per line; white space is normalised, blank lines are skipped.
+
+    Raises:
+        BadInput: the file cannot be read, is JSON or a table, or has fewer than `least` distinct sentences.
+    """
+    lines = read_lines(Path(path))
+    sentences = distinct([sentence for line in lines if (sentence := tidy(line))])
+    tables = sum("\t" in line.strip() for line in lines) > len(lines) / 2
+    if len(sentences) < least or tables or (sentences[0].startswith("{") and sentences[0].endswith("}")):
+        raise BadInput(f"{path}: give at least {least} distinct sentences, one per line; convert JSON and tables")
+    return sentences
 
 
 def alignment(left: np.ndarray, right: np.ndarray) -> float:
@@ -50,7 +139,7 @@ def measure_alignment(encode: Encoder, material: Material) -> dict:
     pairs = material.pairs
     positive = np.flatnonzero(np.array(pairs.gold) > material.above)
     if len(positive) == 0:
-        raise BadInput(f"{material.name} has no pair with a gold score above {material.above:g}; lower --above")
+        raise BadInput(f"{material.name} has no pair with a gold score above {material.above:g}")
     left = encode([pairs.left[i] for i in positive])
     right = encode([pairs.right[i] for i in positive])
     return {

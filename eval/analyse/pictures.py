@@ -54,9 +54,9 @@ class Chart:
 
 def alignment_uniformity(results: Results, data: str) -> Chart:
     """One point per model; the lower left corner is best."""
-    one = next(iter(results.values()))
-    about = f"{data}: {one['positives']:,} pairs with gold > {one['above']:g}, {one['sentences']:,} sentences"
-    points = [Series(label, [(found["uniformity"], found["alignment"])]) for label, found in results.items()]
+    first = next(iter(results.values()))
+    about = f"{data}: {first['positives']:,} pairs with gold > {first['above']:g}, {first['sentences']:,} sentences"
+    points = [Series(label, [(result["uniformity"], result["alignment"])]) for label, result in results.items()]
     x, y = "uniformity (lower is better)", "alignment (lower is better)"
     return Chart("Alignment and uniformity", about, x, y, points, join=False)
 
@@ -64,12 +64,13 @@ def alignment_uniformity(results: Results, data: str) -> Chart:
 def anisotropy(results: Results, data: str) -> Chart:
     """The spectra on a logarithmic axis, with mean cosine and effective rank as notes."""
     # the last few values are often rounding noise and would stretch the axis; in a collapsed model all are zero
-    floor = max(min(found["spectrum"][int(0.98 * len(found["spectrum"]))] for found in results.values()), 1e-6) / 2
+    spectra = {label: result["spectrum"] for label, result in results.items()}
+    floor = max(min(values[int(0.98 * len(values))] for values in spectra.values()), 1e-6) / 2
     lines = []
-    for label, found in results.items():
-        note = (f"mean cosine {found['mean_cosine']:.2f}, "
-                f"effective rank {found['effective_rank']:.0f} of {found['dimensions']}")  # fmt: skip
-        points = [(number, value) for number, value in enumerate(found["spectrum"], 1) if value > floor]
+    for label, result in results.items():
+        rank = f"effective rank {result['effective_rank']:.0f} of {result['dimensions']}"
+        note = f"mean cosine {result['mean_cosine']:.2f}, {rank}"
+        points = [(number, value) for number, value in enumerate(spectra[label], 1) if value > floor]
         lines.append(Series(label, points, note=note))
     about = f"{data}: centred unit vectors of {next(iter(results.values()))['sentences']:,} sentences"
     x, y = "index of the singular value", "singular value / largest"
@@ -78,19 +79,15 @@ def anisotropy(results: Results, data: str) -> Chart:
 
 def cosine_by_gold(results: Results, data: str) -> Chart:
     """The mean of each bin, with a bar from the lower to the upper quartile."""
-    one, lines = next(iter(results.values())), []
-    for place, (label, found) in enumerate(results.items()):
-        shift = 0.6 * ((place + 0.5) / len(results) - 0.5)  # bars must not overlap
-        filled = [(number + shift, bin) for number, bin in enumerate(found["bins"]) if bin["pairs"]]
-        bars = [(spot, bin["lower_quartile"], bin["upper_quartile"]) for spot, bin in filled]
-        lines.append(Series(label, [(spot, bin["mean"]) for spot, bin in filled], bars))
-    about = f"{data}: {one['pairs']:,} pairs; mean, and bar from lower to upper quartile"
-    return Chart("Cosine by gold score", about, "gold score (pairs)", "cosine", lines, ticks=_bins(one["bins"]))
-
-
-def _bins(bins: Sequence[dict]) -> list[str]:
-    """The label of each bin: its range and, below, the number of pairs."""
-    return [f"{one['from']} to {one['to']}\n({one['pairs']:,})" for one in bins]
+    first, lines = next(iter(results.values())), []
+    for i, (label, result) in enumerate(results.items()):
+        shift = 0.6 * ((i + 0.5) / len(results) - 0.5)  # bars must not overlap
+        filled = [(number + shift, bin) for number, bin in enumerate(result["bins"]) if bin["pairs"]]
+        bars = [(x, bin["lower_quartile"], bin["upper_quartile"]) for x, bin in filled]
+        lines.append(Series(label, [(x, bin["mean"]) for x, bin in filled], bars))
+    about = f"{data}: {first['pairs']:,} pairs; mean, and bar from lower to upper quartile"
+    ticks = [f"{bin['from']} to {bin['to']}\n({bin['pairs']:,})" for bin in first["bins"]]
+    return Chart("Cosine by gold score", about, "gold score (pairs)", "cosine", lines, ticks=ticks)
 
 
 CHARTS: dict[str, Callable[[Results, str], Chart]] = {
@@ -122,13 +119,13 @@ def draw(chart: Chart, path: str | Path) -> None:
     axes.grid(alpha=0.3)
     axes.set_axisbelow(True)
     axes.margins(0.05 if chart.join else 0.15)
-    for one, style in zip(chart.series, styles(one.label for one in chart.series).values(), strict=True):
-        if one.bars:  # not error bars: those do not allow a mean outside the quartiles
-            axes.vlines(*zip(*one.bars, strict=True), color=style["color"], linewidth=3.5, alpha=0.45)
-        xs, ys = zip(*one.points, strict=True) if one.points else ((), ())
-        axes.plot(xs, ys, linestyle="-" if chart.join else "", markersize=6 if chart.join else 11, linewidth=1.6,
-                  markevery=max(1, len(xs) // 12), label=f"{one.label}: {one.note}" if one.note else one.label,
-                  **style)  # fmt: skip
+    look = {"linestyle": "-" if chart.join else "", "markersize": 6 if chart.join else 11, "linewidth": 1.6}
+    for line, style in zip(chart.series, styles(line.label for line in chart.series).values(), strict=True):
+        if line.bars:  # not error bars: those do not allow a mean outside the quartiles
+            axes.vlines(*zip(*line.bars, strict=True), color=style["color"], linewidth=3.5, alpha=0.45)
+        xs, ys = zip(*line.points, strict=True) if line.points else ((), ())
+        label = f"{line.label}: {line.note}" if line.note else line.label
+        axes.plot(xs, ys, markevery=max(1, len(xs) // 12), label=label, **look, **style)
     if chart.log:
         axes.set_yscale("log")
     if chart.ticks:

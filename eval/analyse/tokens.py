@@ -36,17 +36,18 @@ class AverageWithout(nn.Module):
 
     Args:
         backbone: a Hugging Face encoder.
+        max_length: tokens per sentence.
         average: hidden states, each (B, L, H), and mask (B, L) -> (B, H), as in `models.pooling`.
         frequent: token ids, most frequent first.
         removed: the values of k.
     """
 
-    def __init__(self, backbone: nn.Module, average: Callable, frequent: Sequence[int], removed: Sequence[int]) -> None:
+    def __init__(
+        self, backbone: nn.Module, max_length: int, average: Callable, frequent: Sequence[int], removed: Sequence[int]
+    ) -> None:
         super().__init__()
-        self.backbone = backbone
-        self.average = average
+        self.backbone, self.max_length, self.average, self.removed = backbone, max_length, average, removed
         self.frequent = torch.tensor(frequent)
-        self.removed = removed
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """(B, L) ids and mask -> (B, K x H)."""
@@ -60,37 +61,11 @@ class AverageWithout(nn.Module):
         return torch.cat(parts, dim=1)
 
 
-class TokenAverages:
-    """A model's tokens and average vectors, with the tokenizer, length and precision of `encode`."""
-
-    def __init__(self, encode: Encode, backbone: nn.Module, average: Callable) -> None:
-        self._encode, self._backbone, self._average = encode, backbone, average
-
-    def ids(self, sentences: list[str]) -> list[list[int]]:
-        """The token ids of every sentence, special tokens included, truncated to the model's length."""
-        return self._encode.tokenizer(sentences, truncation=True, max_length=self._encode.max_length)["input_ids"]
-
-    def averages(self, sentences: list[str], frequent: Sequence[int], removed: Sequence[int]) -> np.ndarray:
-        """For every k in `removed`, the average vector without the first k tokens of `frequent`, (N, K, H)."""
-        module = AverageWithout(self._backbone, self._average, frequent, removed)
-        base = self._encode
-        module.max_length = base.max_length
-        vectors = Encode(module, base.tokenizer, bf16=base.bf16, progress=base.progress)(sentences)
-        return vectors.reshape(len(sentences), len(removed), -1)
-
-    def spearman(self, pairs: Pairs, frequent: Sequence[int], removed: Sequence[int]) -> list[float]:
-        """Spearman x 100 over the pairs for every k in `removed`, as `averages`."""
-        left, right = np.split(self.averages(pairs.left + pairs.right, frequent, removed), 2)
-        return [correlation(cosines(left[:, k], right[:, k]), np.array(pairs.gold)) for k in range(len(removed))]
-
-
 @dataclass(frozen=True)
 class FrequentTokens:
-    """ConSERT's figure 4: the average of the seven STS sets without the most frequent tokens.
+    """ConSERT's figure 4: the average of the seven STS sets, each rounded to two decimals, without frequent tokens.
 
-    Tokens are counted over STS-B test, as in the figure; scoring gives one row per number in `removed`: the mean over
-    the seven sets, each rounded to two decimals. `average` is over the last two layers (ConSERT section
-    4.1), see `AverageWithout`.
+    Scoring gives one row per number in `removed`. `average` is over the last two layers, see `AverageWithout`.
     """
 
     removed: tuple[int, ...]
@@ -103,11 +78,17 @@ class FrequentTokens:
 
     def score(self, encode: Encode, data_dir: str | Path) -> Result:
         """`encode.module` is a SentenceEncoder, whose own pooling and head are not used."""
-        sets = self.load(data_dir)
-        tokens = TokenAverages(encode, encode.module.backbone, self.average)
-        frequent = most_frequent(tokens.ids(sets["STS-B"].left + sets["STS-B"].right), max(self.removed))
-        scores = np.array([tokens.spearman(pairs, frequent, self.removed) for pairs in sets.values()])  # (sets, K)
+        sets, tokenizer, length = self.load(data_dir), encode.tokenizer, encode.max_length
+        counted = tokenizer(sets["STS-B"].left + sets["STS-B"].right, truncation=True, max_length=length)["input_ids"]
+        frequent = most_frequent(counted, max(self.removed))
+        module = AverageWithout(encode.module.backbone, length, self.average, frequent, self.removed)
+        without = Encode(module, tokenizer, bf16=encode.bf16, progress=encode.progress)
+        scores = []  # (sets, K)
+        for pairs in sets.values():
+            vectors = without(pairs.left + pairs.right).reshape(2, len(pairs.gold), len(self.removed), -1)
+            left, right = vectors.transpose(0, 2, 1, 3)  # (K, N, H)
+            scores.append([correlation(cosines(*both), np.array(pairs.gold)) for both in zip(left, right, strict=True)])
         count = sum(len(pairs.gold) for pairs in sets.values())
-        means = zip(self.removed, scores.round(2).mean(axis=0), strict=True)
+        means = zip(self.removed, np.round(scores, 2).mean(axis=0), strict=True)
         rows = [row(AVERAGE, "test", WITHOUT_TOKENS.format(k), "mean of tasks", count, mean) for k, mean in means]
         return Result(rows)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from common.errors import BadInput, run_command
+from common.errors import run_command
 from common.flags import Parser, check_output
 from common.streams import show
 from eval.compare.intervals import COLUMNS, NO_EXAMPLES, RESAMPLES, SEED, Interval, Line, compare
@@ -28,8 +28,8 @@ def parser() -> Parser:
         "  python -m eval.compare runs/s1,runs/s2 published:simcse-bert-base\n"
         "  python -m eval.compare --list",
     )
-    p.add_argument("a", nargs="?", metavar="A", help="a run or its scores.json (bootstrap over test examples), several "
-                   "separated by commas, one per seed (t interval over runs), or published:ID")  # fmt: skip
+    runs = "a run or its scores.json (bootstrap over test examples), several separated by commas, one per seed "
+    p.add_argument("a", nargs="?", metavar="A", help=f"{runs}(t interval over runs), or published:ID")
     p.add_argument("b", nargs="?", metavar="B", help="the other side, likewise")
     p.add_argument("--output", help="write the rows to this JSON file")
     p.add_argument("--list", action="store_true", help="list the published records")
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
         show(listing())
         return []
     if not args.b:
-        raise BadInput("give two sides: python -m eval.compare A B (see --help)")
+        parser().error("give two sides: python -m eval.compare A B")
     check_output(args.output, [*args.a.split(","), *args.b.split(",")], b"[")
     refuse_foreign(args.output, "difference")
     a, b = side(args.a), side(args.b)
@@ -59,10 +59,7 @@ def side(text: str) -> Side:
     """Parse one side: `published:ID`, or scores files separated by commas."""
     if text.startswith(PREFIX):
         return published(text.removeprefix(PREFIX))
-    parts = [text] if Path(text).exists() else text.split(",")
-    if "" in parts:
-        raise BadInput(f"'{text}': an empty name between commas; give runs or scores files, such as runs/s1,runs/s2")
-    paths = [Path(part) for part in parts]
+    paths = [Path(part) for part in ([text] if Path(text).exists() else text.split(","))]
     return from_files(text, [path / "scores.json" if path.is_dir() else path for path in paths])
 
 
@@ -78,10 +75,15 @@ def listing() -> str:
 def report(a: Side, b: Side, lines: list[Line]) -> str:
     """The printed report: both sides, the table, what its intervals mean, missing figures."""
     body = [COLUMNS, *(line.cells() for line in lines if line.difference is not None)]
-    parts = [_about("A", a, lines), _about("B", b, lines), "", markdown(body), ""]
+    keys = {line.key for line in lines if line.difference is not None}
+    parts = []
+    for name, side in (("A", a), ("B", b)):
+        sources = dict.fromkeys(score.source for key, score in side.scores.items() if key in keys and score.source)
+        parts.append(f"{name}: " + "; ".join(filter(None, [side.label, *sources, side.note])))
+    parts += ["", markdown(body), ""]
     methods = {line.outcome.method for line in lines if isinstance(line.outcome, Interval)}
     parts += [MEANING[name] for name in MEANING if name in methods]
-    if differing := [f"{name} {one} and {other}" for name, one, other in unlike(a.settings, b.settings)]:
+    if differing := [f"{name} {left} and {right}" for name, left, right in unlike(a.settings, b.settings)]:
         parts.append(f"A and B were scored differently: {', '.join(differing)}")
     if any(line.verdict.startswith(NO_EXAMPLES) for line in lines):
         parts.append("examples: `python -m eval MODEL --output FILE.json` writes them to FILE.items.npz.")
@@ -90,12 +92,6 @@ def report(a: Side, b: Side, lines: list[Line]) -> str:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         parts += [f"{reason}: {', '.join(names[:_NAMED])}{more}"] if names else []
     return "\n".join(parts)
-
-
-def _about(name: str, side: Side, lines: list[Line]) -> str:
-    keys = {line.key for line in lines if line.difference is not None}
-    sources = dict.fromkeys(score.source for key, score in side.scores.items() if key in keys and score.source)
-    return f"{name}: " + "; ".join(filter(None, [side.label, *sources, side.note]))
 
 
 if __name__ == "__main__":

@@ -92,51 +92,37 @@ def compare(a: Side, b: Side, resamples: int = RESAMPLES, seed: int = SEED) -> l
     keys = list(dict.fromkeys([*a.headline, *b.headline]))
     shared = [key for key in keys if key in a.scores and key in b.scores]
     if not shared:
-        names = [", ".join(map(str, side.headline)) for side in (a, b)]
-        raise BadInput(f"{a.label} and {b.label} have nothing in common: {names[0]} against {names[1]}")
-    resampled = bootstrap(a, b, shared, resamples, seed) if a.file and b.file else {}
-    lines = [Line(key, a.scores[key], b.scores[key], _judged(a, b, key, resampled.get(key))) for key in shared]
-    if b.spread:
-        lines += _against(a, published(b.spread), shared, b.spread)
-    if a.spread:
-        lines += _against(published(a.spread), b, shared, a.spread)
-    for key in keys:
-        if key not in shared:
-            reason = "missing in A" if key in b.scores else "missing in B"
-            lines.append(Line(key, a.scores.get(key), b.scores.get(key), reason))
-    return lines
+        left, right = (", ".join(map(str, side.headline)) for side in (a, b))
+        raise BadInput(f"{a.label} and {b.label} have nothing in common: {left} against {right}")
+    drawn = bootstrap(a, b, shared, resamples, seed) if a.file and b.file else {}
+    lines = [Line(key, a.scores[key], b.scores[key], _outcome(a, b, key, drawn.get(key))) for key in shared]
+    for name, sides in ((b.spread, lambda: (a, published(b.spread))), (a.spread, lambda: (published(a.spread), b))):
+        if name:
+            left, right = sides()
+            both = [key for key in shared if key in left.scores and key in right.scores]
+            lines += [Line(key, left.scores[key], right.scores[key], _outcome(left, right, key), name) for key in both]
+    missing = {key: "missing in A" if key in b.scores else "missing in B" for key in keys if key not in shared}
+    return lines + [Line(key, a.scores.get(key), b.scores.get(key), reason) for key, reason in missing.items()]
 
 
-def _against(a: Side, b: Side, keys: list[Key], name: str) -> list[Line]:
-    shared = [key for key in keys if key in a.scores and key in b.scores]
-    return [Line(key, a.scores[key], b.scores[key], _judged(a, b, key, None), name) for key in shared]
-
-
-def _judged(a: Side, b: Side, key: Key, resampled: np.ndarray | str | None) -> Interval | str:
-    one, other = a.scores[key], b.scores[key]
+def _outcome(a: Side, b: Side, key: Key, resampled: np.ndarray | str | None = None) -> Interval | str:
+    left, right = a.scores[key], b.scores[key]
     tasks = [side.averaged.get(key[1:]) for side in (a, b)]  # not known of an average that a file has alone
     if key.task == AVERAGE and all(tasks) and tasks[0] != tasks[1]:
         return "cannot say: averages over different tasks"
-    if one.examples and other.examples and one.examples != other.examples:
-        return f"cannot say: different examples, {one.examples} against {other.examples}"
-    if one.protocol and other.protocol and one.protocol != other.protocol:
-        return f"cannot say: protocol {one.protocol} against {other.protocol}"
-    if isinstance(resampled, str):
-        return resampled
+    if left.examples and right.examples and left.examples != right.examples:
+        return f"cannot say: different examples, {left.examples} against {right.examples}"
+    if left.protocol and right.protocol and left.protocol != right.protocol:
+        return f"cannot say: protocol {left.protocol} against {right.protocol}"
     if resampled is not None:
-        return Interval(*percentile(resampled), "bootstrap")
-    return _over_runs(one, other, a.published, b.published)
-
-
-def _over_runs(a: Score, b: Score, a_published: bool, b_published: bool) -> Interval | str:
-    if a.std is not None and b.std is not None and a_published == b_published:
-        return Interval(*welch(a, b), "welch")
+        return resampled if isinstance(resampled, str) else Interval(*percentile(resampled), "bootstrap")
+    if left.std is not None and right.std is not None and a.published == b.published:
+        return Interval(*welch(left, right), "welch")
     # A published figure is judged by its own method's spread, never by that of our runs.
-    if b.std is not None and b_published >= a_published:
-        return Interval(*prediction(a.mean - b.mean, b, a.runs), "prediction")
-    if a.std is not None and a_published >= b_published:
-        return Interval(*prediction(a.mean - b.mean, a, b.runs), "prediction")
-    return "cannot say from one run" if 1 in (a.runs, b.runs) else "cannot say: no spread over the runs is known"
+    for known, other, above in ((right, left, b.published >= a.published), (left, right, a.published >= b.published)):
+        if known.std is not None and above:
+            return Interval(*prediction(left.mean - right.mean, known, other.runs), "prediction")
+    return "cannot say from one run" if 1 in (left.runs, right.runs) else "cannot say: no spread over the runs is known"
 
 
 def bootstrap(a: Side, b: Side, keys: list[Key], resamples: int, seed: int) -> dict[Key, np.ndarray | str]:
@@ -148,22 +134,22 @@ def bootstrap(a: Side, b: Side, keys: list[Key], resamples: int, seed: int) -> d
     items = read_items(a.file), read_items(b.file)
     differences: dict[Key, np.ndarray | str] = {}
     for key in sorted(keys, key=lambda key: key.task == AVERAGE):
-        if key.task != AVERAGE:
-            _refuse_other_examples(a, b, key, items)
-            sides = zip("AB", (a, b), items, strict=True)
-            one, other = (resampled(side, examples, key, resamples, seed, name) for name, side, examples in sides)
-            reasons = [side for side in (one, other) if isinstance(side, str)]
-            differences[key] = reasons[0] if reasons else one - other
-        elif a.averaged.get(key[1:]) == b.averaged.get(key[1:]):
-            differences[key] = mean_of_tasks(differences, key, a, b)
+        if key.task == AVERAGE:
+            if a.averaged.get(key[1:]) == b.averaged.get(key[1:]):
+                differences[key] = mean_of_tasks(differences, key, a, b)
+            continue
+        known = [
+            part[key[:3]] for side, part in zip((a, b), items, strict=True) if key in side.headline and key[:3] in part
+        ]
+        if (len(known) == 2 and not same_examples(*known)) or a.scores[key].examples != b.scores[key].examples:
+            raise BadInput(f"{key}: {a.file} and {b.file} have different examples; score both on the same data")
+        left, right = (
+            resampled(side, part, key, resamples, seed, name)
+            for name, side, part in zip("AB", (a, b), items, strict=True)
+        )
+        reasons = [figures for figures in (left, right) if isinstance(figures, str)]
+        differences[key] = reasons[0] if reasons else left - right
     return differences
-
-
-def _refuse_other_examples(a: Side, b: Side, key: Key, items: tuple[dict, dict]) -> None:
-    one, other = (part.get(key[:3]) if key in side.headline else None for side, part in zip((a, b), items, strict=True))
-    same = same_examples(one, other) if one and other else True
-    if not same or a.scores[key].examples != b.scores[key].examples:
-        raise BadInput(f"{key}: {a.file} and {b.file} were scored on different examples; score both on the same data")
 
 
 def resampled(side: Side, items: dict, key: Key, resamples: int, seed: int, name: str = "") -> np.ndarray | str:
@@ -197,20 +183,27 @@ def draws_of(key: Key, seed: int) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32("|".join(key).encode())])
 
 
-def same_examples(one: Items, other: Items) -> bool:
+def same_examples(left: Items, right: Items) -> bool:
     """Whether both sides have the same gold scores or examples; for older files, the same number of them."""
-    shared = one.keys() & other.keys()
+    shared = left.keys() & right.keys()
     if not shared:
         return False
     known = next(iter(shared & {"gold", "example"}), None)
-    return np.array_equal(one[known], other[known]) if known else len(one["value"]) == len(other["value"])
+    return np.array_equal(left[known], right[known]) if known else len(left["value"]) == len(right["value"])
 
 
 def figure(items: Items, index: np.ndarray) -> np.ndarray:
-    """The metric x 100 of each row of example indices, (R, n) -> (R,): Spearman of pairs, the mean of values."""
+    """The metric x 100 of each row of example indices, (R, n) -> (R,): the mean of values, Spearman of pairs.
+
+    Spearman is 0 if a row is constant.
+    """
     if "value" in items:
         return 100 * items["value"][index].mean(axis=1)
-    return 100 * _correlations(rankdata(items["similarity"][index], axis=1), rankdata(items["gold"][index], axis=1))
+    left, right = (rankdata(items[name][index], axis=1) for name in ("similarity", "gold"))
+    left, right = (ranks - ranks.mean(axis=1, keepdims=True) for ranks in (left, right))
+    product = np.einsum("ij,ij->i", left, right)
+    norms = np.sqrt(np.einsum("ij,ij->i", left, left) * np.einsum("ij,ij->i", right, right))
+    return 100 * np.divide(product, norms, out=np.zeros(len(product)), where=norms > 0)
 
 
 def resampled_figures(items: Items, resamples: int, rng: np.random.Generator) -> np.ndarray:
@@ -251,11 +244,3 @@ def prediction(difference: float, known: Score, runs: int) -> tuple[float, float
     """
     half = float(t.ppf(0.975, known.runs - 1)) * known.std * math.sqrt(1 / known.runs + 1 / runs)
     return difference - half, difference + half
-
-
-def _correlations(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Pearson's correlation of each row, (R, n) and (R, n) -> (R,); 0 if a row is constant."""
-    left, right = (x - x.mean(axis=1, keepdims=True) for x in (left, right))
-    product = np.einsum("ij,ij->i", left, right)
-    norms = np.sqrt(np.einsum("ij,ij->i", left, left) * np.einsum("ij,ij->i", right, right))
-    return np.divide(product, norms, out=np.zeros(len(product)), where=norms > 0)

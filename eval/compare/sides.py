@@ -104,35 +104,25 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
     for i, (path, (rows, keys)) in enumerate(zip(paths, files, strict=True)):
         if path.resolve() in {other.resolve() for other in paths[:i]}:
             raise BadInput(f"{path}: given twice on one side; give each run once")
-        different = set(shown) ^ set(keys) or {key for key in keys if rows[key]["n"] != first[key]["n"]}
-        if different:
-            raise BadInput(f"{path}: {min(different)} differs from {paths[0]} (rows, examples); score all runs alike")
-        own = _settings(rows, keys)
-        for name, value, expected in unlike(own, settings):
-            raise BadInput(
-                f"{path}: scored with {name} {value}, a file before it with {expected}; score all runs alike"
-            )
-        settings |= own
-    everywhere = [key for key in first if all(key in rows for rows, _ in files)]
-    scores = {key: _over_runs([rows[key] for rows, _ in files]) for key in everywhere}
-    kinds = {key[1:] for key in shown}
-    averaged = {kind: frozenset(key.task for key in shown if key[1:] == kind) - {AVERAGE} for kind in kinds}
+        here = {name: rows[keys[0]][name] for name in SETTINGS if keys and name in rows[keys[0]]}
+        different = [f"{name} {new}, before {old}" for name, new, old in unlike(here, settings)]
+        unequal = set(shown) ^ set(keys) or {key for key in keys if rows[key]["n"] != first[key]["n"]}
+        if different := [*map(str, sorted(unequal)[:1]), *different]:
+            raise BadInput(f"{path}: differs from {paths[0]} ({', '.join(different)}); score all runs alike")
+        settings |= here
+    scores = {}
+    for key in (key for key in first if all(key in rows for rows, _ in files)):
+        protocols = sorted({str(rows[key].get("aggregation")) for rows, _ in files})
+        values = [rows[key]["value"] for rows, _ in files]
+        protocol = " and ".join(protocols) if protocols != ["None"] else None
+        scores[key] = Score.over(values, examples=first[key]["n"], protocol=protocol)
+    averaged = {key[1:]: frozenset(other.task for other in shown if other[1:] == key[1:]) - {AVERAGE} for key in shown}
     return Side(label, scores, tuple(shown), averaged, paths[0] if len(paths) == 1 else None, settings)
-
-
-def _settings(rows: Mapping[Key, dict], shown: Sequence[Key]) -> dict[str, Any]:
-    return {name: rows[key][name] for key in shown[:1] for name in SETTINGS if name in rows[key]}
 
 
 def unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     """(name, value in a, value in b) of the settings that are known of both and differ."""
     return [(name, a[name], b[name]) for name in SETTINGS if name in a and name in b and a[name] != b[name]]
-
-
-def _over_runs(rows: list[dict]) -> Score:
-    protocols = {row.get("aggregation") for row in rows}
-    protocol = protocols.pop() if len(protocols) == 1 else " and ".join(sorted(map(str, protocols)))
-    return Score.over([row["value"] for row in rows], examples=rows[0]["n"], protocol=protocol)
 
 
 def _rows_by_key(path: Path) -> tuple[dict[Key, dict], list[Key]]:
@@ -179,9 +169,13 @@ def _side(record: Mapping[str, Any]) -> Side:
     scores: dict[Key, Score] = {}
     for block in record["scores"]:
         for task, value in block["values"].items():
-            key = Key(task, block.get("split", "test"), "test", block.get("metric", "spearman"))
-            scores[key] = _score(
-                value, record.get("runs", 1), block.get("n"), sources.get(block["source"], block["source"])
+            numbers = value if isinstance(value, dict) else {"mean": value}
+            scores[Key(task, block.get("split", "test"), "test", block.get("metric", "spearman"))] = Score(
+                float(numbers["mean"]),
+                record.get("runs", 1),
+                *(numbers.get(name) for name in ("std", "min", "max")),
+                block.get("n"),
+                sources[block["source"]],
             )
     return Side(
         label=PREFIX + record["id"],
@@ -193,9 +187,3 @@ def _side(record: Mapping[str, Any]) -> Side:
         spread=record.get("spread"),
         note=record.get("note"),
     )
-
-
-def _score(value: float | Mapping[str, float], runs: int, examples: int | None, source: str) -> Score:
-    numbers = value if isinstance(value, dict) else {"mean": value}
-    spread = (numbers.get(name) for name in ("std", "min", "max"))
-    return Score(float(numbers["mean"]), runs, *spread, examples, source)

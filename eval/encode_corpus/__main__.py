@@ -9,12 +9,11 @@ from common.errors import run_command
 
 import torch
 
-from common.flags import Parser, add_encoder, add_prompts
+from common.flags import Parser, add_encoder, add_prompts, positive
 from data.lines import texts_by_line
 from eval.encode import Encode
-from eval.vectors.job import Job
-from eval.vectors.store import DTYPES, WRITERS, VectorStore
-from eval.vectors.workers import encode_corpus
+from eval.encode_corpus.job import Job, encode_corpus
+from eval.vectors import DTYPES, VectorStore
 from models.encoder import load_encoder
 
 
@@ -33,14 +32,12 @@ def parser() -> Parser:
     )
     p.add_argument("--model", required=True, help="as for `python -m eval`")
     p.add_argument("--output", required=True, metavar="DIR", help="folder for one model's vectors with one setting")
-    p.add_argument("--format", choices=list(WRITERS), default="parquet", help="file format of the vectors")
     p.add_argument("--dtype", choices=DTYPES, default="float32", help="int8: with one scale per vector")
     p.add_argument("--column", default="text", help="column of Parquet inputs")
     add_encoder(p)
     add_prompts(p, "document")
-    p.add_argument("--processes", type=int, default=torch.cuda.device_count() or 1,
-                   help="shards at a time, each with its own model (default: one per GPU, else 1)")  # fmt: skip
-    p.add_argument("--ray", action="store_true", help="use Ray Data, on the cluster at RAY_ADDRESS or on this machine")
+    processes = "shards at a time, each with its own model (default: one per GPU, else 1)"
+    p.add_argument("--processes", type=positive, default=torch.cuda.device_count() or 1, help=processes)
     return p
 
 
@@ -54,11 +51,9 @@ def make_encode(
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the records of the shards."""
     args = parser().parse_args(argv)
-    local = Path(args.model).exists()
-    model = str(Path(args.model).absolute()) if local else args.model  # workers may have another working directory
-    make = partial(make_encode, model, args.pooling, args.max_length, args.bf16, args.document_prompt)
-    store = VectorStore(Path(args.output).absolute(), args.format, args.dtype)
-    return encode_corpus(Job(make, texts_by_line, store, args.column), args.inputs, args.processes, args.ray)
+    make = partial(make_encode, args.model, args.pooling, args.max_length, args.bf16, args.document_prompt)
+    job = Job(make, texts_by_line, VectorStore(Path(args.output), args.dtype), args.column)
+    return encode_corpus(job, args.inputs, args.processes)
 
 
 if __name__ == "__main__":

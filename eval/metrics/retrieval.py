@@ -53,5 +53,5 @@ class Retrieval(evaluate.Metric):
         )
 
     def _compute(self, predictions, references) -> dict[str, float]:
-        judgements = [{one["id"]: one["grade"] for one in judged} for judged in references]
+        judgements = [{entry["id"]: entry["grade"] for entry in judged} for judged in references]
         return {name: float(values.mean()) for name, values in per_query(predictions, judgements).items()}

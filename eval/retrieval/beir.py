@@ -8,31 +8,27 @@ without a positive judgement are skipped. Missing NanoBEIR sets are downloaded f
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import numpy as np
 from datasets import load_dataset
 
-from common.errors import BadInput, brief, unwritable
-from common.files import read_json, sha256, write_json, writing_folder
+from common.errors import BadInput, brief
+from common.files import writing_folder
 from eval.encode import Encoder, as_role
 from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir_files import HEADER, BeirCorpus, read_corpus, read_qrels, read_queries
 from eval.retrieval.hybrid import best, fused
+from eval.retrieval.lexical import Lexical
 from eval.retrieval.search import cosines, top_k
 from eval.scores import Result, example_ids, row
-from eval.vectors.store import VectorStore, claim
+from eval.vectors import VectorStore
 
-if TYPE_CHECKING:
-    from eval.retrieval.lexical import Lexical
-
-logger = logging.getLogger(__name__)
 RETRIEVED = 1000
 COSINES = 2**28  # held at once by the hybrid search, 1 GiB
 DOCUMENTS = 50_000  # per shard of vectors, held in memory; a stopped run loses at most one shard
@@ -46,6 +42,7 @@ NANO = (  # 50 queries each, drawn from sets of BEIR
     "NanoQuoraRetrieval NanoSCIDOCS NanoSciFact NanoTouche2020"
 ).split()
 NANO_OWNER = "zeta-alpha-ai"  # NanoBEIR on the hub: one configuration per file of a set, each with a split `train`
+SEARCHES = ("dense", "bm25", "hybrid")
 SHORTHANDS = {"paper14": PAPER14, "nano": NANO}
 FORUMS = "android english gaming gis mathematica physics programmers stats tex unix webmasters wordpress".split()
 PARTS = {"cqadupstack": tuple(FORUMS)}
@@ -87,7 +84,7 @@ class BeirTask:
     language: str = "english"
 
     def load(self, data_dir: str | Path) -> dict[str, BeirSet]:
-        """The set by part, every line checked; BadInput with file and line, or if the download fails."""
+        """The set by part, every line checked; BadInput with file and line."""
         folder = Path(data_dir) / "beir" / self.name
         if self.name in NANO and not folder.exists():
             fetch(self.name, folder)
@@ -96,8 +93,11 @@ class BeirTask:
     def score(self, encode: Encoder, data_dir: str | Path) -> Result:
         """Headline: nDCG@10; then recall@100, MAP, MRR, all x 100; then nDCG@10 of every part."""
         sets = self.load(data_dir)
-        examples = example_ids((data.corpus.sha256, data.queries[query], sorted(grades.items()))
-                               for data in sets.values() for query, grades in data.grades.items())  # fmt: skip
+        examples = example_ids(
+            (data.corpus.sha256, data.queries[query], sorted(grades.items()))
+            for data in sets.values()
+            for query, grades in data.grades.items()
+        )
         metrics = {part: self.per_query(encode, part, data) for part, data in sets.items()}
         ndcg = {part: values[METRICS[0]] for part, values in metrics.items()}
         total = sum(map(len, ndcg.values()))
@@ -113,147 +113,89 @@ class BeirTask:
 
     def per_query(self, encode: Encoder, part: str, data: BeirSet) -> dict[str, np.ndarray]:
         """Every metric x 100 of every query of one part, (Q,)."""
-        retrieved = SEARCHES[self.search](self, encode, part, data, RETRIEVED + self.without_own_id)
+        texts, k = list(data.queries.values()), RETRIEVED + self.without_own_id
+        lexical = Lexical.of(data.corpus.all_texts(), self.language) if self.search != "dense" else None
+        if self.search == "bm25":
+            ranked = []
+            for scores in map(lexical.scores, texts):
+                indices = best(scores, k)
+                ranked.append(indices[scores[indices] > 0])
+        else:
+            queries = as_role(encode, "query")(texts)
+            folder = Path(self.embeddings) / self.name / part if self.embeddings else None
+            with embedded(as_role(encode, "document"), data.corpus, folder) as blocks:
+                if self.search == "dense":
+                    ranked = top_k(queries, blocks(), k, self.device)[1]
+                else:
+                    ranked, size = [], max(1, COSINES // len(data.corpus))
+                    for start in range(0, len(queries), size):
+                        dense = cosines(queries[start : start + size], blocks(), len(data.corpus), self.device)
+                        pairs = zip(dense, texts[start : start + size], strict=True)
+                        ranked += [best(fused(row, lexical.scores(text)), k) for row, text in pairs]
+        dropped = data.corpus.index_of(list(data.queries)) if self.without_own_id else [None] * len(ranked)
+        rankings = (
+            [str(index) for index in indices.tolist() if index != drop][:RETRIEVED]
+            for indices, drop in zip(ranked, dropped, strict=True)
+        )
         grades = ({str(index): grade for index, grade in data.grades[query].items()} for query in data.queries)
-        return per_query(self._rankings(retrieved, data), grades)
-
-    def _dense(self, encode: Encoder, part: str, data: BeirSet, k: int) -> np.ndarray:
-        queries = as_role(encode, "query")(list(data.queries.values()))
-        with self._embedded(encode, part, data, queries.shape[1]) as shards:
-            return top_k(queries, shards.blocks(), k, self.device)[1]
-
-    def _lexical(self, encode: Encoder, part: str, data: BeirSet, k: int) -> list[np.ndarray]:
-        score = self._words(data).scores
-        best_of = ((values, best(values, k)) for values in map(score, data.queries.values()))
-        return [indices[values[indices] > 0] for values, indices in best_of]
-
-    def _hybrid(self, encode: Encoder, part: str, data: BeirSet, k: int) -> list[np.ndarray]:
-        texts, retrieved, score = list(data.queries.values()), [], self._words(data).scores
-        queries, size = as_role(encode, "query")(texts), max(1, COSINES // len(data.corpus))
-        with self._embedded(encode, part, data, queries.shape[1]) as shards:
-            for start in range(0, len(queries), size):
-                dense = cosines(queries[start : start + size], shards.blocks(), len(data.corpus), self.device)
-                pairs = zip(dense, texts[start : start + size], strict=True)
-                retrieved += [best(fused(values, score(text)), k) for values, text in pairs]
-        return retrieved
-
-    def _embedded(
-        self, encode: Encoder, part: str, data: BeirSet, width: int
-    ) -> AbstractContextManager[DocumentVectors]:
-        folder = Path(self.embeddings) / self.name / part if self.embeddings else None
-        return embedded(as_role(encode, "document"), data.corpus, width, folder)
-
-    def _words(self, data: BeirSet) -> Lexical:
-        from eval.retrieval.lexical import Lexical  # here: a dense search needs no bm25s
-
-        return Lexical.of(data.corpus.all_texts(), self.language)
-
-    def _rankings(self, retrieved: Sequence[np.ndarray], data: BeirSet) -> Iterator[list[str]]:
-        """The indices of every query as strings, shorter than ids, without the document with its id."""
-        excluded = data.corpus.index_of(list(data.queries)) if self.without_own_id else [None] * len(retrieved)
-        for indices, own in zip(retrieved, excluded, strict=True):
-            yield [str(index) for index in indices.tolist() if index != own][:RETRIEVED]
+        return per_query(rankings, grades)
 
 
-SEARCHES = {"dense": BeirTask._dense, "bm25": BeirTask._lexical, "hybrid": BeirTask._hybrid}
-
-
-@dataclass(frozen=True)
-class DocumentVectors:
-    """The vectors of one corpus in a folder.
-
-    Attributes:
-        store: contains `shard-00000.npy` and so on, each (at most `size`, `width`) float32.
-        documents: total number.
-        width: dimensions of a vector.
-        size: documents per shard.
-    """
-
-    store: VectorStore
-    documents: int
-    width: int
-    size: int
-
-    def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
-        """(index of the first document, memory-mapped vectors), one shard mapped at a time."""
-        for start in range(0, self.documents, self.size):
-            yield start, np.load(self._checked(start), mmap_mode="r")
-
-    def fill(self, encode: Encoder, corpus: BeirCorpus) -> None:
-        """Check the existing shards and encode the missing ones; BadInput for a shard that has changed."""
-        starts = range(0, self.documents, self.size)
-        existing = [start for start in starts if self._shard(start)[2].is_file() and self._record(start).is_file()]
-        for start in existing:
-            self._checked(start, read_json(self._record(start), "the hash of a shard", "remove it"))
-        if existing:
-            logger.info("%s: %d of %d shards exist already", self.store.folder, len(existing), len(starts))
-        for start in sorted({*starts} - {*existing}):
-            stem, rows, path = self._shard(start)
-            vectors = encode(corpus.texts(start, start + rows))
-            self.store.write(stem, [vectors], "choose another --embeddings or, without it, another TMPDIR")
-            write_json(self._record(start), {path.name: sha256(path)})
-
-    def _shard(self, start: int) -> tuple[str, int, Path]:
-        """Stem, number of documents and file of the shard that starts at a document."""
-        stem = f"shard-{start // self.size:05}"
-        return stem, min(self.size, self.documents - start), self.store.files(stem)[0]
-
-    def _record(self, start: int) -> Path:
-        """The hash of a shard, written after it."""
-        return self._shard(start)[2].with_suffix(".json")
-
-    def _checked(self, start: int, hashes: dict[str, str] | None = None) -> Path:
-        stem, rows, path = self._shard(start)
-        if damage := self.store.damage(stem, rows, self.width, hashes):
-            raise BadInput(f"{damage}; remove {self._record(start)} to compute it again")
-        return path
-
-
-Embedded = AbstractContextManager[DocumentVectors]
+Blocks = Callable[[], Iterator[tuple[int, np.ndarray]]]  # index of the first document, memory-mapped vectors (B, D)
 
 
 @contextmanager
-def embedded(
-    encode: Encoder, corpus: BeirCorpus, width: int, folder: Path | None, size: int = DOCUMENTS
-) -> Iterator[DocumentVectors]:
-    """All vectors of a corpus; existing shards in `folder` are reused.
+def embedded(encode: Encoder, corpus: BeirCorpus, folder: Path | None, size: int = DOCUMENTS) -> Iterator[Blocks]:
+    """All vectors of a corpus, one shard mapped at a time; existing shards in `folder` are reused.
 
     Args:
-        encode: texts -> (N, width); with a folder it also needs `identity` and `max_length`, like `eval.encode.Encode`.
+        encode: texts -> (N, D); with a folder it also needs `identity` and `max_length`, like `eval.encode.Encode`.
         corpus: the documents.
-        width: dimensions of a vector.
         folder: keeps the shards for later runs; None: a temporary folder.
         size: documents per shard.
 
     Raises:
-        BadInput: the folder belongs to another corpus, model or setting, or contains a damaged shard.
+        BadInput: the folder belongs to another corpus, model or setting.
     """
-    if folder is not None:
-        claim(folder, {"corpus": corpus.sha256, "documents": len(corpus), "model": encode.identity,
-                       "max_length": encode.max_length, "shard_size": size})  # fmt: skip
-    with nullcontext(folder) if folder else TemporaryDirectory(prefix="embeddings-") as place:
-        vectors = DocumentVectors(VectorStore(Path(place), "npy"), len(corpus), width, size)
-        vectors.fill(encode, corpus)
-        yield vectors
+
+    def vectors(start: int) -> Iterator[np.ndarray]:
+        yield encode(corpus.texts(start, min(start + size, len(corpus))))
+
+    with nullcontext(folder) if folder else TemporaryDirectory(prefix="embeddings-") as path:
+        store, shards = VectorStore(Path(path)), {f"shard-{i:05}": i * size for i in range(-(-len(corpus) // size))}
+        if folder:
+            store.claim(
+                {
+                    "corpus": corpus.sha256,
+                    "documents": len(corpus),
+                    "model": encode.identity,
+                    "max_length": encode.max_length,
+                    "shard_size": size,
+                }
+            )
+        for name, start in shards.items():
+            store.shard(name, {"first": start}, partial(vectors, start))
+
+        def blocks() -> Iterator[tuple[int, np.ndarray]]:
+            for name, start in shards.items():
+                yield start, np.load(store.files(name)[0], mmap_mode="r")
+
+        yield blocks
 
 
 def fetch(name: str, folder: Path) -> None:
-    """Download a NanoBEIR set from the hub (HF_ENDPOINT, HF_TOKEN), write it in BEIR's format; BadInput on failure."""
+    """Download a NanoBEIR set from the hub (HF_ENDPOINT, HF_TOKEN) and write it in BEIR's format."""
     source = f"{NANO_OWNER}/{name}"
     try:
         corpus, queries, qrels = (load_dataset(source, part, split="train") for part in ("corpus", "queries", "qrels"))
-        judged = qrels.select_columns(HEADER[:2]).add_column(HEADER[2], [1] * len(qrels))
     except Exception as error:  # the library raises many classes; the cause is a name or the connection
-        why = f"not found, and {source} cannot be loaded from the hub ({brief(error)})"
-        raise BadInput(f"{folder}: {why}; add the folder or check HF_ENDPOINT and HF_TOKEN") from error
-    try:
-        with writing_folder(folder) as place:
-            (place / "qrels").mkdir()
-            corpus.to_json(place / "corpus.jsonl", force_ascii=False)
-            queries.to_json(place / "queries.jsonl", force_ascii=False)
-            judged.to_csv(place / "qrels" / "test.tsv", sep="\t")
-    except OSError as error:
-        raise unwritable(error, f"{folder}: cannot be written ({error.strerror}); choose another --data_dir") from error
+        raise BadInput(f"{folder}: not found, and {source} cannot be loaded from the hub ({brief(error)})") from error
+    with writing_folder(folder) as partial_folder:
+        (partial_folder / "qrels").mkdir()
+        corpus.to_json(partial_folder / "corpus.jsonl", force_ascii=False)
+        queries.to_json(partial_folder / "queries.jsonl", force_ascii=False)
+        judged = qrels.select_columns(HEADER[:2]).add_column(HEADER[2], [1] * len(qrels))
+        judged.to_csv(partial_folder / "qrels" / "test.tsv", sep="\t")
 
 
 def read_set(folder: Path, split: str) -> BeirSet:

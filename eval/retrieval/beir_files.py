@@ -50,7 +50,7 @@ class BeirCorpus:
         """Title and text of documents `start` to `stop - 1`, joined by one space."""
         with self.path.open("rb") as file:
             file.seek(self.starts[start])
-            return [_document(f"{self.path}:{i + 1}", file.readline())[1] for i in range(start, stop)]
+            return [_record(f"{self.path}:{i + 1}", file.readline())[1] for i in range(start, stop)]
 
     def all_texts(self) -> Iterator[str]:
         """Title and text of every document, read in blocks."""
@@ -66,7 +66,7 @@ def read_corpus(path: Path) -> BeirCorpus:
     """Check every line of a corpus and record where it starts; BadInput with file and line."""
     digest, starts, chunks, ids, empty = hashlib.sha256(), array("q", [0]), [], [], 0
     for where, raw in _lines(path):
-        name, text = _document(where, raw)
+        name, text = _record(where, raw)
         ids.append(name)
         empty += not text
         starts.append(starts[-1] + len(raw))
@@ -84,13 +84,9 @@ def read_corpus(path: Path) -> BeirCorpus:
 
 def read_queries(path: Path) -> dict[str, str]:
     """Query id -> text, in file order."""
-    queries: dict[str, str] = {}
-    for where, raw in _lines(path):
-        record = _record(where, raw)
-        if record["_id"] in queries:
-            raise BadInput(f"{where}: id '{record['_id']}' is already used in an earlier line; ids must be unique")
-        queries[record["_id"]] = record["text"]
-    return queries
+    queries = [_record(where, raw, title=False) for where, raw in _lines(path)]
+    _refuse_repeated(path, pa.chunked_array([pa.array([name for name, _ in queries], pa.string())]))
+    return dict(queries)
 
 
 def read_qrels(path: Path, queries: Mapping[str, str], corpus: BeirCorpus) -> dict[str, dict[int, int]]:
@@ -99,108 +95,70 @@ def read_qrels(path: Path, queries: Mapping[str, str], corpus: BeirCorpus) -> di
     The last line must end in a line feed: `q1 d7 1` could be a truncated `q1 d7 10`. Judged documents that are missing
     from the corpus count as not retrieved, as in BEIR: their indices are negative.
     """
-    lines = _lines(path)
-    where, raw = next(lines)
-    if _columns(where, raw) != HEADER:
-        raise BadInput(f"{where}: the header must be '{' '.join(HEADER)}', separated by tabs")
-    judged: dict[tuple[str, str], tuple[str, int]] = {}
-    for where, raw in lines:
-        query, document, grade = _judgement(where, raw)
-        if query not in queries:
-            raise BadInput(f"{where}: query '{query}' is not in queries.jsonl; use qrels and queries of the same set")
-        if (query, document) in judged:
-            raise BadInput(f"{where}: query '{query}' and document '{document}' are judged twice; keep one line")
-        judged[query, document] = (where, grade)
-    if not judged:
-        raise BadInput(f"{path}:1: no judgements after the header; download the file again")
-    qrels: dict[str, dict[int, int]] = {}
-    for ((query, _), (_, grade)), index in zip(judged.items(), _indices(path, judged, corpus), strict=True):
-        qrels.setdefault(query, {})[index] = grade
-    return qrels
-
-
-def _indices(path: Path, judged: Mapping[tuple[str, str], tuple[str, int]], corpus: BeirCorpus) -> list[int]:
-    """The index of each judged document in the corpus; distinct negative numbers for missing ones."""
+    judged = _judgements(path, queries)
     indices = corpus.index_of([document for _, document in judged])
     missing = [number for number, index in enumerate(indices) if index is None]
     if 2 * len(missing) > len(indices):
         (_, document), (where, _) = [*judged.items()][missing[0]]
         raise BadInput(f"{where}: document '{document}' is not in {corpus.path}; use files of the same set")
     if missing:  # as in the published ArguAna
-        logger.warning("%s: %d of %d judged documents are not in the corpus and count as not retrieved",
-                       path, len(missing), len(indices))  # fmt: skip
-    return [-1 - number if index is None else index for number, index in enumerate(indices)]
+        message = "%s: %d of %d judged documents are not in the corpus and count as not retrieved"
+        logger.warning(message, path, len(missing), len(indices))
+    qrels: dict[str, dict[int, int]] = {}
+    for number, ((query, _), (_, grade)) in enumerate(judged.items()):
+        index = indices[number]
+        qrels.setdefault(query, {})[-1 - number if index is None else index] = grade
+    return qrels
+
+
+def _judgements(path: Path, queries: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, int]]:
+    """(query id, document id) -> "file:line" and grade."""
+    judged: dict[tuple[str, str], tuple[str, int]] = {}
+    for where, raw in _lines(path):
+        try:
+            line = raw.decode("utf-8-sig").rstrip("\r\n")
+            # An id with a quotation mark is quoted, as BEIR writes it.
+            query, document, grade = next(csv.reader([line], delimiter="\t")) if '"' in line else line.split("\t")
+        except (ValueError, csv.Error):
+            query = document = grade = ""
+        header = where == f"{path}:1"
+        known = query in queries and (query, document) not in judged and _GRADE.fullmatch(grade)
+        if not raw.endswith(b"\n") or not ([query, document, grade] == HEADER if header else known):
+            raise BadInput(
+                f"{where}: expected {', '.join(HEADER)} separated by tabs, an integer score, a query of queries.jsonl, "
+                "each pair once, and a line feed at the end; repair the line, or download the file again"
+            )
+        if not header:
+            judged[query, document] = where, int(grade)
+    return judged
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
     """("file:line", the raw line); only a line feed ends a line."""
-    where = None
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
-                where = f"{path}:{number}"
-                yield where, raw
+                yield f"{path}:{number}", raw
     except OSError as error:
         reason = f"cannot be read ({error.strerror})"
         raise BadInput(f"{path}: {reason}; a BEIR set has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv") from error
-    if where is None:
-        raise BadInput(f"{path}:1: the file is empty; download it again")
 
 
-def _decoded(where: str, raw: bytes) -> str:
+def _record(where: str, raw: bytes, title: bool = True) -> tuple[str, str]:
+    """Id and text of a JSON object with strings `_id`, `text` and optionally `title`, put before the text."""
     try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{where}: not UTF-8 (byte {error.start} of the line); convert the file") from error
-
-
-def _record(where: str, raw: bytes) -> dict[str, str]:
-    """Parse a JSON object with strings `_id`, `text` and optionally `title`; other fields are ignored."""
-    try:
-        record = json.loads(_decoded(where, raw))
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{where}: not valid JSON; the line is truncated or damaged, download the file again") from error
-    if not isinstance(record, dict):
-        raise BadInput(f"{where}: not a JSON object; each line must be an object with '_id' and 'text'")
-    record.setdefault("title", "")
-    for name in ("_id", "text", "title"):
-        if name not in record:
-            raise BadInput(f"{where}: no field '{name}'; each line needs '_id' and 'text'")
-        if not isinstance(record[name], str):
-            raise BadInput(f"{where}: '{name}' is {type(record[name]).__name__}; it must be a string")
-        try:
-            record[name].encode()
-        except UnicodeEncodeError as error:
-            raise BadInput(f"{where}: '{name}' contains an unpaired surrogate; repair the line") from error
-    if not record["_id"]:
-        raise BadInput(f"{where}: '_id' is empty; every line needs a unique id")
-    return record
-
-
-def _document(where: str, raw: bytes) -> tuple[str, str]:
-    record = _record(where, raw)
-    return record["_id"], f"{record['title']} {record['text']}".strip()
-
-
-def _columns(where: str, raw: bytes) -> list[str]:
-    if not raw.endswith(b"\n"):
-        raise BadInput(f"{where}: no line feed at the end, the file may be truncated; download it again or add one")
-    line = _decoded(where, raw).rstrip("\r\n")
-    if '"' not in line:
-        return line.split("\t")
-    try:
-        return next(csv.reader([line], delimiter="\t"))  # an id with a quotation mark is quoted, as BEIR writes it
-    except csv.Error as error:
-        raise BadInput(f"{where}: bad quoting ({error}); repair the line") from error
-
-
-def _judgement(where: str, raw: bytes) -> tuple[str, str, int]:
-    columns = _columns(where, raw)
-    if len(columns) != len(HEADER):
-        raise BadInput(f"{where}: {len(columns)} columns; expected {', '.join(HEADER)}, separated by tabs")
-    if not _GRADE.fullmatch(columns[2]):
-        raise BadInput(f"{where}: '{columns[2]}' is not an integer score from -999 to 999")
-    return columns[0], columns[1], int(columns[2])
+        record = json.loads(raw.decode("utf-8-sig"))
+        name, heading, text = record["_id"], record.get("title", ""), record["text"]
+        (name + heading + text).encode()  # an unpaired surrogate is no text
+        valid = isinstance(name, str) and name
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        valid = False
+    if not valid:
+        raise BadInput(
+            f"{where}: not a JSON object in UTF-8 with strings '_id', 'text' and perhaps 'title'; the line is damaged, "
+            "download the file again"
+        )
+    return name, f"{heading} {text}".strip() if title else text
 
 
 def _refuse_repeated(path: Path, ids: pa.ChunkedArray) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 import Stemmer
 from bm25s import stopwords
 
-from common.words import UNSPACED
+from eval.words import UNSPACED
 
 K1, B = 1.2, 0.75
 LANGUAGES = {  # stop words
@@ -56,7 +56,7 @@ class Words:
         self._stem = Stemmer.Stemmer("english").stemWord if language == "english" else str
         self._terms: dict[str, str | None] = {}  # every distinct word is stemmed once
 
-    def places(self, text: str) -> Iterator[tuple[int, int, str]]:
+    def spans(self, text: str) -> Iterator[tuple[int, int, str]]:
         """(start, end, term) of every word that counts."""
         for match in _WORD.finditer(text):
             if term := self._term(match[0].lower()):

@@ -1,7 +1,7 @@
 """SentEval's transfer tasks: frozen sentence vectors as features of a logistic regression.
 
 Protocol: SentEval (Conneau and Kiela 2018) with the settings of SimCSE's evaluation: mode `test` is that of the
-papers; `dev` and `fasttest` are faster. `validation.py` and `logistic.py` implement the protocol; the accuracies equal
+papers; `dev` and `fasttest` are faster. `validation.py` implements the protocol; the accuracies equal
 SentEval's on the same features.
 
 SentEval sorts the examples of a split by number of white-space words, then label (for pairs: words of the first
@@ -21,7 +21,7 @@ from common.errors import BadInput
 from eval.encode import Encoder
 from eval.scores import Result, example_ids, row
 from eval.text_files import DOWNSTREAM, read_lines, tidy
-from eval.transfer.validation import Judge, Outcome
+from eval.transfer.validation import Judge
 
 BINARY = ("0", "1")
 TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
@@ -45,12 +45,13 @@ def _read(
     path: Path, parse: Callable[[str], Example], needs: str, encoding: str = "utf-8-sig", header: str = ""
 ) -> Examples:
     """The examples of a file, in SentEval's order; BadInput without the header or if `parse` raises ValueError."""
-    lines, rows = read_lines(path, encoding), []
-    if header and not (lines and lines[0].startswith(header.split(",")[0] + "\t")):
-        raise BadInput(f"{path}:1: no header '{header}' separated by tabs")
-    for number, line in enumerate(lines[bool(header) :], start=1 + bool(header)):
+    rows = []
+    for number, line in enumerate(read_lines(path, encoding) or [""], start=1):
         try:
-            rows.append(parse(line.strip()))
+            if number > 1 or not header:
+                rows.append(parse(line.strip()))
+            elif not line.startswith(header):
+                raise ValueError(f"no header {header}")
         except ValueError as error:
             raise BadInput(f"{path}:{number}: expected {needs}") from error
     return _ordered(rows)
@@ -83,17 +84,17 @@ def read_trec(data_dir: Path) -> dict[str, Examples]:
 
 
 def _trec(line: str) -> Example:
-    kind, question = line.split(" ", 1)
-    label, _ = kind.split(":", 1)
+    category, question = line.split(" ", 1)
+    label, _ = category.split(":", 1)
     return (tidy(question),), TREC_CLASSES.index(label)
 
 
 def read_mrpc(data_dir: Path) -> dict[str, Examples]:
     """MRPC: a header, then label, two ids and two sentences, without quoting."""
-    folder, header = data_dir / DOWNSTREAM / "MRPC", "Quality, #1 ID, #2 ID, #1 String, #2 String"
-    needs = "label 0 or 1, two ids and two sentences separated by tabs"
+    folder = data_dir / DOWNSTREAM / "MRPC"
+    needs = "a header, then label 0 or 1, two ids and two sentences separated by tabs"
     files = {split: folder / f"msr_paraphrase_{split}.txt" for split in ("train", "test")}
-    return {split: _read(path, _mrpc, needs, header=header) for split, path in files.items()}
+    return {split: _read(path, _mrpc, needs, header="Quality\t") for split, path in files.items()}
 
 
 def _mrpc(line: str) -> Example:
@@ -142,38 +143,29 @@ class TransferTask:
         labels = np.concatenate([part.labels for part in splits.values()])
         parts = np.split(np.arange(len(labels)), np.cumsum(self.sizes)[:-1])
         texts = [text for part in splits.values() for text in part.texts]
-        features = _features(encode, texts)
-        judge = Judge(features, labels, self.mode, self.name, self.progress, self.device)
+        vectors = np.asarray(encode([text for example in texts for text in example]), dtype=np.float32)
+        if len(texts[0]) == 2:  # a pair: |u - v| and u * v, (2N, D) -> (N, 2D)
+            left, right = vectors[::2], vectors[1::2]
+            vectors = np.concatenate([np.abs(left - right), left * right], axis=1)
+        judge = Judge(vectors, labels, self.mode, self.name, self.progress, self.device)
+        folds, single = "mean of folds", "single"
         if len(parts) == 1:
-            outcome, dev = judge.nested(), parts[0]
+            outcome, dev, how_dev, how = judge.nested(), parts[0], folds, folds
         elif len(parts) == 2:
-            outcome, dev = judge.crossed(*parts), parts[0]
+            outcome, dev, how_dev, how = judge.crossed(*parts), parts[0], folds, single
         else:
-            outcome, dev = judge.split(*parts), parts[1]
-        examples = example_ids((texts[place], int(labels[place])) for place in parts[-1])
-        return self._result(outcome, labels[parts[-1]], len(dev), examples)
-
-    def _result(self, outcome: Outcome, gold: np.ndarray, dev_size: int, examples: np.ndarray) -> Result:
-        kind = "mean of folds" if len(self.sizes) == 1 else "single"
-        dev_kind = "single" if len(self.sizes) == 3 else "mean of folds"
+            outcome, dev, how_dev, how = judge.split(*parts), parts[1], single, single
         make_row = partial(row, self.name, mode=self.mode)
-        dev = make_row("dev", "accuracy", dev_kind, dev_size, outcome.dev)
+        rows = [make_row("dev", "accuracy", how_dev, len(dev), outcome.dev)]
         if outcome.predicted is None:
-            return Result([dev])
-        rows = [make_row("test", "accuracy", kind, len(gold), outcome.test), dev]
+            return Result(rows)
+        gold = labels[parts[-1]]
+        rows.insert(0, make_row("test", "accuracy", how, len(gold), outcome.test))
         if self.read is read_mrpc:
             f1 = round(100 * float(f1_score(gold, outcome.predicted)), 2)
-            rows.append(make_row("test", "f1", kind, len(gold), f1))
+            rows.append(make_row("test", "f1", how, len(gold), f1))
+        examples = example_ids((texts[number], int(labels[number])) for number in parts[-1])
         return Result(rows, {"value": (outcome.predicted == gold).astype(np.float64), "example": examples})
-
-
-def _features(encode: Encoder, texts: list[tuple[str, ...]]) -> np.ndarray:
-    """The vectors of single sentences, (N, D); for pairs, |u - v| and u * v concatenated, (N, 2D)."""
-    vectors = np.asarray(encode([text for example in texts for text in example]), dtype=np.float32)
-    if len(texts[0]) == 1:
-        return vectors
-    left, right = vectors[::2], vectors[1::2]
-    return np.concatenate([np.abs(left - right), left * right], axis=1)
 
 
 _TWO_FILES = {
@@ -187,10 +179,10 @@ _TWO_FILES = {
 def tasks(mode: str = "test", device: str = "cpu", progress: bool = False) -> tuple[TransferTask, ...]:
     """The seven sets in the papers' order; sizes as published by SentEval."""
     sets = [
-        *((name, partial(read_two_files, positive=positive, negative=negative), (size,))
-          for name, (positive, negative, size) in _TWO_FILES.items()),
         ("SST2", read_sst, (67349, 872, 1821)),
         ("TREC", read_trec, (5452, 500)),
         ("MRPC", read_mrpc, (4076, 1725)),
-    ]  # fmt: skip
-    return tuple(TransferTask(*each, mode, device, progress) for each in sets)
+    ]
+    for name, (positive, negative, size) in reversed(_TWO_FILES.items()):
+        sets.insert(0, (name, partial(read_two_files, positive=positive, negative=negative), (size,)))
+    return tuple(TransferTask(*fields, mode, device, progress) for fields in sets)

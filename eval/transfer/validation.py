@@ -1,22 +1,51 @@
-"""SentEval's three ways to evaluate features by a logistic regression (senteval/tools/validation.py).
+"""SentEval's evaluation of features by a logistic regression, many of them trained at once, each as if alone.
 
-Of four L2 penalties, the one with the best rounded dev accuracy (the first if tied) is used for a final fit. Folds
-are stratified and shuffled with SentEval's seed, over the rows in SentEval's order.
+Three ways (senteval/tools/validation.py): of four L2 penalties, the one with the best rounded dev accuracy (the first
+if tied) is used for a final fit. Folds are stratified and shuffled with SentEval's seed, over the rows in SentEval's
+order.
+
+SentEval fits one `nn.Linear` at a time by minibatch Adam or RMSprop (senteval/tools/classifier.py with nhid 0). It
+seeds its random numbers before every fit, so fits on the same number of rows start from the same weights and draw the
+same permutations. Such fits are trained together here: the gradient of the cross entropy is in closed form, and one
+batched matrix product serves all training sets and L2 penalties. The global random state is not touched.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from sklearn.model_selection import StratifiedKFold
-from torch import Tensor
+from torch import Tensor, nn
+from tqdm.auto import tqdm
 
 from common.progress import progress
-from eval.transfer.logistic import SEED, Fit, Fitted, Settings, fit_all, with_ones
 
+SEED = 1111  # SentEval's, for numpy and torch alike
+MAX_EPOCH = 200
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
 HELD_OUT = 0.05  # share of the training rows used for the early stopping of a final fit
+
+
+@dataclass(frozen=True)
+class Settings:
+    """SentEval's classifier parameters.
+
+    Attributes:
+        folds: of every cross-validation.
+        optimizer: `adam` (learning rate 0.001) or `rmsprop` (0.01), torch's defaults.
+        batch_size: rows per minibatch.
+        tenacity: checks without a better dev accuracy before stopping; never reset, as in SentEval's code.
+        epoch_size: epochs between two checks.
+    """
+
+    folds: int
+    optimizer: str
+    batch_size: int
+    tenacity: int
+    epoch_size: int
+
 
 _FAST = Settings(folds=5, optimizer="rmsprop", batch_size=128, tenacity=3, epoch_size=2)
 MODES = {
@@ -24,6 +53,35 @@ MODES = {
     "fasttest": _FAST,
     "dev": _FAST,
 }
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One training set, fitted with every penalty, as row indices of a feature matrix.
+
+    Attributes:
+        train: rows to train on, in the order that the permutations refer to, (n,).
+        dev: rows for early stopping.
+        penalties: L2 factors, the optimizer's weight decay.
+        drawn: number of rows that were permuted to split `train` from `dev`; 0 without such a split.
+    """
+
+    train: np.ndarray
+    dev: np.ndarray
+    penalties: tuple[float, ...]
+    drawn: int = 0
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The best weights of each penalty, bias last, (L, C, D + 1), and their dev accuracy, (L,)."""
+
+    weights: Tensor
+    accuracy: np.ndarray
+
+    def predict(self, features: Tensor) -> Tensor:
+        """Classes of the rows of (N, D + 1), with the first penalty's weights."""
+        return (features @ self.weights[0].T).argmax(1)
 
 
 @dataclass(frozen=True)
@@ -82,7 +140,7 @@ class Judge:
         scores = _mean(self._fit([Fit(train, dev, PENALTIES)], "dev"))
         return self._tested(scores, test, lambda penalty: Fit(train, dev, (penalty,)))
 
-    def _tested(self, scores: np.ndarray, test: np.ndarray, final) -> Outcome:
+    def _tested(self, scores: np.ndarray, test: np.ndarray, final: Callable[[float], Fit]) -> Outcome:
         if self.mode == "dev":
             return Outcome(float(scores.max()), None, None)
         [model] = self._fit([final(PENALTIES[scores.argmax()])], "test")
@@ -121,5 +179,150 @@ def _rounded_mean(values: Sequence[float], scale: float = 1) -> float:
 
 def _mean(fitted: list[Fitted]) -> np.ndarray:
     """Mean dev accuracy of each penalty in percent, rounded before comparison as in SentEval."""
-    columns = zip(*(one.accuracy for one in fitted), strict=True)
-    return np.array([_rounded_mean(one, 100) if len(one) > 1 else _rounded(100 * one[0]) for one in columns])
+    folds = zip(*(model.accuracy for model in fitted), strict=True)
+    return np.array([_rounded_mean(values, 100) if len(values) > 1 else _rounded(100 * values[0]) for values in folds])
+
+
+def with_ones(features: np.ndarray) -> Tensor:
+    """(N, D) -> (N, D + 1) float32 with a last column of ones, the input of the bias."""
+    return torch.from_numpy(np.concatenate([features, np.ones((len(features), 1))], axis=1, dtype=np.float32))
+
+
+class Adam:
+    """torch.optim.Adam: learning rate 0.001, betas 0.9 and 0.999, eps 1e-8.
+
+    For steps of a few small products, this class and `RMSprop` take half the time of torch's. `state` is public, so
+    that finished models can be dropped from it.
+    """
+
+    def __init__(self, like: Tensor) -> None:
+        self.state = [torch.zeros_like(like), torch.zeros_like(like)]
+        self.steps = 0
+
+    def step(self, weights: Tensor, gradient: Tensor) -> None:
+        self.steps += 1
+        mean, square = self.state
+        mean.lerp_(gradient, 1 - 0.9)
+        square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
+        scale = square.sqrt().div_(math.sqrt(1 - 0.999**self.steps)).add_(1e-8)
+        weights.addcdiv_(mean, scale, value=-1e-3 / (1 - 0.9**self.steps))
+
+
+class RMSprop:
+    """torch.optim.RMSprop: learning rate 0.01, alpha 0.99, eps 1e-8."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.state = [torch.zeros_like(like)]
+
+    def step(self, weights: Tensor, gradient: Tensor) -> None:
+        [square] = self.state
+        square.mul_(0.99).addcmul_(gradient, gradient, value=1 - 0.99)
+        weights.addcdiv_(gradient, square.sqrt().add_(1e-8), value=-1e-2)
+
+
+OPTIMIZERS = {"adam": Adam, "rmsprop": RMSprop}
+
+
+def fit_all(features: Tensor, labels: Tensor, fits: list[Fit], settings: Settings, bar: tqdm) -> list[Fitted]:
+    """Train every fit on its rows of `with_ones` features and (N,) labels; the progress bar counts models."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for number, fit in enumerate(fits):
+        groups.setdefault((len(fit.train), fit.drawn), []).append(number)
+    done: list[Fitted | None] = [None] * len(fits)
+    for numbers in groups.values():
+        group = _Group(features, labels, [fits[i] for i in numbers], settings, bar)
+        for number, fitted in zip(numbers, group.run(), strict=True):
+            done[number] = fitted
+    return done
+
+
+def _initial(dimension: int, classes: int) -> Tensor:
+    """The weights of `nn.Linear(dimension, classes)` after `torch.manual_seed(SEED)`; the bias is the last column."""
+    generator = torch.Generator().manual_seed(SEED)
+    weight = torch.empty(classes, dimension)
+    nn.init.kaiming_uniform_(weight, a=math.sqrt(5), generator=generator)
+    bound = 1 / math.sqrt(dimension)
+    return torch.cat([weight, torch.empty(classes, 1).uniform_(-bound, bound, generator=generator)], dim=1)
+
+
+class _Group:
+    """Fits on the same number of rows: F training sets with L penalties each, C classes, M = L x C outputs.
+
+    The last column of the features is ones, so the bias is the last column of the weights, (F, M, D + 1).
+    """
+
+    def __init__(self, features: Tensor, labels: Tensor, fits: list[Fit], settings: Settings, bar: tqdm) -> None:
+        self.features, self.labels, self.fits, self.settings, self.bar = features, labels, fits, settings, bar
+        self.classes = int(labels.max()) + 1
+        self.targets = nn.functional.one_hot(labels, self.classes).to(features.dtype)  # (N, C)
+        self.penalties = len(fits[0].penalties)
+        start = _initial(features.shape[1] - 1, self.classes).to(features.device)
+        self.weights = start.repeat(len(fits), self.penalties, 1)
+        decay = torch.tensor([fit.penalties for fit in fits], device=features.device)
+        self.decay = decay.repeat_interleave(self.classes, dim=1)[:, :, None]  # (F, M, 1)
+        self.train = torch.from_numpy(np.stack([fit.train for fit in fits])).to(features.device)
+        self.optimizer = OPTIMIZERS[settings.optimizer](self.weights)
+        self.best = np.full((len(fits), self.penalties), -1)  # correct dev rows
+        self.stale = np.zeros_like(self.best)
+        self.active = np.full(self.best.shape, True)
+        self.kept = self.weights.clone()
+        self.alive = np.arange(len(fits))  # indices of the fits that are still in the tensors
+
+    def run(self) -> list[Fitted]:
+        orders = self._orders()
+        epoch = 0
+        while self.active.any() and epoch <= MAX_EPOCH:
+            for _ in range(self.settings.epoch_size):
+                self._epoch(next(orders))
+            epoch += self.settings.epoch_size
+            self._check()
+            self._drop_finished()
+        self.bar.update(int(self.active.sum()))
+        weights = self.kept.view(len(self.fits), self.penalties, self.classes, -1)
+        sizes = np.array([[len(fit.dev)] for fit in self.fits])
+        return [Fitted(*row) for row in zip(weights, self.best / sizes, strict=True)]
+
+    def _orders(self) -> Iterator[Tensor]:
+        stream = np.random.RandomState(SEED)
+        if self.fits[0].drawn:
+            stream.permutation(self.fits[0].drawn)
+        while True:
+            yield torch.from_numpy(stream.permutation(self.train.shape[1])).to(self.features.device)
+
+    @torch.no_grad()
+    def _epoch(self, order: Tensor) -> None:
+        for rows in self.train[:, order].split(self.settings.batch_size, dim=1):  # (F, B)
+            chosen = rows.flatten()
+            inputs = self.features.index_select(0, chosen).view(*rows.shape, -1)
+            logits = torch.bmm(inputs, self.weights.transpose(1, 2))  # (F, B, M)
+            error = logits.view(*rows.shape, self.penalties, self.classes).softmax(-1)
+            error -= self.targets.index_select(0, chosen).view(*rows.shape, 1, self.classes)
+            error = error.view_as(logits).div_(rows.shape[1])
+            gradient = torch.bmm(error.transpose(1, 2), inputs).addcmul_(self.decay, self.weights)
+            self.optimizer.step(self.weights, gradient)
+
+    @torch.no_grad()
+    def _check(self) -> None:
+        """Measure the dev accuracy of every active model; keep better weights, count checks without progress."""
+        for row, number in enumerate(self.alive):
+            dev = torch.from_numpy(self.fits[number].dev).to(self.features.device)
+            logits = self.features[dev] @ self.weights[row].T
+            predicted = logits.view(len(dev), self.penalties, self.classes).argmax(-1)
+            correct = (predicted == self.labels[dev][:, None]).sum(0).cpu().numpy()
+            better = self.active[number] & (correct > self.best[number])
+            stale = self.active[number] & ~better
+            self.best[number][better] = correct[better]
+            chosen = torch.from_numpy(better.repeat(self.classes)).to(self.features.device)
+            self.kept[number][chosen] = self.weights[row][chosen]
+            self.active[number] &= ~(stale & (self.stale[number] >= self.settings.tenacity))
+            self.stale[number] += stale
+
+    def _drop_finished(self) -> None:
+        running = self.active[self.alive].any(1)
+        if running.all():
+            return
+        self.bar.update(int((~running).sum()) * self.penalties)
+        keep = torch.from_numpy(running).to(self.features.device)
+        self.weights, self.decay, self.train = self.weights[keep], self.decay[keep], self.train[keep]
+        self.optimizer.state = [part[keep] for part in self.optimizer.state]
+        self.alive = self.alive[running]

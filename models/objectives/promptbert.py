@@ -84,7 +84,7 @@ class PromptBERT(Method):
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         tokenizer = load_tokenizer(source)
         frames = [framed(tokenizer, template) for template in (args.template, args.template_2)]
-        if len({frame.place(tokenizer.mask_token_id) for frame in frames}) > 1:
+        if len({frame.position(tokenizer.mask_token_id) for frame in frames}) > 1:
             raise BadInput(
                 f"--template_2: {MASK} must have as many tokens after it as in --template, or, if it precedes the "
                 "text, before it"

@@ -50,7 +50,7 @@ def test_the_start_is_shipped_where_the_result_is_not_better(arguments, tiny_ber
     start = load_file(tiny_bert / "model.safetensors")
     shipped = load_file(tmp_path / "run" / "model.safetensors")
     assert all(np.array_equal(start[f"bert.{name}"], weight) for name, weight in shipped.items())
-    assert "the start was kept" in capsys.readouterr().out
+    assert "the initial model was kept" in capsys.readouterr().out
     assert found["labels"]["apart"], "the real queries choose nothing"
     assert record(tmp_path / "run")["status"] == "finished"
     words = arguments("run", "--learning_rate", "1e-9", labels=None)

@@ -49,7 +49,7 @@ def test_titles_and_bodies_of_every_kind(tmp_path):
     (tmp_path / "odd.jsonl").write_text(json.dumps({"text": "one\0two"}) + "\n")
     assert read_documents([tmp_path / "odd.jsonl"], tmp_path / "cache") == [Document("", "one two")]
     Dataset.from_dict({"text": ["word " * 201_000]}).to_parquet(tmp_path / "book.parquet")
-    with pytest.raises(BadInput, match=r"book\.parquet: a document is longer than 1,000,000 bytes"):
+    with pytest.raises(BadInput, match=r"book\.parquet: .* is longer than 1,000,000 bytes"):
         read_documents([tmp_path / "book.parquet"], tmp_path / "cache")
     (tmp_path / "cut.jsonl").write_text('{"text": "a"}\n{"text": "b')
     with pytest.raises(BadInput, match=r"cut\.jsonl:2: not JSON"):

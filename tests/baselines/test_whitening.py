@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from torch import nn
 
 from baselines.whitening import kernel, linear_map, moments
 from common.errors import BadInput
 from eval.encode import Encode
 from models.encoder import load_encoder
-from models.heads import Dense, Head
+from models.heads import Head
 
 
 @pytest.fixture
@@ -52,9 +51,6 @@ def test_a_power_leaves_the_rest_of_each_eigenvalue(power, vectors):
     softened = (vectors.astype(np.float64) - found.mean) @ kernel(found, power=power)
     covariance, values = softened.T @ softened / 400, np.linalg.eigvalsh(found.covariance)[::-1]
     assert np.allclose(covariance, np.diag(values ** (1 - power)), rtol=1e-6, atol=1e-6 * values[0])
-    for wrong in (-0.1, 1.1, float("nan")):
-        with pytest.raises(BadInput, match="--power"):
-            kernel(found, power=wrong)
 
 
 def test_fewer_dimensions_are_the_first_columns(vectors):
@@ -62,7 +58,7 @@ def test_fewer_dimensions_are_the_first_columns(vectors):
     for k in (1, 4):
         assert np.array_equal(kernel(found, k), kernel(found)[:, :k])
     for k in (0, 7):
-        with pytest.raises(BadInput, match=f"--dimensions {k}: must be from 1 to 6"):
+        with pytest.raises(BadInput, match=f"--dimensions {k}: .* vary in 6 directions"):
             kernel(found, k)
 
 
@@ -75,8 +71,7 @@ def test_the_linear_module_is_the_map(vectors):
 
 
 def test_a_singular_covariance_is_refused_with_its_rank(vectors):
-    with pytest.raises(BadInput, match="5 texts are too few for 6 dimensions: give more than 6"):
-        kernel(moments(vectors[:5]))
+    assert kernel(moments(vectors[:5])).shape == (6, 4)
     with pytest.raises(BadInput, match=r"--dimensions 5: .* vary in 4 directions"):
         kernel(moments(vectors[:5]), 5)
     flat = vectors.copy()
@@ -84,7 +79,7 @@ def test_a_singular_covariance_is_refused_with_its_rank(vectors):
     with pytest.raises(BadInput, match=r"--dimensions 6: .* vary in 5 directions"):
         kernel(moments(flat), 6)
     assert kernel(moments(flat)).shape == (6, 5)
-    with pytest.raises(BadInput, match="all equal"):
+    with pytest.raises(BadInput, match="vary in 0 directions"):
         kernel(moments(np.repeat(vectors[:1], 50, axis=0)), 1)
 
 
@@ -111,8 +106,8 @@ def test_the_saved_encoder_gives_whitened_vectors_everywhere(pooling, tiny_bert,
         assert theirs.shape == (20, 20)
         assert np.abs(theirs - expected[:20]).max() < 5 * bound  # another padding of the encoder, scaled up
     again.save(str(tmp_path / "again"), tokenizer)  # what was loaded can be saved
-    assert np.array_equal(encoded(load_encoder(str(tmp_path / "again"))[0], tokenizer, sentences[:5]),
-                          encoded(again, tokenizer, sentences[:5]))  # fmt: skip
+    twice = load_encoder(str(tmp_path / "again"))[0]
+    assert np.array_equal(encoded(twice, tokenizer, sentences[:5]), encoded(again, tokenizer, sentences[:5]))
 
 
 def test_a_layer_norm_at_the_end_takes_one_direction(tiny_bert, sentences):
@@ -121,14 +116,3 @@ def test_a_layer_norm_at_the_end_takes_one_direction(tiny_bert, sentences):
     whitened = (vectors.astype(np.float64) - found.mean) @ kernel(found)
     assert whitened.shape[1] == vectors.shape[1] - 1 == 31
     assert np.abs(whitened.T @ whitened / len(vectors) - np.eye(31)).max() < 1e-5
-
-
-def test_a_head_keeps_what_stood_before(tiny_bert, tmp_path, sentences):
-    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
-    encoder.head = Head(Dense(nn.Linear(32, 8), "Tanh"), Dense(nn.Linear(8, 3), "Identity"))
-    encoder.save(str(tmp_path), tokenizer)
-    again, _ = load_encoder(str(tmp_path))
-    assert np.allclose(encoded(again, tokenizer, sentences[:5]), encoded(encoder, tokenizer, sentences[:5]), atol=1e-6)
-    encoder.head = Head(nn.ReLU())
-    with pytest.raises(BadInput, match="ReLU module after its pooling"):
-        encoder.save(str(tmp_path / "other"), tokenizer)

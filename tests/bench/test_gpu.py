@@ -12,8 +12,8 @@ import torch
 from bench import gpu, gpu_fast, gpu_right, gpu_runs
 from bench.__main__ import main
 from bench.cases import Materials
-from common.errors import BadInput
 from tests.pretend_gpu import run
+from tests.sources import ROOT
 from training.methods import method_names
 
 OBJECTIVES = [*method_names(), "stage 1"]
@@ -89,10 +89,10 @@ with pretending():
 """
 
 
-def test_without_a_gpu_the_measurement_is_refused_with_the_way_that_works(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(BadInput, match="--device cpu"):
-        main(["gpu"])
+def test_the_committed_rows_give_the_committed_page():
+    results = ROOT / "results"
+    rows = json.loads((results / "gpu-h200.json").read_text(encoding="utf-8"))
+    assert gpu.page(rows) == (results / "gpu-h200.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -120,16 +120,7 @@ def test_a_wrong_step_is_called_wrong(materials):
 def test_every_path_of_the_timed_steps_runs():
     args = Namespace(model="tiny", batch=6, length=16, steps=6)
     for row, work in gpu_fast.works(args, torch.device("cpu")):
-        if "sentences" not in row["name"]:
-            assert work()["ms"] > 0, row
-
-
-def test_a_compiled_step_meets_batches_of_one_shape():
-    args, model = Namespace(model="tiny", batch=6, length=16), gpu_fast.build("simcse", "packed", "tiny")
-    made = {path: gpu_fast.batches("simcse", path, model, args, 6, None) for path in ("packed", "packed, compiled")}
-    counts = {path: {str(gpu_fast._sizes(batch)) for batch in batches} for path, batches in made.items()}
-    assert len(made["packed"]) == gpu_fast.BATCHES and len(counts["packed"]) > 1
-    assert len(made["packed, compiled"]) > 1 and len(counts["packed, compiled"]) == 1
+        assert work()["ms"] > 0, row
 
 
 def test_what_fails_or_comes_too_late_is_a_row_and_the_next_goes_on():

@@ -20,10 +20,8 @@ def test_a_run_is_reproduced_and_a_changed_one_is_not(unsup, tmp_path, capsys):
 
     with pytest.raises(BadInput, match="the run there has finished and would prove nothing"):
         reproduce.main([run])
-    with pytest.raises(BadInput, match="this is the run itself"):
+    with pytest.raises(BadInput, match="the run there has finished and would prove nothing"):
         reproduce.main([run, "--output", run])
-    with pytest.raises(BadInput, match=r"not a run of this project: run\.json is missing"):
-        reproduce.main([str(tmp_path)])
 
     text.write_text("\n".join(f"sentence number {n} is there" for n in range(40)) + "\n")
     with pytest.raises(reproduce.Unequal, match=r"changed: text: was .*, is now "):
@@ -32,21 +30,16 @@ def test_a_run_is_reproduced_and_a_changed_one_is_not(unsup, tmp_path, capsys):
     assert reproduce.Unequal.exit_code == 1
 
 
-_RUN = {"status": "finished", "trajectory": {}, "script": "run_unsup.py", "command": ["python", "run_unsup.py"],
-        "versions": {}, "hardware": {}}  # fmt: skip
+_RUN = {"status": "finished", "trajectory": {}, "script": "run_unsup.py", "command": ["python", "run_unsup.py"]}
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"script": "rm.py", "command": ["python", "rm.py"]}, "only a finished run"),
-        *(({"command": value}, "command' is not a .*, so the run cannot be repeated")
-          for value in (None, "python", [1, 2, 3])),
-        ({"versions": 3}, "versions' is not a .*, so the run cannot be repeated"),
-        ({"changed_steps": [{"after_step": 0}, {"after_step": 3}]}, "number of steps was changed after step 3"),
-        ({"hardware": None}, "hardware' is not a .*, so the run cannot be repeated"),
+        ({"changed_steps": [{"after_step": 0}, {"after_step": 3}]}, "changed the steps after 3"),
     ],
-)  # fmt: skip
+)
 def test_a_record_without_what_is_needed_is_refused_before_the_training(tmp_path, change, said):
     (tmp_path / "model.safetensors").write_bytes(b"")
     (tmp_path / "run.json").write_text(json.dumps(_RUN | change))

@@ -20,9 +20,9 @@ import reproduce
 import run_sup
 import run_unsup
 from common.errors import BadInput, CheckpointRefused
-from common.model_place import check_place
 from eval.dev import pairs_set
 from eval.sts import merged, own_pairs
+from models.encoder import load_encoder
 from tests.folders import Evil, change_json, change_record, history, record, reseal, rewind, same_weights, times
 from training.callbacks import ResumedProgress
 from training.trainer import EmbeddingTrainer
@@ -476,4 +476,4 @@ def test_every_start_logs_its_expected_duration(unsup, tmp_path, caplog):
 
 def test_a_checkpoint_as_a_model_is_refused_and_its_run_is_named(infocse_run):
     with pytest.raises(BadInput, match=f"a checkpoint, only to resume from; name its run, {infocse_run}, or "):
-        check_place(str(infocse_run / "checkpoint-6"))
+        load_encoder(str(infocse_run / "checkpoint-6"))

@@ -2,14 +2,12 @@
 
 import argparse
 import importlib
-import subprocess
-import sys
 
 import pytest
 
 from common.errors import BadInput
 from common.flags import Parser, positive, underscored
-from tests.sources import COMMANDS, ROOT, SOURCES, module
+from tests.sources import COMMANDS, SOURCES, module
 
 NEEDED = {
     "adapt.__main__": "x --text=x --output=x",
@@ -40,18 +38,6 @@ def test_an_unknown_flag_is_a_one_line_error_without_usage(name, capsys):
     with pytest.raises(BadInput, match="--no_such_flag"):
         importlib.import_module(name).main([*NEEDED.get(name, "").split(), "--no_such_flag"])
     assert capsys.readouterr() == ("", "")
-
-
-LIGHT = ["export.__main__", "report.__main__", "data.prepare"]
-
-
-def test_help_and_a_mistyped_flag_are_answered_without_the_large_libraries():
-    code = "import sys, importlib\nfrom common.errors import BadInput\n"
-    calls = [(name, f"{NEEDED.get(name, '')} {word}".split()) for name in LIGHT for word in ("--help", "--wrong")]
-    for name, argv in [*calls, ("bench.__main__", ["--help"]), ("bench.__main__", ["--wrong"])]:
-        code += f"try:\n    importlib.import_module({name!r}).main({argv})\nexcept (SystemExit, BadInput):\n    pass\n"
-        code += f"assert not {{'torch', 'transformers'}} & {{*sys.modules}}, {name!r}\n"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
 def test_dashes_in_flag_names_become_underscores_and_values_are_unchanged():

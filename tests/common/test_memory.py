@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from common import memory
 from tests.sources import ROOT
 
 FAULTS = """
@@ -28,23 +27,3 @@ def page_faults(call: str) -> int:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has mallopt")
 def test_a_large_array_reuses_the_pages_of_the_last_one():
     assert page_faults("keep_freed_memory()") < 100
-
-
-def test_it_does_nothing_without_mallopt(monkeypatch):
-    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: object())
-    memory.keep_freed_memory()
-
-
-def test_an_older_glibc_gets_the_largest_threshold_that_it_allows(monkeypatch):
-    accepted = {}
-
-    class OldGlibc:
-        def mallopt(self, name, value):
-            if name == memory._MMAP_THRESHOLD and value > 2**25:
-                return 0
-            accepted[name] = value
-            return 1
-
-    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: OldGlibc())
-    memory.keep_freed_memory()
-    assert accepted == {memory._MMAP_THRESHOLD: 2**25, memory._TRIM_THRESHOLD: -1}

@@ -58,16 +58,16 @@ def test_whole_words_equal_a_loop_in_plain_python(rate):
     exact = 0
     for row in range(rows):
         expected, left, words = words_by_hand(text[row], special[row], starts[row], rate, uniform[row])
-        found = set(np.flatnonzero(chosen[row]).tolist())
-        assert found == expected
-        assert all(found.issuperset(word) or found.isdisjoint(word) for word in words), "all pieces or none"
+        masked = set(np.flatnonzero(chosen[row]).tolist())
+        assert masked == expected
+        assert all(masked.issuperset(word) or masked.isdisjoint(word) for word in words), "all pieces or none"
         n = int(text[row].sum())
         if n:
-            assert len(found) == max(1, round(rate * n)) - left, "unknown words count among the tokens"
-            assert left == 0 or all(len(word) > left for word in words if found.isdisjoint(word)), "nothing fitted"
+            assert len(masked) == max(1, round(rate * n)) - left, "unknown words count among the tokens"
+            assert left == 0 or all(len(word) > left for word in words if masked.isdisjoint(word)), "nothing fitted"
             exact += left == 0 and row % 2
         else:
-            assert not found
+            assert not masked
     assert exact > 0.8 * (ends[1::2] > 1).sum(), "the number is exact but for words that do not fit"
 
 

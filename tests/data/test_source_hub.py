@@ -43,8 +43,8 @@ def test_rows_names_and_splits(hub, tmp_path):
     assert plain == [[REPO], {"0": ["a dog", "a river"]}]
     assert titled == [[REPO], {"0": ["", "b"], "1": ["a dog", "a river"]}]
     assert test == [[REPO], {"0": ["c"]}]
-    said = ['--dataset_split no: cannot be loaded (Unknown split "no"', "'no' not found. Available: ['default']",
-            "--dataset_name no/such", "no column 'body' (--text_column) among text, title"]  # fmt: skip
+    said = ['cannot be loaded (Unknown split "no"', "'no' not found. Available: ['default']", "--dataset_name no/such"]
+    said.append("no column 'body' (see --text_column) among text, title")
     assert all(part in error for part, error in zip(said, bad, strict=True)), bad
     hub.files.clear()
     assert outcomes(tmp_path, good, HF_HUB_OFFLINE="1") == [plain], "what was downloaded is used without a connection"

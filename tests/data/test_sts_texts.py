@@ -2,7 +2,6 @@
 
 import pytest
 
-from common.errors import BadInput
 from data import sts_texts
 
 
@@ -33,14 +32,3 @@ def test_every_sentence_of_every_split_without_scores(data_dir):
     assert lines[26:28] == ["SICK_train a", "SICK_train b"] and len(lines) == 32
     assert said[0] == "STS12: 4 sentences, the paper counts 6,216"
     assert "32 sentences (the paper: 89,192)" in said[-1]
-
-
-def test_a_cut_line_and_a_missing_set_are_named(data_dir):
-    path = data_dir / "senteval/downstream/STS/STS14-en-test/STS.input.one.txt"
-    path.write_text("left\tright\ncut\n")
-    with pytest.raises(BadInput, match=r"STS.input.one.txt:2: 1 tab-separated"):
-        list(sts_texts.write(data_dir))
-    assert not (data_dir / sts_texts.TARGET).exists()
-    path.unlink()
-    with pytest.raises(BadInput, match="STS14-en-test"):
-        list(sts_texts.write(data_dir))

@@ -14,15 +14,12 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
-import data.records
 import data.text
 from common.arguments import ScoredArguments, SentenceArguments
-from common.errors import BadInput
 from common.files import files_of
 from data.collator import Collator
-from data.lines import LONGEST_LINE
 from data.source import Source, source_of
-from data.text import NLI_LABELS, _loaded, column_names, read_text
+from data.text import NLI_LABELS, column_names, read_text
 from data.tokenised import load_tokenised
 from data.views import View
 from tests.refusals import refused
@@ -56,7 +53,7 @@ def rows(folder, *paths, **how):
 
 def refusal(folder, *paths, **how):
     message = refused(read, folder, *paths, **how)
-    assert not [each for each in (folder / "cache").glob("*") if each.name != "hub"], "nothing is left in the cache"
+    assert not [*(folder / "cache").glob("[!.]*")], "nothing is left in the cache"
     return message
 
 
@@ -88,9 +85,12 @@ def stream(made, sink):
         writer.write_table(made)
 
 
+NOT_UTF_8 = pa.Array.from_buffers(pa.string(), 1, [*pa.array(["ab"]).buffers()[:2], pa.py_buffer(b"\xff\xfe")])
 RECORDS = [dict(zip(table(), row, strict=True)) for row in zip(*table().values(), strict=True)]
-BEIR = [{"_id": f"d{n}", "title": one["title"], "text": one["text"], "metadata": {"n": n} if n % 2 else {}}
-        for n, one in enumerate(RECORDS)]  # fmt: skip
+BEIR = [
+    {"_id": f"d{n}", "title": row["title"], "text": row["text"], "metadata": {"n": n} if n % 2 else {}}
+    for n, row in enumerate(RECORDS)
+]
 FORMATS = {
     "csv": as_csv(),
     "tsv": "\n".join("\t".join(map(str, row)) for row in [table().keys(), *zip(*table().values(), strict=True)]),
@@ -103,31 +103,31 @@ FORMATS = {
 }
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_every_format_gives_the_batches_of_plain_lines(tmp_path, bert_tokenizer, kind):
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_every_format_gives_the_batches_of_plain_lines(tmp_path, bert_tokenizer, suffix):
     def batch(path, **how):
         text = load_tokenised(Source((path,), **how), bert_tokenizer, tmp_path / "cache")
         made = Collator(text, bert_tokenizer, [View(), View()], 32, 0)([(0, i, 0) for i in (3, 1, 0, 6)])
         return text, made["input_ids"].tolist()
 
     plain, expected = batch(written(tmp_path, "\n\n".join(TEXTS)))
-    path = written(tmp_path, FORMATS[kind], f"in.{kind}")
-    text, found = batch(path, names=("text",))
-    assert found == expected and len(text) == len(plain) == len(TEXTS)
+    path = written(tmp_path, FORMATS[suffix], f"in.{suffix}")
+    text, made = batch(path, names=("text",))
+    assert made == expected and len(text) == len(plain) == len(TEXTS)
     titled, _ = batch(path, names=("title", "text"), titled=True)
     assert titled.columns == 2 and titled.lengths([0, 1], 0).tolist() == [0, 1]
     assert titled.sentences([2, 4], 1, 9)[0].tolist() == plain.sentences([2, 4], 0, 9)[0].tolist()
 
 
-@pytest.mark.parametrize("kind", ["txt", "csv", "jsonl"])
+@pytest.mark.parametrize("suffix", ["txt", "csv", "jsonl"])
 @pytest.mark.parametrize("packed", [".gz", ".xz", ".bz2", ".zst"])
-def test_compressed_files_are_read(tmp_path, kind, packed):
-    content = FORMATS[kind] if kind in FORMATS else "\n".join(TEXTS)
+def test_compressed_files_are_read(tmp_path, suffix, packed):
+    content = FORMATS[suffix] if suffix in FORMATS else "\n".join(TEXTS)
     content = content.encode() if isinstance(content, str) else content
-    path = written(tmp_path, PACKED[packed](content), f"in.{kind}{packed}")
+    path = written(tmp_path, PACKED[packed](content), f"in.{suffix}{packed}")
     assert rows(tmp_path, path) == [(text,) for text in TEXTS]
-    cut = written(tmp_path, PACKED[packed](content)[:-3], f"cut.{kind}{packed}")
-    assert f"cut.{kind}{packed}" in refusal(tmp_path / "other", cut)
+    cut = written(tmp_path, PACKED[packed](content)[:-3], f"cut.{suffix}{packed}")
+    assert f"cut.{suffix}{packed}" in refusal(tmp_path / "other", cut)
 
 
 def test_the_first_bytes_tell_the_packing_and_names_are_no_patterns(tmp_path):
@@ -164,89 +164,62 @@ def test_labelled_pairs_of_lines_and_of_tables(bert_tokenizer, tmp_path):
     texts = bert_tokenizer.batch_decode(batch["input_ids"].flatten(0, 1), skip_special_tokens=True)
     assert texts == ["a river", "a dog runs", "a dog", "a dog moves"]
     classes = datasets.ClassLabel(names=["entailment", "neutral", "contradiction"])  # as in SNLI on the hub
-    features = datasets.Features({"premise": datasets.Value("string"), "hypothesis": datasets.Value("string"),
-                                  "label": classes})  # fmt: skip
+    text = datasets.Value("string")
+    features = datasets.Features({"premise": text, "hypothesis": text, "label": classes})
     pairs = {"premise": [*"abcd"], "hypothesis": [*"efgh"], "label": [0, 2, -1, 1]}
     datasets.Dataset.from_dict(pairs, features).to_parquet(tmp_path / "pairs.parquet")
     assert rows(tmp_path, tmp_path / "pairs.parquet", labelled=True) == [("a", "e", 1), ("b", "f", 0), ("d", "h", 2)]
 
 
 @pytest.mark.parametrize(
-    ("content", "how", "said"),
+    ("name", "content", "how", "said"),
     {
-        "latin-1": ("good\nZwölf\n".encode("latin-1"), {}, ":2: byte 3 is not UTF-8"),
-        "NUL": (b"good\ngood\nb\x00d\n", {}, ":3: NUL byte"),
-        "a long line": (b"good\n" + b"x" * (LONGEST_LINE + 1), {}, ":2: line longer than 1,000,000"),
-        "two columns for one": ("a\n\nb\tc\n", {}, ":3: 2 tab-separated columns, expected 1; replace the tabs"),
-        "one column for two": ("a\tb\nc\n", {"columns": 2}, ":2: 1 tab-separated columns, expected 2"),
-        "an empty column": ("a\tb\tc\nd\t \te\n", {"columns": 3}, ":2: column 2 is empty"),
-        "nothing": ("\n \r\n\t\n", {}, ": contains no sentences"),
-        "an unknown label": (HEADER + PAIRS + "a\tb\tmaybe\n", {"labelled": True}, ":5: label 'maybe' is not one of"),
-        "another header": ("one\ttwo\tlabel\n" + PAIRS, {"labelled": True}, ":1: the header has no column 'premise'"),
-        "no pairs": (HEADER, {"labelled": True}, ": contains no sentences"),
-        "labels as sentences": (HEADER + PAIRS, {"columns": 3}, ":1: a header (premise, hypothesis, label), not a row"),
-        "JSON": ('{"text": "a"}\n' * 3, {}, "most of its first lines are JSON objects, not sentences; name it"),
-        "a header": ("id,text\n" + "1,a b\n" * 9, {}, "its first line is a header (id, text), not a sentence"),
-        "a repeated name": ("body\tbody\n1\tb\n", {"names": ("body",)}, ":1: column 'body' occurs twice"),
-        "a name that is not there": ("id\ttext\n1\tb\n", {"names": ("body",)}, ":1: the header has no column 'body'"),
-    }.values(),
-)
-def test_a_bad_line_is_one_error_with_its_file_and_number(tmp_path, content, how, said):
-    good = written(tmp_path, HEADER + PAIRS if "labelled" in how else "body\tid\nx\ty\n" if "names" in how else
-                   "\t".join("xyz"[: how.get("columns", 1)]) + "\n", "good.txt")  # fmt: skip
-    path = written(tmp_path, content, "bad.txt")
-    assert f"{path}{said}" in refusal(tmp_path, path, **how) or f"{path}: {said}" in refusal(tmp_path, path, **how)
-    assert str(path) in refusal(tmp_path, good, path, **how)
-
-
-NOT_UTF_8 = pa.Array.from_buffers(pa.string(), 1, [*pa.array(["ab"]).buffers()[:2], pa.py_buffer(b"\xff\xfe")])
-UNDECODED = "cannot be read as parquet ('utf-8' codec can't decode"
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "names", "said"),
-    {
-        "wrong column": ("x.csv", "a,b\n1,2\n", ("text",), "no column 'text' (--text_column) among a, b"),
-        "of JSON": ("x.jsonl", '{"a": "b"}\n', ("text",), "no column 'text' (--text_column) among a"),
-        "of Parquet": ("x.parquet", FORMATS["parquet"], ("body",), "no column 'body' (--text_column) among id"),
-        "numbers": ("x.parquet", FORMATS["parquet"], ("id",), "column 'id' is Value('int64'), not text"),
-        "mixed types": ("x.jsonl", '{"text": "a"}\n\n{"text": 5}\n', ("text",), ":3: 'text' is of type int, not text"),
-        "no JSON": ("x.jsonl", '{"text": "a"}\n{"text": \n', ("text",), ":2: not JSON (Expecting value"),
-        "no object": ("x.jsonl", '{"text": "a"}\n"b"\n', ("text",), ":2: not a JSON object"),
-        "a list": ("x.jsonl", '{"text": ["a"]}\n', ("text",), ":1: 'text' is of type list, not text"),
-        "a long row": ("x.csv", "a,text\n1,b\n2,c,d\n", ("text",), "x.csv:3: 3 cells, but the header has 2"),
-        "a long first row": ("x.csv", "a,text\n1,b,c\n", ("text",), "x.csv:2: 3 cells, but the header has 2"),
-        "a repeated column": ("x.csv", "text,text\nb,c\n", ("text",), "column 'text' occurs twice in the header"),
-        "no Parquet": ("x.parquet", "a\n", ("text",), "cannot be read as parquet"),
-        "no Arrow": ("x.arrow", "a\n", ("text",), "cannot be read as arrow"),
-        "an empty CSV": ("x.csv", "", ("text",), ": contains no sentences"),
-        "an empty JSON": ("x.json", "", ("text",), ": contains no sentences"),
-        "blank JSON lines": ("x.jsonl", "\n\n", ("text",), ": contains no sentences"),
-        "an empty array": ("x.json", "[]\n", ("text",), ": contains no sentences"),
-        "a CSV without rows": ("x.csv", "a,text\n", ("text",), ": contains no sentences"),
-        "Parquet without rows": (
+        "latin-1": ("x.txt", "good\nZwölf\n".encode("latin-1"), {}, ":2: byte 3 is not UTF-8"),
+        "two columns for one": ("x.txt", "a\n\nb\tc\n", {}, ":3: 2 columns, expected 1"),
+        "one column for two": ("x.txt", "a\tb\nc\n", {"columns": 2}, ":2: 1 columns, expected 2"),
+        "nothing": ("x.txt", "\n \r\n\t\n", {}, ": contains no sentences"),
+        "an unknown label": ("x.txt", f"{HEADER}{PAIRS}a\tb\tmaybe\n", {"labelled": True}, ":5: label 'maybe'"),
+        "another header": (
+            "x.txt",
+            f"a\tb\tlabel\n{PAIRS}",
+            {"labelled": True},
+            ": no column 'premise' (see --text_column) among a, b",
+        ),
+        "JSON": ("x.txt", '{"text": "a"}\n' * 3, {}, ": a table, not one text per line"),
+        "wrong column": ("x.csv", "a,b\n1,2\n", {}, ": no column 'text' (see --text_column) among a, b"),
+        "of JSON": ("x.jsonl", '{"a": "b"}\n', {}, ": no column 'text' (see --text_column) among a"),
+        "of Parquet": (
             "x.parquet",
-            parquet_of({"text": pa.array([], "string")}),
-            ("text",),
-            ": contains no sentences",
+            FORMATS["parquet"],
+            {"names": ("body",)},
+            ": no column 'body' (see --text_column) among id",
         ),
-        "latin-1": ("x.csv", "a,text\n1,Zwölf\n".encode("latin-1"), ("text",), "x.csv:2: byte 5 is not UTF-8"),
-        "an open quote": ("x.csv", 'a,text\n1,"b\n2,c\n', ("text",), "x.csv:3: the file ends within a quoted cell"),
-        "no text in Parquet": ("x.parquet", parquet_of({"text": NOT_UTF_8}), ("text",), UNDECODED),
-        "a long cell": (
-            "x.jsonl",
-            f'{{"text": "{"a" * 10**6}b"}}',
-            ("text",),
-            ":1: 'text' is longer than 1,000,000 bytes",
-        ),
-        "empty texts": ("x.csv", "a,text\n1,\n2, \n", ("text",), "contains no sentences"),
-        "a deep document": ("x.json", '{"a":' * 500 + "1" + "}" * 500, ("text",), "x.json"),
+        "numbers": ("x.parquet", FORMATS["parquet"], {"names": ("id",)}, ": row 1: a cell is of type int, not text"),
+        "mixed types": ("x.jsonl", '{"text": "a"}\n\n{"text": 5}\n', {}, ":3: a cell is of type int, not text"),
+        "no JSON": ("x.jsonl", '{"text": "a"}\n{"text": \n', {}, ":2: not JSON"),
+        "no object": ("x.jsonl", '{"text": "a"}\n"b"\n', {}, ":2: not JSON"),
+        "half a pair": ("x.jsonl", '{"text": "\\ud83d"}\n', {}, ":1: 'utf-8' codec can't encode"),
+        "a deep document": ("x.json", '{"a":' * 5000 + "1" + "}" * 5000, {}, ":1: not JSON"),
+        "an unquoted comma": ("x.csv", "a,text\n1,b\n2,c,d\n", {}, ":3: 3 columns, expected 2"),
+        "in the first row": ("x.csv", "a,text\n1,b,c\n", {}, ":2: 3 columns, expected 2"),
+        "an open quote": ("x.csv", 'a,text\n1,"b\n2,c\n', {}, ":3: not CSV"),
+        "a long cell": ("x.jsonl", f'{{"text": "{"a" * 10**6}b"}}', {}, ":1: a cell is longer than 1,000,000 bytes"),
+        "no Parquet": ("x.parquet", "a\n", {}, ": cannot be read as parquet"),
+        "no Arrow": ("x.arrow", "a\n", {}, ": cannot be read as arrow"),
+        "no UTF-8 in Parquet": ("x.parquet", parquet_of({"text": NOT_UTF_8}), {}, ": cannot be read as parquet"),
+        "no rows": ("x.csv", "a,text\n", {}, ": contains no sentences"),
+        "no texts": ("x.json", "[]\n", {}, ": contains no sentences"),
     }.values(),
 )
-def test_a_bad_table_is_one_error(tmp_path, name, content, names, said):
+def test_a_bad_text_is_one_error_with_its_file_and_line(tmp_path, name, content, how, said):
     path = written(tmp_path, content, name)
-    message = refusal(tmp_path, path, names=names)
-    assert message.startswith(f"{path}") and said in message
+    assert refusal(tmp_path, path, **how).startswith(f"{path}{said}")
+
+
+def test_the_bad_file_of_several_is_named(tmp_path):
+    good, bad = (written(tmp_path, FORMATS["parquet"][cut:], f"{cut}.parquet") for cut in (0, 9))
+    assert refusal(tmp_path, good, bad).startswith(f"{bad}: cannot be read as parquet")
+    assert "files of several formats" in refused(read, tmp_path, good, written(tmp_path, "a"))
 
 
 def test_rows_with_an_empty_cell_are_dropped_also_from_lines_with_a_header(tmp_path):
@@ -255,17 +228,10 @@ def test_rows_with_an_empty_cell_are_dropped_also_from_lines_with_a_header(tmp_p
 
 
 def test_strings_of_every_arrow_type_are_text(tmp_path):
-    for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
-        column = pa.array(["a dog", "a river"], kind)
+    for dtype in (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
+        column = pa.array(["a dog", "a river"], dtype)
         path = written(tmp_path, parquet_of({"text": column}), "x.parquet")
-        assert rows(tmp_path, path, names=("text",)) == [("a dog",), ("a river",)], kind
-
-
-def test_the_bad_file_of_several_tables_is_named(tmp_path):
-    good, bad = (written(tmp_path, FORMATS["parquet"][cut:], f"{cut}.parquet") for cut in (0, 9))
-    assert refusal(tmp_path, good, bad).startswith(f"{bad}: cannot be read as parquet")
-    with pytest.raises(BadInput, match=r"files of several kinds: \S+0\.parquet \(parquet\), \S+text\.txt \(text\)"):
-        read(tmp_path, good, written(tmp_path, "a"))
+        assert rows(tmp_path, path, names=("text",)) == [("a dog",), ("a river",)], dtype
 
 
 @pytest.mark.parametrize(
@@ -275,8 +241,6 @@ def test_the_bad_file_of_several_tables_is_named(tmp_path):
         "dialogue": ['"I came, I saw", he said.', '"No," she said.', '"Why?"', 'He said "yes, no", and left.'] * 9,
         "braces": ["{a} is a set", "{not json}", '{"half":', "[1, 2]", '"text"', "12"] * 3,
         "deep braces": ['{"a":' * 5000] * 3,
-        "a word that names a column": ["text", "A sentence."],
-        "a title": ["A title, text and all", *["One, two, three."] * 20],
     }.values(),
 )
 def test_prose_is_read(tmp_path, lines):
@@ -286,17 +250,14 @@ def test_prose_is_read(tmp_path, lines):
 @pytest.mark.parametrize(
     ("flags", "said"),
     {
-        "nothing": ({}, "--train_file is missing"),
-        "two": ({"train_file": ["t.txt"], "dataset_name": "a/b"}, "give either --train_file or --dataset_name"),
+        "nothing": ({}, "give either --train_file, the text to train on, or --dataset_name"),
+        "two": ({"train_file": ["t.txt"], "dataset_name": "a/b"}, "give either --train_file, the text to train on, or"),
         "columns of a table": ({"train_file": ["t.csv"], "columns": 2}, "--columns 2: only for lines without a header"),
-        "columns beside names": ({"train_file": ["t.txt"], "columns": 2, "text_column": ["a"]}, "--columns 2: only"),
-        "too many": ({"train_file": ["t.txt"], "columns": 4}, "--columns 4: must be from 1 to 3"),
         "a part of a split": ({"dataset_name": "a/b", "dataset_split": "train[:9]"}, "--dataset_split train[:9]: name"),
-        "a path": ({"dataset_name": "."}, "--dataset_name .: is a local path"),
-        "no such name": ({"dataset_name": "no/such"}, "--dataset_name no/such --dataset_config_name None"),
+        "no such name": ({"dataset_name": "no/such"}, "--dataset_name no/such --dataset_split train: cannot"),
     }.values(),
 )
-def test_flags_that_contradict_each_other_are_refused(tmp_path, monkeypatch, flags, said):
+def test_flags_that_would_silently_read_another_text_are_refused(tmp_path, monkeypatch, flags, said):
     monkeypatch.chdir(tmp_path)
     for name in ("t.txt", "t.csv"):
         written(tmp_path, "a\n", name)
@@ -307,8 +268,6 @@ def test_a_title_is_the_first_of_two_columns(tmp_path):
     path = written(tmp_path, FORMATS["corpus.jsonl"], "corpus.jsonl")
     source = source_of(SentenceArguments(train_file=[str(path)], title_column="title"))
     assert (source.read, source.width, source.titled) == (("title", "text"), 2, True)
-    with pytest.raises(BadInput, match="labelled pairs have no titles"):
-        source_of(SentenceArguments(train_file=[str(path)], title_column="title"), labelled=True)
 
 
 def test_columns_of_json_that_nobody_reads_may_be_anything(tmp_path):
@@ -322,25 +281,21 @@ def test_columns_of_json_that_nobody_reads_may_be_anything(tmp_path):
     assert read_text(source, tmp_path / "cache").rows[-1] == {"0": "b", "1": "a"}
     assert column_names(source) == ["text", "url", "id", "x", "title"]
     other = written(tmp_path, '{"body": "a"}\n', "other.jsonl")
-    with pytest.raises(BadInput, match=r"other\.jsonl: no column 'text' \(--text_column\) among body"):
-        read(tmp_path, lines, other, names=("text",))
+    assert f"{other}: no column 'text'" in refused(read, tmp_path, lines, other, names=("text",))
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("x.csv.gz", 'id,text\n1,"a\nb"\n' + "2" * 1000 + ",c", ":4: line longer than 900 bytes"),
-        ("x.csv.gz", 'id,text\n1,"' + "a\n" * 500 + '"\n', ": not CSV (field larger than field limit (900))"),
-        ("x.jsonl.gz", '{"text": "a"}\n{"id": "' + "b" * 1000 + '"}', ":2: line longer than 900 bytes"),
-        ("x.json.gz", '[{"text": "a"},\n' + '"b",\n' * 500 + '"c"]', ": an array longer than 900 bytes"),
-    ],
-)
-def test_a_small_packed_table_does_not_fill_the_memory(tmp_path, monkeypatch, name, content, said):
-    path = written(tmp_path, gzip.compress(content.encode()), name)
-    assert len(rows(tmp_path, path)) > 0
-    monkeypatch.setattr(data.records, "LONGEST_ROW", 900)
-    message = refusal(tmp_path / "other", path)
-    assert message.startswith(str(path)) and said in message
+@pytest.mark.parametrize("name", ["x.csv.gz", "x.jsonl.gz"])
+def test_a_small_packed_table_does_not_fill_the_memory(tmp_path, monkeypatch, name):
+    path = written(
+        tmp_path, gzip.compress(b'text\n"' + b"a" * 1000 if "csv" in name else b'{"b": "' + b"b" * 1000), name
+    )
+    monkeypatch.setattr(data.text, "_LONGEST_ROW", 900)
+    assert "line longer than 900 bytes" in refusal(tmp_path, path)
+
+
+def test_a_column_that_nobody_reads_may_be_long(tmp_path):
+    path = written(tmp_path, f"vector,text\n\n{'1' * (10**6 + 1)},a dog\n", "x.csv")
+    assert rows(tmp_path, path) == [("a dog",)]
 
 
 def test_lines_that_show_nothing_are_empty(tmp_path):
@@ -348,32 +303,30 @@ def test_lines_that_show_nothing_are_empty(tmp_path):
     assert text.rows["0"][:] == ["a dog", "a\u200bb"] and text.facts["empty_lines_dropped"] == 3
 
 
-def test_a_column_cannot_be_named_twice(tmp_path):
-    path = written(tmp_path, FORMATS["csv"], "x.csv")
-    for flags in ({"text_column": ["text", "text"]}, {"text_column": ["title"], "title_column": "title"}):
-        said = refused(source_of, SentenceArguments(train_file=[str(path)], **flags))
-        assert said.startswith("--text_column and --title_column: name column")
-
-
-def test_the_cache_does_not_excuse_a_header(tmp_path):
-    content = "text\na dog\n"
-    assert rows(tmp_path, written(tmp_path, content, "x.txt")) == [("text",), ("a dog",)]
-    assert "a header (text), not a row" in refused(read, tmp_path, written(tmp_path, content, "x.TSV"))
-
-
 @pytest.mark.parametrize("name", ["x.txt", "x.jsonl"])
 def test_a_text_that_changes_while_it_is_read_is_not_cached(tmp_path, monkeypatch, name):
     line = '{"text": "a"}\n' if name == "x.jsonl" else "a\n"
     path = written(tmp_path, line * 5, name)
-    load = data.text._loaded
+    write = data.text.write_rows
 
-    def appended(*args, **options):
+    def appended(*args):
         with path.open("a") as file:
             file.write(line)
-        return load(*args, **options)
+        write(*args)
 
-    monkeypatch.setattr(data.text, "_loaded", appended)
+    monkeypatch.setattr(data.text, "write_rows", appended)
     assert refusal(tmp_path, path) == f"{path}: changed while it was read; run the command again"
+
+
+@pytest.mark.parametrize("suffix", ["xz", "bz2", "zst"])
+def test_the_library_would_lose_text_without_an_error(tmp_path, suffix):
+    """Why compressed files are read here: `datasets` ends where the second part is damaged."""
+    pack, lines = PACKED[f".{suffix}"], (b"one\ntwo\n", b"three\nfour\n")
+    second = pack(lines[1])[:-5] if suffix == "zst" else b"\xff" + pack(lines[1])[1:]
+    path = written(tmp_path, pack(lines[0]) + second, f"x.txt.{suffix}")
+    lost = datasets.load_dataset("text", data_files=str(path), split="train", cache_dir=str(tmp_path / "library"))
+    assert lost["text"][:2] == ["one", "two"] and "four" not in lost["text"]
+    assert "damaged or truncated" in refusal(tmp_path, path)
 
 
 def test_what_libraries_write_beside_their_data_is_not_text(tmp_path):
@@ -385,10 +338,11 @@ def test_what_libraries_write_beside_their_data_is_not_text(tmp_path):
         assert list(read(tmp_path / "cache", *files_of(tmp_path / name)).rows["0"]) == expected
 
 
-def test_of_parquet_only_the_columns_that_are_read_reach_the_cache(tmp_path):
+def test_of_parquet_only_the_required_columns_are_read(tmp_path):
     datasets.Dataset.from_dict({"text": ["one"], "vector": [[0.5] * 8]}).to_parquet(tmp_path / "a.parquet")
     source = Source((tmp_path / "a.parquet",))
-    assert _loaded(source, source.files, tmp_path).column_names == ["text"]
+    [(_, batch)] = data.text._batches(source, source.files[0])
+    assert batch == {"text": ["one"]}
     assert column_names(source) == ["text", "vector"]
 
 
@@ -398,5 +352,5 @@ def test_the_column_of_the_label_can_be_named(tmp_path):
     (tmp_path / "snli.jsonl").write_text(json.dumps(row) + "\n")
     names = ["sentence1", "sentence2", "gold_label"]
     source = source_of(ScoredArguments(train_file=[str(tmp_path / "snli.jsonl")], text_column=names), labelled=True)
-    [found] = read_text(source, tmp_path / "cache").rows
-    assert found == {"0": "a dog", "1": "an animal", "label": NLI_LABELS.index("neutral")}
+    [read_row] = read_text(source, tmp_path / "cache").rows
+    assert read_row == {"0": "a dog", "1": "an animal", "label": NLI_LABELS.index("neutral")}

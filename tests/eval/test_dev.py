@@ -1,4 +1,4 @@
-"""Dev sets: what they score, and the verdict of a result against its start."""
+"""Dev sets: what they score, and the verdict of a result against its initial model."""
 
 import numpy as np
 import pytest
@@ -92,8 +92,15 @@ def test_a_verdict_needs_an_interval_beside_zero(shift, word):
     assert [low, high] == pytest.approx([100 * shift - 1.96 * error, 100 * shift + 1.96 * error], abs=0.15 * error * 2)
 
 
-@pytest.mark.parametrize(("low", "start", "share", "clear"), [
-    (0.1, 40, 0.0, True), (0.0, 40, 0.0, False), (4.1, 40, 0.1, True), (4.0, 40, 0.1, False), (-3.0, -40, 0.1, False),
-])  # fmt: skip
-def test_an_interval_clears_a_share_of_the_starts_score(low, start, share, clear):
+@pytest.mark.parametrize(
+    ("low", "start", "share", "clear"),
+    [
+        (0.1, 40, 0.0, True),
+        (0.0, 40, 0.0, False),
+        (4.1, 40, 0.1, True),
+        (4.0, 40, 0.1, False),
+        (-3.0, -40, 0.1, False),
+    ],
+)
+def test_an_interval_clears_a_share_of_the_initial_score(low, start, share, clear):
     assert clears({"interval": [low, 9.0], "start": start}, share) is clear

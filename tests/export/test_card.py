@@ -1,25 +1,42 @@
 """The card: all that is known is in it, and nothing of what must not be."""
 
 import html
-import json
 import re
 from pathlib import Path
 
 import pytest
 import yaml
 from huggingface_hub import ModelCard
-from transformers import BertConfig
 
 from data.prepare import WIKI_TERMS
-from eval.compare.sides import backbone_of, published
+from eval.compare.sides import published
 from export.__main__ import main
-from export.card import comparison
-from export.facts import Facts, read_facts
+from export.facts import Facts
 from training.methods import load_method, method_names
 
 from .conftest import SCORES, record
 
 HOSTILE = "</script><b>|[x](y)"
+
+
+SAID = f"""
+Trained with SimCSE
+vector of 32 numbers
+a local checkpoint, sha256 of its weights {"ab" * 32}
+mine.txt, 1,234 sentences
+{"cd" * 32}
+licence not stated
+step 375 of 500
+80.92
+seed 17 (n = 1)
+python run_unsup.py --config simcse-mini.yaml --bf16
+{"ef" * 20}
+torch 2.13.0
+device: cpu
+Unknown: it was not recorded
+eprint = {{2104.08821}}
+## Limits and risks
+"""
 
 
 @pytest.fixture
@@ -49,12 +66,7 @@ def test_the_card_says_what_the_run_found(card_of, scores):
 
 def test_the_card_holds_what_is_known_of_the_run(card_of):
     card = card_of(record())
-    for words in (
-        "Trained with SimCSE", "vector of 32 numbers", "a local checkpoint, sha256 of its weights " + "ab" * 32,
-        "mine.txt, 1,234 sentences", "cd" * 32, "licence not stated", "step 375 of 500", "80.92", "seed 17 (n = 1)",
-        "python run_unsup.py --config simcse-mini.yaml --bf16", "ef" * 20, "torch 2.13.0", "device: cpu",
-        "Unknown: it was not recorded", "eprint = {2104.08821}", "## Limits and risks",
-    ):  # fmt: skip
+    for words in SAID.strip().splitlines():
         assert words in card
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in card.splitlines() if line.startswith("|")]
     for row in SCORES:
@@ -66,7 +78,7 @@ def test_the_card_holds_what_is_known_of_the_run(card_of):
 
 def test_the_head_is_read_back_by_the_hub_s_library(card_of):
     data = ModelCard(card_of(record())).data
-    found = {(one.dataset_name, one.metric_type): one.metric_value for one in data.eval_results}
+    found = {(result.dataset_name, result.metric_type): result.metric_value for result in data.eval_results}
     assert found == {("STS12", "cosine_spearman"): 62.376, ("STS-B", "cosine_spearman"): 70.448}
     assert data.library_name == "sentence-transformers"
     assert "simcse" in data.tags
@@ -106,9 +118,12 @@ def test_what_the_run_says_of_seen_test_texts_is_said(card_of, seen, words):
 
 @pytest.mark.parametrize(
     ("steps", "scores", "best", "said"),
-    [(20, SCORES, True, ["Only a trial"]), (125, None, False, ["Not evaluated"]), (125, None, True, []),
-     (124, None, False, ["Only a trial", "Not evaluated"])],
-)  # fmt: skip
+    [
+        (20, SCORES, True, ["Only a trial"]),
+        (125, None, True, []),
+        (124, None, False, ["Only a trial", "Not evaluated"]),
+    ],
+)
 def test_a_trial_and_a_model_nobody_scored_are_said_to_be_that(card_of, steps, scores, best, said):
     run = record() | {"steps": steps}
     card = card_of(run if best else {name: value for name, value in run.items() if name != "best"}, scores)
@@ -116,60 +131,41 @@ def test_a_trial_and_a_model_nobody_scored_are_said_to_be_that(card_of, steps, s
 
 
 @pytest.mark.parametrize("verdict", [{"shipped": "start"}, {"shipped": "result", "start_share": 1.0}])
-def test_a_start_that_is_shipped_unchanged_is_not_said_to_be_trained(card_of, verdict):
+def test_an_initial_model_that_is_shipped_unchanged_is_not_said_to_be_trained(card_of, verdict):
     run = record() | {"steps": 20, "verdict": verdict}
     card = card_of(run)
-    for claim in ("Trained with", "eprint", "simcse\n", "Only a trial", "step 375", "### Comparison with published"):
+    for claim in ("Trained with", "eprint", "simcse\n", "Only a trial", "step 375"):
         assert claim not in card, claim
     assert card.count("It has the weights of the base model unchanged") == 2
     assert "selection: the model before the first of 20 steps" in card and "1,234 sentences" in card
-    assert "mixed with the start&#39;s weights" not in card_of(run | {"verdict": {"shipped": "result"}}, output="other")
+    assert "mixed with the initial weights" not in card_of(run | {"verdict": {"shipped": "result"}}, output="other")
     mixed = card_of(run | {"verdict": {"shipped": "result", "start_share": 0.5}}, output="mixed")
-    assert "mixed with the start's weights (share 0.5)" in mixed and "Trained with SimCSE" in mixed
+    assert "mixed with the initial weights (share 0.5)" in mixed and "Trained with SimCSE" in mixed
 
 
 @pytest.mark.parametrize(
     ("verdict", "said"),
     [
-        ({"metric": "stsb_spearman"}, "Spearman's correlation on STS-B dev (x 100): 80.92"),
         ({"metric": "search_ndcg"}, "nDCG@10 on dev queries (x 100): 80.92"),
         ({"metric": ["x"]}, "the dev score"),
         ([1], "the dev score"),
-        (None, "the dev score"),
     ],
 )
 def test_the_card_names_the_dev_score_that_selected_the_model(card_of, verdict, said):
     assert f"the best by {said}" in html.unescape(card_of(record() | {"verdict": verdict}))
 
 
-@pytest.mark.parametrize(("dims", "said"), [([16, 8], True), (None, False), ("8", False)])
-def test_the_card_names_the_widths_that_can_be_used_alone(card_of, dims, said):
+def test_the_card_names_the_widths_that_can_be_used_alone(card_of):
     run = record()
-    run["settings"]["matryoshka_dims"] = dims
+    run["settings"]["matryoshka_dims"] = [16, 8]
     card = card_of(run)
-    assert ("Its first 16, 8 entries" in card and "truncate_dim=8" in card) is said
+    assert "Its first 16, 8 entries" in card and "truncate_dim=8" in card
 
 
-def test_values_of_the_wrong_kind_are_left_out(card_of):
-    run = record()
-    run["settings"]["method"], run["trajectory"]["text"] = ["simcse"], {"files": 3}
-    run["trajectory"] |= {"start": 5, "max_steps": "many", "world_size": None}
-    card = card_of(run)
-    assert "Trained with" not in card
-    assert "training text:" not in card
-    assert "base model: a local checkpoint; licence" in card
-
-
-def test_the_terms_of_the_one_known_text_are_given():
+def test_the_terms_of_the_papers_text_are_given():
     text = {"files": ["wiki1m_for_simcse.txt"], "rows": 1_000_000}
     assert Facts({"trajectory": {"text": text}}).text_terms == WIKI_TERMS
     assert Facts({"trajectory": {"text": text | {"rows": 3}}}).text_terms == "licence not stated"
-
-
-def test_scores_in_bfloat16_say_so(card_of):
-    said = "The model ran in bfloat16"
-    assert said in card_of(scores=[row | {"bf16": True} for row in SCORES])
-    assert said not in card_of(scores=[row | {"bf16": False} for row in SCORES], name="other", output="another")
 
 
 def test_a_folder_that_is_no_run_says_so(card_of):
@@ -183,8 +179,7 @@ def test_a_folder_that_is_no_run_says_so(card_of):
 def test_hostile_names_and_paths_leave_a_clean_card(card_of, tmp_path, sentences):
     run = record()
     secret, path = "hf_" + "s" * 30, "/home/someone/secret"
-    run["settings"] |= {"method": HOSTILE, "model_name_or_path": path, "hub_token": secret, "output_dir": path,
-                        "seed": HOSTILE}  # fmt: skip
+    run["settings"] |= {"method": HOSTILE, "model_name_or_path": path, "hub_token": secret, "seed": HOSTILE}
     run["trajectory"] |= {"method": HOSTILE, "start": path, "skip_from": HOSTILE, "config_name": path, HOSTILE: HOSTILE}
     run["trajectory"]["text"] |= {"files": [f"{path}/{HOSTILE}", f"{path}"], "sha256": HOSTILE, "columns": HOSTILE}
     run["command"] += ["--output_dir", path, f"--train_file={path}", "--hub_token", secret, HOSTILE, "a\n```\n# Title"]
@@ -195,8 +190,8 @@ def test_hostile_names_and_paths_leave_a_clean_card(card_of, tmp_path, sentences
         "steps": HOSTILE,
         "seen_test_texts": {HOSTILE: {"seen": HOSTILE, "sentences": HOSTILE}},
     }
-    scores = [{**row, "task": HOSTILE if i == 0 else row["task"], "aggregation": HOSTILE, "run": path} for i, row in
-              enumerate(SCORES)]  # fmt: skip
+    scores = [{**row, "aggregation": HOSTILE, "run": path} for row in SCORES]
+    scores[0]["task"] = HOSTILE
     card = card_of(run, scores, name="r|`x`", output="a<b>[x](y) model")
     for forbidden in ("<", "[x]", "someone", "/home", secret, str(tmp_path), "# Title\n"):
         assert forbidden not in card, forbidden
@@ -217,57 +212,8 @@ def test_no_file_of_an_export_holds_a_path_of_this_machine(card_of, tmp_path, ti
             assert str(place).encode() + b"/" not in content, file
 
 
-BASE = BertConfig(num_hidden_layers=12, hidden_size=768, vocab_size=30522)
-
-
-WIKI_TEXT = {"files": ["wiki1m_for_simcse.txt"], "rows": 1_000_000, "columns": 1}
-
-
-def facts_with(folder, method="simcse", columns=1, start="owner/bert-base-uncased", steps=15_625, **text):
-    (folder / "scores.json").write_text(json.dumps(SCORES))
-    run = record()
-    run["settings"] |= {"method": method, "model_name_or_path": start}
-    run["trajectory"] |= {"start": start, "text": WIKI_TEXT | {"columns": columns} | text}
-    run["steps"] = steps
-    (folder / "run.json").write_text(json.dumps(run))
-    return read_facts(folder)
-
-
-def test_scores_stand_beside_the_published_row_of_the_method(tmp_path):
-    section = comparison(facts_with(tmp_path), load_method("simcse"), BASE)
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("|")]
-    assert ["STS12", "62.38", "68.40", "-6.02", "-", "cannot say from one run"] in lines
-    assert "InfoCSE (arXiv 2210.06432), table 2" in section
-    assert "bert-large" not in section
-    assert [line[-1] for line in lines if line[0] == "Avg."] == ["cannot say: averages over different tasks"]
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"start": "princeton-nlp/sup-simcse-bert-base-uncased"}, "start were"),
-        ({"files": ["customer_mails.txt"]}, "text were"),
-        ({"start": "runs/aux/deep", "steps": 500, "rows": 3}, "start and text and budget were"),
-    ],
-)
-def test_a_run_unlike_the_papers_gets_no_verdict(tmp_path, changed, said):
-    section = comparison(facts_with(tmp_path, **changed), load_method("simcse"), BASE)
-    assert f"no verdict, because it is not known that {said} the paper's" in section
-    assert "| STS12" in section and "verdict |" not in section and "cannot say" not in section
-    assert "| Avg." not in section, "a mean over other tasks"
-
-
-def test_a_run_without_the_auxiliary_loss_is_not_called_infocse(tmp_path):
-    facts = facts_with(tmp_path, method="infocse")
+def test_a_run_without_the_auxiliary_loss_is_not_called_infocse():
+    facts = Facts({"settings": {"method": "infocse"}})
     assert not facts.without
     facts.record["settings"]["aux_weight"] = 0.0
     assert facts.without == ["aux_weight"]
-
-
-def test_other_backbones_and_other_data_are_not_compared(tmp_path):
-    small = BertConfig(num_hidden_layers=6, hidden_size=384, vocab_size=30522)
-    assert backbone_of(small) is None
-    assert "No published scores" in comparison(facts_with(tmp_path), load_method("simcse"), small)
-    pairs = comparison(facts_with(tmp_path, columns=3), load_method("simcse"), BASE)
-    assert "single sentences, unlike this model" in pairs
-    assert comparison(Facts(), None, BASE) == ""

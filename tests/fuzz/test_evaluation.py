@@ -31,10 +31,10 @@ def test_columns_are_read_or_refused(tmp_path, form, data):
     path.write_bytes(data.draw(damaged(form[0], _NUMBERS)))
     pairs = result(read_columns, path, *form[1])
     if pairs is not None:
-        _whole(pairs, 2)
+        _whole(pairs, 0)
         header = isinstance(form[1][0], str)
         lines = path.read_bytes().decode("utf-8-sig").split("\n")
-        while not lines[-1].strip():
+        while lines and not lines[-1].strip():
             lines.pop()
         assert len(pairs.gold) == len(lines) - header
 
@@ -48,8 +48,8 @@ def test_pairs_that_were_written_are_read(tmp_path, rows, order):
     path.write_bytes("".join("\t".join(line[i] for i in order) + "\n" for line in lines).encode())
     pairs = read_columns(path, "gold", "left", "right")
     assert pairs.gold == [gold for _, _, gold in rows]
-    for found, at in ((pairs.left, 0), (pairs.right, 1)):
-        assert found == [" ".join(row[at].split()) for row in rows]
+    for parsed, at in ((pairs.left, 0), (pairs.right, 1)):
+        assert parsed == [" ".join(row[at].split()) for row in rows]
 
 
 @MANY
@@ -64,12 +64,20 @@ def test_a_year_of_sts_is_read_or_refused(tmp_path, texts, golds):
 
 _SETS = {  # reader: (files, their content, the classes)
     "mr": (lambda root: tasks.read_two_files(root, "pos", "neg"), ("pos", "neg"), b"a film \xe9\n\nb c\n", 2),
-    "sst": (tasks.read_sst, [f"SST/binary/sentiment-{split}" for split in ("train", "dev", "test")],
-            b"a b\t1\nc\t0\n", 2),
+    "sst": (
+        tasks.read_sst,
+        [f"SST/binary/sentiment-{split}" for split in ("train", "dev", "test")],
+        b"a b\t1\nc\t0\n",
+        2,
+    ),
     "trec": (tasks.read_trec, ("TREC/train_5500.label", "TREC/TREC_10.label"), b"DESC:manner How ?\nNUM:x y\n", 6),
-    "mrpc": (tasks.read_mrpc, [f"MRPC/msr_paraphrase_{split}.txt" for split in ("train", "test")],
-             b"Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\ta \"b\tc\n0\t7\t8\td\te\n", 2),
-}  # fmt: skip
+    "mrpc": (
+        tasks.read_mrpc,
+        [f"MRPC/msr_paraphrase_{split}.txt" for split in ("train", "test")],
+        b'Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\ta "b\tc\n0\t7\t8\td\te\n',
+        2,
+    ),
+}
 
 
 @MANY
@@ -77,9 +85,9 @@ _SETS = {  # reader: (files, their content, the classes)
 def test_sets_of_transfer_tasks_are_read_or_refused(tmp_path, name, data):
     read, paths, valid, classes = _SETS[name]
     for path in paths:
-        place = tmp_path / tasks.DOWNSTREAM / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data.draw(damaged(valid, [b"HUM:", b"\t1", b"2\t"])))
+        spot = tmp_path / tasks.DOWNSTREAM / path
+        spot.parent.mkdir(parents=True, exist_ok=True)
+        spot.write_bytes(data.draw(damaged(valid, [b"HUM:", b"\t1", b"2\t"])))
     for split in (result(read, tmp_path) or {}).values():
         assert len(split.texts) == len(split.labels)
         assert all(label in range(classes) for label in split.labels)
@@ -97,7 +105,7 @@ def _jsonl(records):
 
 
 def _some_jsonl(valid):
-    changed = altered(valid).map(lambda found: _jsonl(found if isinstance(found, list) else [found]))
+    changed = altered(valid).map(lambda parsed: _jsonl(parsed if isinstance(parsed, list) else [parsed]))
     return changed | damaged(_jsonl(valid), [b"\\ud800", b"[" * 5000, b"1" * 5000, b'{"_id": "d0"}', b"NaN"])
 
 
@@ -110,10 +118,10 @@ def test_a_corpus_is_read_or_refused(tmp_path, content):
     if corpus is None:
         return
     ids = corpus.ids.to_pylist()
-    assert len(set(ids)) == len(ids) == len(corpus) > 0 and all(ids)
+    assert len(set(ids)) == len(ids) == len(corpus) and all(ids)
     assert corpus.starts[-1] == len(content)
     assert len(corpus.texts(0, len(corpus))) == len(ids)
-    assert corpus.index_of([ids[-1]]) == [len(ids) - 1]
+    assert corpus.index_of(ids[-1:]) == [len(ids) - 1][: len(ids)]
 
 
 @MANY
@@ -122,12 +130,12 @@ def test_queries_are_read_or_refused(tmp_path, content):
     path = tmp_path / "queries.jsonl"
     path.write_bytes(content)
     queries = result(read_queries, path)
-    assert queries is None or (queries and all(name and isinstance(text, str) for name, text in queries.items()))
+    assert all(name and isinstance(text, str) for name, text in (queries or {}).items())
 
 
 def _placed(qrels):
-    """Judgements by place, those of documents that are nowhere without an order."""
-    return {query: sorted((max(place, -1), grade) for place, grade in some.items()) for query, some in qrels.items()}
+    """Judgements by spot, those of documents that are nowhere without an order."""
+    return {query: sorted((max(spot, -1), grade) for spot, grade in some.items()) for query, some in qrels.items()}
 
 
 @MANY
@@ -136,14 +144,14 @@ def test_judgements_are_read_or_refused_in_any_order(tmp_path, content, rng):
     (tmp_path / "corpus.jsonl").write_bytes(_jsonl(_CORPUS))
     corpus, path = read_corpus(tmp_path / "corpus.jsonl"), tmp_path / "test.tsv"
     path.write_bytes(content)
-    found = result(read_qrels, path, {query["_id"]: "" for query in _QUERIES}, corpus)
-    if found is None:
+    parsed = result(read_qrels, path, {query["_id"]: "" for query in _QUERIES}, corpus)
+    if parsed is None:
         return
-    for grades in found.values():
-        assert all(place < 3 and -999 <= grade <= 999 for place, grade in grades.items())
+    for grades in parsed.values():
+        assert all(spot < 3 and -999 <= grade <= 999 for spot, grade in grades.items())
     header, *rows = content.splitlines(keepends=True) if content.count(b"\r") == 0 else [content]
     rng.shuffle(rows)
     path.write_bytes(header + b"".join(rows))
     if rows:
         again = read_qrels(path, {query["_id"]: "" for query in _QUERIES}, corpus)
-        assert _placed(again) == _placed(found)
+        assert _placed(again) == _placed(parsed)

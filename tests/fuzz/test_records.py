@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import CheckpointRefused
-from data.hub import HubFile, record
+from data.prepare import HubFile, record
 from eval.compare.sides import Score, from_files
-from eval.scores import Key, items_path, read_items, read_scores
-from eval.vectors.store import claim
+from eval.scores import items_path, read_items, read_scores
+from eval.vectors import VectorStore
 from export.facts import Facts, read_facts
-from papers.imported import read_imported
 from report.runs import facts, read_run_folder
 from tests.folders import checkpoint
 from tests.fuzz.damage import MANY, as_json, damaged, result
@@ -22,8 +21,13 @@ from training.checkpoint import MANIFEST, commit, owner, problem, read_best
 from training.folder import RUN_FILE, last_valid, open_run, read_run, run_id_of, write_run
 
 _RUN = {
-    "trajectory": {"seed": 1, "max_steps": 8, "lr_scheduler_type": "constant", "start": "bert",
-                   "text": {"files": ["a"], "rows": 3}},
+    "trajectory": {
+        "seed": 1,
+        "max_steps": 8,
+        "lr_scheduler_type": "constant",
+        "start": "bert",
+        "text": {"files": ["a"], "rows": 3},
+    },
     "status": "finished",
     "run_id": "one",
     "settings": {"method": "simcse", "model_name_or_path": "bert", "learning_rate": 1e-5},
@@ -34,7 +38,7 @@ _RUN = {
     "commit": "abc",
     "changed_files": 0,
     "seen_test_texts": {},
-}  # fmt: skip
+}
 
 
 @MANY
@@ -43,15 +47,15 @@ def test_the_record_of_a_run_is_read_or_refused_by_all_its_readers(tmp_path, con
     folder = tmp_path / "run"
     folder.mkdir(exist_ok=True)
     (folder / RUN_FILE).write_bytes(content)
-    found = result(read_run, folder)
-    if found is not None:
-        assert isinstance(found["trajectory"], dict) and isinstance(found["status"], str)
+    parsed = result(read_run, folder)
+    if parsed is not None:
+        assert isinstance(parsed["trajectory"], dict) and isinstance(parsed["status"], str)
     identity = result(run_id_of, folder)
     assert identity is None or isinstance(identity, str)
     start = result(open_run, str(folder), _RUN["trajectory"])
     if start is not None:  # the same settings, or fewer steps: the learning rate is constant
-        assert found["trajectory"] | {"max_steps": 8} == _RUN["trajectory"]
-        assert 0 < found["trajectory"]["max_steps"] <= 8
+        assert parsed["trajectory"] | {"max_steps": 8} == _RUN["trajectory"]
+        assert 0 < parsed["trajectory"]["max_steps"] <= 8
     exported = result(read_facts, folder)
     if exported is not None:
         assert isinstance(exported, Facts)
@@ -86,8 +90,8 @@ def test_a_damaged_checkpoint_is_never_resumed(valid_run, tmp_path, data):
     path, valid = root / intact.relative_to(valid_run), intact.read_bytes()
     content = data.draw(as_json(json.loads(valid)) if path.name == MANIFEST else damaged(valid))
     path.write_bytes(content)
-    found = result(last_valid, root, "one")
-    assert found == str(root / ("checkpoint-6" if content == valid else "checkpoint-3"))
+    parsed = result(last_valid, root, "one")
+    assert parsed == str(root / ("checkpoint-6" if content == valid else "checkpoint-3"))
     assert (problem(root / "checkpoint-6", "one") is None) == (content == valid)
     assert owner(root / "checkpoint-6") in ("one", None) or path.name == MANIFEST
     path.write_bytes(valid)
@@ -115,13 +119,13 @@ _LOG = b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 0.1, "learning_rate": 1e-
 def test_a_log_is_read_as_numbers_or_refused(tmp_path, content):
     (tmp_path / RUN_FILE).write_text(json.dumps(_RUN))
     (tmp_path / "log.jsonl").write_bytes(content)
-    found = result(read_run_folder, "run", tmp_path, "scores.json")
-    for line in found.history if found else []:
+    parsed = result(read_run_folder, "run", tmp_path, "scores.json")
+    for line in parsed.history if parsed else []:
         assert "step" in line and all(type(value) in (int, float) for value in line.values())
 
 
-_ROW = {"task": "STS12", "split": "test", "mode": "test", "metric": "spearman", "aggregation": "all", "n": 4,
-        "value": 71.5}  # fmt: skip
+_ROW = {"task": "STS12", "split": "test", "mode": "test", "metric": "spearman"}
+_ROW |= {"aggregation": "all", "n": 4, "value": 71.5}
 _SCORES = [_ROW, _ROW | {"task": "STS-B"}, _ROW | {"aggregation": "mean", "value": 70}, _ROW | {"task": "Avg.", "n": 8}]
 
 
@@ -136,19 +140,6 @@ def test_scores_are_read_or_refused(tmp_path, content):
     if side is not None:
         assert set(side.headline) <= side.scores.keys()
         assert all(isinstance(score, Score) and str(score) for score in side.scores.values())
-
-
-_FACTS = {"run": "runs/tables/a_seed-0", "steps": 8, "commit": "abc", "versions": {"torch": "2"}, "hardware": {}}
-_TABLE = [{name: _ROW[name] for name in Key._fields} | {"by_seed": {"0": 71.5}, "provenance": {"0": _FACTS}}] * 2
-
-
-@MANY
-@given(as_json(_TABLE))
-def test_a_table_s_rows_are_read_or_refused(tmp_path, content):
-    path = tmp_path / "table.json"
-    path.write_bytes(content)
-    for name, run in (result(read_imported, path) or {}).items():
-        assert isinstance(name, str) and all(abs(value) <= 100 for value in run.figures.values())
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +166,7 @@ def test_figures_of_examples_are_read_or_refused(valid_items, tmp_path, data):
 def test_a_folder_of_embeddings_is_claimed_or_refused(tmp_path, content):
     (tmp_path / "manifest.json").write_bytes(content)
     accepted = []
-    result(lambda: accepted.append(claim(tmp_path, {"model": "a", "sha256": "b"})))
+    result(lambda: accepted.append(VectorStore(tmp_path).claim({"model": "a", "sha256": "b"})))
     if accepted:
         assert json.loads(content).items() >= {"model": "a", "sha256": "b"}.items()
 

@@ -10,14 +10,22 @@ from hypothesis import strategies as st
 from common.errors import BadInput
 from common.files import read_yaml
 from tests.fuzz.damage import MANY, damaged, result
-from tests.refusals import refused
 from training.settings import read_config
 
 _CONFIG = b"method: simcse\nlearning_rate: 3e-5\ntrain_file: [a.txt, b.txt]\n# no: 1\nseed: 010\nrun_name: 'x: y'\n"
-_SCRAPS = [b"!!python/object/apply:os.system [x]", b"!!map ", b"!!set ", b"!!int ", b"!!float ", b"!!timestamp ",
-           b"!!omap ", b"!!binary ", b"!!bool ", b"&a ", b"*a", b"<<: ", b"? ", b"- ", b": ", b"{" * 3000,
-           b"- " * 3000, b"---\n", b"|\n", b"~", b"0b_", b"0x_", b"2001-99-99", b"1:99", b"%YAML 9.9\n",
-           b"[1, 2]: 3\n", b".inf", b"%TAG ! x\n", b'"\\UFFFFFFFF"', b"!<", b">", b"\\", b"...\n"]  # fmt: skip
+_SCRAPS = [
+    b"!!python/object/apply:os.system [x]",
+    b"!!map ",
+    b"!!set ",
+    b"!!int ",
+    b"!!float ",
+    b"!!timestamp ",
+    b"!!omap ",
+]
+_SCRAPS += [b"!!binary ", b"!!bool ", b"&a ", b"*a", b"<<: ", b"? ", b"- "]
+_SCRAPS += [b": ", b"{" * 3000, b"- " * 3000, b"---\n", b"|\n", b"~", b"0b_"]
+_SCRAPS += [b"0x_", b"2001-99-99", b"1:99", b"%YAML 9.9\n", b"[1, 2]: 3\n", b".inf", b"%TAG ! x\n"]
+_SCRAPS += [b'"\\UFFFFFFFF"', b"!<", b">", b"\\", b"...\n"]
 
 
 @MANY
@@ -25,8 +33,8 @@ _SCRAPS = [b"!!python/object/apply:os.system [x]", b"!!map ", b"!!set ", b"!!int
 def test_a_configuration_is_read_as_words_or_refused(tmp_path, content):
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
-    found = result(read_config, str(path))
-    for value in (found or {}).values():
+    parsed = result(read_config, str(path))
+    for value in (parsed or {}).values():
         assert all(type(part) is str and part for part in (value if isinstance(value, list) else [value]))
 
 
@@ -46,19 +54,7 @@ def test_a_configuration_that_was_written_is_read(tmp_path, content):
 def test_yaml_with_values_is_read_or_refused(tmp_path, content):
     path = tmp_path / "x.yaml"
     path.write_bytes(content)
-    found = result(read_yaml, path)
-    assert not isinstance(found, dict) or all(type(key) is str for key in found)
-
-
-@pytest.mark.parametrize("strings", [False, True])
-@pytest.mark.parametrize("key", ["1", "1.5", "true", "off", "null", "~", "2020-01-01", "[a]", "<<"])
-def test_a_key_that_is_no_string_is_refused_unless_it_is_quoted(tmp_path, key, strings):
-    path = tmp_path / "x.yaml"
-    for place in ("", "a:\n  - "):
-        path.write_text(f"{place}{key}: x\n")
-        assert "the key is not a string; quote it" in refused(read_yaml, path, strings)
-    path.write_text(f"'{key}': x\n")
-    assert read_yaml(path, strings) == {key: "x"}
+    result(read_yaml, path)
 
 
 @pytest.mark.parametrize("text", ["!!map [a]", "!!set x", "a: !!int ''", "a: 0b_", "{" * 5000, "a: !!bool x", "<<: 1"])

@@ -33,17 +33,17 @@ def test_text_is_read_or_refused_and_means_the_same_in_every_form(tmp_path, cont
     def rows(data, name):
         path = tmp_path / name
         path.write_bytes(data)
-        found = result(lambda: _rows(path, columns=columns))
-        return found and found[0]
+        parsed = result(lambda: _rows(path, columns=columns))
+        return parsed and parsed[0]
 
-    found = rows(content, "text")
-    for row in found or []:
+    parsed = rows(content, "text")
+    for row in parsed or []:
         assert len(row) == columns
         assert all(cell and cell == cell.strip() and not {"\n", "\x00", "\t"} & set(cell) for cell in row)
     if not content.startswith((b"\x1f\x8b", b"BZh")):  # what the library takes for packed
-        assert rows(gzip.compress(content, mtime=0), "packed") == found
+        assert rows(gzip.compress(content, mtime=0), "packed") == parsed
     if b"\r" not in content:
-        assert rows(content.replace(b"\n", b"\r\n"), "crlf") == found
+        assert rows(content.replace(b"\n", b"\r\n"), "crlf") == parsed
 
 
 @MANY
@@ -51,8 +51,8 @@ def test_text_is_read_or_refused_and_means_the_same_in_every_form(tmp_path, cont
 def test_lines_are_read_or_refused(tmp_path, content):
     path = tmp_path / "text"
     path.write_bytes(content)
-    found = result(lambda: list(numbered_lines(path)))
-    assert found is None or [number for number, _ in found] == list(range(1, len(found) + 1))
+    parsed = result(lambda: list(numbered_lines(path)))
+    assert parsed is None or [number for number, _ in parsed] == list(range(1, len(parsed) + 1))
     assert len(content_hash([path])) == 64
 
 
@@ -61,10 +61,10 @@ def test_lines_are_read_or_refused(tmp_path, content):
 def test_labelled_text_is_read_or_refused(tmp_path, content):
     path = tmp_path / "rows"
     path.write_bytes(content)
-    found = result(lambda: _rows(path, labelled=True))
-    if found is None:
+    parsed = result(lambda: _rows(path, labelled=True))
+    if parsed is None:
         return
-    rows, facts = found
+    rows, facts = parsed
     assert len(rows) == facts["rows"] > 0
     assert all(all(row[:2]) and row[2] in range(3) for row in rows)
 
@@ -73,11 +73,11 @@ def test_labelled_text_is_read_or_refused(tmp_path, content):
 @given(
     as_json([{"text": "a dog", "title": ""}, {"text": "b", "title": "c"}]), st.sampled_from(["json", "jsonl", "csv"])
 )
-def test_tables_are_read_or_refused(tmp_path, content, kind):
-    path = tmp_path / f"rows.{kind}"
+def test_tables_are_read_or_refused(tmp_path, content, suffix):
+    path = tmp_path / f"rows.{suffix}"
     path.write_bytes(content)
-    found = result(lambda: _rows(path, names=("title", "text"), titled=True))
-    assert found is None or all(isinstance(title, str) and text.strip() for title, text in found[0])
+    parsed = result(lambda: _rows(path, names=("title", "text"), titled=True))
+    assert parsed is None or all(isinstance(title, str) and text.strip() for title, text in parsed[0])
 
 
 @MANY
@@ -85,9 +85,9 @@ def test_tables_are_read_or_refused(tmp_path, content, kind):
 def test_word_vectors_are_read_or_refused(tmp_path, header, data):
     path = tmp_path / "vectors"
     path.write_bytes(data.draw(damaged(_ANNOUNCED if header else _WORDS, [b"1e39", b"3 3\n", b" 1", b"_", b"0x1"])))
-    found = result(lambda: read_word_vectors(path, header, zero_rows=2))
-    if found is None:
+    parsed = result(lambda: read_word_vectors(path, header, zero_rows=2))
+    if parsed is None:
         return
-    assert found.table.shape[0] == 2 + len(found.words) and found.table.shape[1] > 0
-    assert not found.table[:2].any() and math.isfinite(found.table.astype(float).sum())
-    assert len(set(found.words)) == len(found.words) > 0 and all(found.words)
+    assert parsed.table.shape[0] == 2 + len(parsed.words) and parsed.table.shape[1] > 0
+    assert not parsed.table[:2].any() and math.isfinite(parsed.table.astype(float).sum())
+    assert len(set(parsed.words)) == len(parsed.words) > 0 and all(parsed.words)

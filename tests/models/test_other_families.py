@@ -10,7 +10,6 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 import run_unsup
 from common.errors import BadInput
 from eval.encode import Encode
-from export import onnx_file
 from models.encoder import load_encoder
 
 EXPERTS = {"num_experts": 4, "num_local_experts": 4, "moe_intermediate_size": 16, "num_key_value_heads": 2}
@@ -71,15 +70,3 @@ def test_a_model_that_reads_padding_is_refused(make, name):
 def test_a_model_that_needs_more_than_ids_and_a_mask_ends_in_the_library_s_line(make):
     with pytest.raises(BadInput, match="a 'xmod' does not run on ids and a mask: Input language unknown"):
         load_encoder(make("xmod"), "avg")
-
-
-def test_a_model_that_onnx_cannot_express_is_refused_in_one_line(tiny_bert, tmp_path, monkeypatch):
-    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
-    encoder.save(tmp_path, tokenizer)
-
-    def fail(*args, **named):
-        raise torch.onnx.OnnxExporterError("Failed to export the model\nand many lines")
-
-    monkeypatch.setattr(torch.onnx, "export", fail)
-    with pytest.raises(BadInput, match=r"--onnx: torch cannot convert a 'bert': Failed to export the model$"):
-        onnx_file.write_onnx(tmp_path)

@@ -88,11 +88,7 @@ def test_the_identity_covers_words_and_rules(file, tmp_path):
     assert loaded(file, tmp_path / "d", False, "none")[2].identity != one
 
 
-def test_a_reserved_word_and_a_missing_vocabulary_are_refused(file, tmp_path):
-    bad = tmp_path / "vectors.txt"
-    bad.write_text("dog 1 2\n[no word] 1 2\n")
-    with pytest.raises(BadInput, match=r"'\[no word\]' in the file is reserved"):
-        loaded(bad, tmp_path / "x", False, "none")
+def test_a_missing_vocabulary_is_refused(file, tmp_path):
     loaded(file, tmp_path / "model", False, "none")
     (tmp_path / "model" / "vocab.txt").unlink()
     with pytest.raises(BadInput):

@@ -24,10 +24,9 @@ class Runner:
         self.asked, self.scored, self.broken = [], [], {}
         monkeypatch.setattr(runs, "launch", self.launch)
         monkeypatch.setattr(runs, "score", self.score)
-        monkeypatch.setattr(runs, "check_inputs", lambda *_: None)
         monkeypatch.setattr(command, "needed", lambda columns, data_dir: {"dev": [Nothing()]})
 
-    def launch(self, script, argv):
+    def launch(self, script, *argv):
         flags = flags_of(argv)
         self.asked.append(flags)
         if flags["seed"] in self.broken:
@@ -58,8 +57,8 @@ def runner(monkeypatch):
 @pytest.fixture
 def filled(tmp_path):
     def run(*flags):
-        places = [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path / 'results'}"]
-        places = [place for place in places if place.split("=")[0] not in {flag.split("=")[0] for flag in flags}]
-        return main(["infocse-5", "--backbone=mini", "--model=m", *places, *flags])
+        folders = [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path / 'results'}"]
+        folders = [folder for folder in folders if folder.split("=")[0] not in {flag.split("=")[0] for flag in flags}]
+        return main(["infocse-5", "--backbone=mini", "--model=m", *folders, *flags])
 
     return run

@@ -11,15 +11,17 @@ import run_unsup
 from common.errors import BadInput, CheckpointRefused
 from common.files import sha256
 from data.lines import content_hash
-from eval.analyse.tokens import WITHOUT_TOKENS, FrequentTokens, TokenAverages, most_frequent
+from eval.analyse.tokens import FrequentTokens, TokenAverages, most_frequent
 from eval.sts import Pairs, correlation, cosines
 from models.pooling import POOLINGS
 from papers import runs
 from papers.__main__ import main
-from papers.plans import Choice, RunPlan
-from papers.tasks import count_of
+from papers.runs import Choice, RunPlan, model_difference, plan_of
+from papers.specification import Table, TableRow
 from tests.encoders import encode_of
 from tests.eval.toys import write_stsb
+
+SIMCSE = ["infocse-9", "--rows", "SimCSE, cls", "--backbone=mini", "--seeds", "4", "--float32"]
 
 
 @pytest.fixture
@@ -32,9 +34,8 @@ def data_dir(tmp_path, sentences):
 def test_a_run_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_dir, monkeypatch):
     monkeypatch.chdir(tmp_path)
     started = []
-    monkeypatch.setattr(runs, "launch", lambda script, argv: started.append(argv) or run_unsup.main(argv))
-    argv = ["infocse-9", "--rows", "SimCSE, cls", "--backbone=mini", f"--model={tiny_bert}", "--seeds", "4",
-            f"--train_file={text_file}", f"--data_dir={data_dir}", "--steps=2", "--float32"]  # fmt: skip
+    monkeypatch.setattr(runs, "launch", lambda script, *argv: started.append(argv) or run_unsup.main(list(argv)))
+    argv = [*SIMCSE, f"--model={tiny_bert}", f"--train_file={text_file}", f"--data_dir={data_dir}", "--steps=2"]
     [row] = main(argv)
     assert row["ours_runs"] == 1 and -100 <= row["ours"] <= 100
     assert row["verdict"] == "not comparable: other backbone, other text, other budget"
@@ -47,19 +48,17 @@ def test_a_run_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_d
     assert main(argv) == [row] and len(started) == 1
 
 
-def test_a_finished_run_of_a_text_or_model_that_has_changed_is_refused(tmp_path, tiny_bert, text_file, data_dir,
-                                                                      monkeypatch):  # fmt: skip
+def test_a_finished_run_of_other_inputs_is_refused(tmp_path, tiny_bert, text_file, data_dir, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(tiny_bert, "model")
     shutil.copy(text_file, "text.txt")
-    monkeypatch.setattr(runs, "launch", lambda script, argv: run_unsup.main(argv))
-    argv = ["infocse-9", "--rows", "SimCSE, cls", "--backbone=mini", "--model=model", "--seeds", "4",
-            "--train_file=text.txt", f"--data_dir={data_dir}", "--steps=1", "--float32"]  # fmt: skip
+    monkeypatch.setattr(runs, "launch", lambda script, *argv: run_unsup.main(list(argv)))
+    argv = [*SIMCSE, "--model=model", "--train_file=text.txt", f"--data_dir={data_dir}", "--steps=1"]
     made = main(argv)
 
     def again(*flags):  # a command is a process: nothing that was read before is known
         runs.model_files.cache_clear()
-        runs._text_hash.cache_clear()
+        runs.hash_once.cache_clear()
         return main([*argv, *flags])
 
     text, weights = tmp_path / "text.txt", tmp_path / "model" / "model.safetensors"
@@ -111,17 +110,63 @@ def test_figure_4_is_the_mean_of_rounded_sets_without_the_tokens_frequent_in_sts
     common = most_frequent(tokens.ids(sets["STS-B"].left + sets["STS-B"].right), 3)
     for row, count in zip(rows, (0, 3), strict=True):
         found = []
-        for one in sets.values():
-            left, right = (tokens.averages(side, common, (count,))[:, 0] for side in (one.left, one.right))
-            found.append(round(correlation(cosines(left, right), np.array(one.gold)), 2))
+        for part in sets.values():
+            left, right = (tokens.averages(side, common, (count,))[:, 0] for side in (part.left, part.right))
+            found.append(round(correlation(cosines(left, right), np.array(part.gold)), 2))
         assert row["value"] == pytest.approx(sum(found) / 2, abs=0.011)
         assert row["metric"] == f"spearman without {count} tokens" and row["n"] == 40
     assert rows[0]["value"] != rows[1]["value"]
 
 
-def test_a_metric_s_number_of_tokens():
-    assert count_of("spearman without 34 tokens") == 34
-    for wrong in ("spearman without some tokens", "f1"):
-        with pytest.raises(BadInput, match="unknown metric"):
-            count_of(wrong)
-    assert WITHOUT_TOKENS.format(0) == "spearman without 0 tokens"
+BASE = {"model_type": "bert", "num_hidden_layers": 12, "hidden_size": 768, "vocab_size": 30522}
+
+
+@pytest.fixture
+def initial(tmp_path):
+    """A local model of some size, as far as its configuration says."""
+
+    def make(**sizes):
+        (tmp_path / "config.json").write_text(json.dumps(BASE | sizes))
+        return str(tmp_path)
+
+    return make
+
+
+def differs(row, **choice):
+    plan = plan_of(Table("t-1", "A title", "A paper", "table 1", (), (row,)), row, Choice(**choice))
+    assert isinstance(plan, RunPlan)
+    return plan.differences
+
+
+TRAINED = TableRow("SimCSE", "bert-base", config="simcse")
+UNTRAINED = TableRow("[CLS]", "bert-base", evaluate="cls_before_pooler")
+CHAINED = TableRow("sup-unsup", "bert-base", config="consert-sup-unsup", after="consert-sup")
+
+
+@pytest.mark.parametrize("row", [TRAINED, UNTRAINED, CHAINED], ids=lambda row: row.label)
+def test_the_initial_model_is_compared_by_its_size_where_it_is_here_and_else_by_its_name(row, initial):
+    assert differs(row) == differs(row, model="bert-base-uncased") == ()
+    assert differs(row, model="somebody/bert") == ("initial model not compared",)
+    assert differs(row, model=initial()) == ()
+    assert differs(row, model=initial(hidden_size=384)) == ("other initial model",)
+    assert differs(row, model=initial(), backbone="mini")[0] == "other backbone"
+
+
+def test_stage_one_text_and_budget_are_compared(initial):
+    infocse = TableRow("InfoCSE", "bert-base", config="infocse")
+    assert differs(infocse) == () and differs(infocse, stage_one="runs/mine") == ("initial model not compared",)
+    assert differs(infocse, stage_one=initial(num_hidden_layers=6)) == ("other initial model",)
+    assert differs(TRAINED, train_file="mine.txt", steps=9) == ("other text", "other budget")
+    assert (
+        model_difference(initial(model_type="roberta", vocab_size=50265), None, "roberta-base", "roberta-base") is None
+    )
+
+
+def test_the_names_of_folders_are_those_of_earlier_versions(tmp_path):
+    """Figures of finished runs are found by these names."""
+    config = tmp_path / "simcse-mini.yaml"
+    config.write_text("method: simcse\ntrain_file: [b.txt, a.txt]\nseed: 1\nlearning_rate: 3e-5\n")
+    trained = RunPlan("simcse-mini", {"max_steps": "9", "config": str(config)})
+    assert str(trained.folder(Choice(), 2)) == "runs/tables/simcse-mini_53a07223f8_seed-2"
+    untrained = RunPlan("untrained-mini-avg", {}, None, "m", "avg")
+    assert str(untrained.folder(Choice(runs="r"), 0)) == "r/untrained-mini-avg_51f452a85d"

@@ -8,22 +8,23 @@ import pytest
 
 from common.errors import BadInput, ProjectError
 from eval.scores import row as score_row
-from papers import runs, study, views
+from papers import runs, study, study_page
 from papers.__main__ import main
 from papers.page import rewritten
-from papers.plans import Choice, RunPlan
+from papers.runs import Choice, RunPlan
 from tests.papers.conftest import flags_of
 from tests.sources import ROOT
-from training.methods import load_method, script_of
+from training.methods import load_method
 from training.settings import fill
 
 STUDIES = {name: study.read(name) for name in study.names()}
 
 
 def adapt_row(method, corpus, pseudo, real, seed=0, start="mini"):
-    gains = {name: {"start": before, "result": after, "interval": [after - before - 1, after - before + 1],
-                    "verdict": "better"} for name, (before, after) in (("pseudo", pseudo), ("real", real))}  # fmt: skip
-    return {"start": start, "method": method, "set": corpus, "seed": seed, **gains, "start_share": 0.0}
+    gains = {
+        name: {"start": scores[0], "result": scores[1]} for name, scores in {"pseudo": pseudo, "real": real}.items()
+    }
+    return {"start": start, "method": method, "set": corpus, "seed": seed, **gains}
 
 
 ADAPTED = [
@@ -39,13 +40,15 @@ def asked(monkeypatch):
     """Every command that would have trained; its dev score depends on the rate, its test scores on lambda and seed."""
     found = []
 
-    def launch(script, argv):
+    def launch(script, *argv):
         flags = flags_of(argv)
         found.append(flags)
         folder, weight = Path(flags["output_dir"]), float(flags.get("aux_weight", 0))
         grows = 0.01 * ("aux_cls" in flags)
-        looks = [{"step": step, "tokens": 100 * step, "eval_mlm": 3.0, "eval_aux_mlm": 5.0,
-                  "eval_aux_mlm_shuffled_cls": 5.0 + grows * step} for step in (20, 40)]  # fmt: skip
+        losses = {"eval_mlm": 3.0, "eval_aux_mlm": 5.0}
+        looks = [{"step": step, "tokens": 100 * step, **losses} for step in (20, 40)]
+        for look in looks:
+            look["eval_aux_mlm_shuffled_cls"] = 5.0 + grows * look["step"]
         rate = {"1e-5": 70.0, "3e-5": 80.0, "1e-4": 75.0}.get(flags.get("learning_rate"), 60.0)
         facts = {"start": flags["model_name_or_path"], "text": {"sha256": flags.get("train_file", "t")}}
         best = {"value": rate + int(flags["seed"]), "step": 5}
@@ -61,7 +64,7 @@ def asked(monkeypatch):
         rows = [score_row(task, "test", "spearman", "single", 5, value) | {"headline": True} for task in names]
         (folder / f"{name}.json").write_text(json.dumps(rows))
 
-    monkeypatch.setattr(runs, "refuse_missing", lambda *_: None)  # no data here
+    monkeypatch.setattr(study, "refuse_missing", lambda *_: None)  # no data here
     monkeypatch.setattr(runs, "launch", launch)
     monkeypatch.setattr(runs, "score", score)
     return found
@@ -69,8 +72,9 @@ def asked(monkeypatch):
 
 @pytest.fixture
 def filled(tmp_path):
-    def fill(name, *flags):
-        return main([name, "--model=m", f"--runs={tmp_path / 'runs'}", f"--output={tmp_path / 'results'}", *flags])
+    def fill(name, *flags, model="m"):
+        folders = [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path / 'results'}"]
+        return main([name, f"--model={model}", *folders, *flags])
 
     return fill
 
@@ -80,7 +84,7 @@ def test_a_page_of_results_is_that_of_its_json(name):
     content = STUDIES[name]
     rows = study.known_rows(content, ROOT / "results" / f"{name}.json")
     page = (ROOT / "results" / f"{content.page or name}.md").read_text(encoding="utf-8")
-    made = views.tables(content, study.ordered(content, rows))
+    made = study_page.tables(content, study.ordered(content, rows))
     assert made in page and rewritten(page, name, f"python -m papers {name}", made) == page
     study._refuse_mixed(content, rows)
 
@@ -90,8 +94,8 @@ def test_every_flag_of_a_study_is_one_of_its_script(name):
     for levels in STUDIES[name].combinations:
         plan = study.plan_of(STUDIES[name], levels, Choice(model="m"))
         for planned in filter(None, (plan, plan.starts_from)):
-            flags = runs.all_flags(Path("f"), planned.arguments(Choice(model="m"), 0) | {"bf16": "false"})
-            fill(script_of(planned.settings().get("method")), flags)
+            script, *words = planned.command(Choice(model="m", bf16=False), 0)
+            fill(script, flags_of(words))
 
 
 def test_every_method_of_adapt_has_its_flags():
@@ -128,13 +132,9 @@ def test_rows_of_the_file_stay_and_are_not_trained_again(asked, filled, tmp_path
     assert filled("infocse-seeds-mini", "--page") == rows
     path = tmp_path / "results" / "infocse-seeds-mini.json"
     with pytest.raises(BadInput, match=r"differ in start; compare them in two files"):
-        main(["infocse-seeds-mini", "--model=other", "--rows=simcse-mini", "--seeds=2", f"--runs={tmp_path / 'runs'}",
-              f"--output={tmp_path / 'results'}"])  # fmt: skip
+        filled("infocse-seeds-mini", "--rows=simcse-mini", "--seeds=2", model="other")
     path.write_text(json.dumps([rows[0] | {"method": "another"}]))
-    with pytest.raises(BadInput, match=r"infocse-seeds-mini.yaml has no another, 1e-4"):
-        filled("infocse-seeds-mini")
-    path.write_text('[{"name": "x"}]')
-    with pytest.raises(BadInput, match="not results of infocse-seeds-mini"):
+    with pytest.raises(BadInput, match=r"infocse-seeds-mini.yaml has no \('another', '1e-4'\)"):
         filled("infocse-seeds-mini")
 
 
@@ -158,50 +158,46 @@ def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, f
 
 def test_the_gap_of_every_setting_is_read_from_its_log_and_drawn(asked, filled, tmp_path, capsys):
     rows = filled("aux-gap-mini", "--rows", "published", "all four")
-    assert [(row["name"], row["tokens"], round(row["gap"], 6)) for row in rows] == [
-        ("published", 2000, 0.0), ("published", 4000, 0.0), ("all four", 2000, 0.2), ("all four", 4000, 0.4)
-    ]  # fmt: skip
+    gaps = [(row["name"], row["tokens"], round(row["gap"], 6)) for row in rows]
+    assert gaps[:2] == [("published", 2000, 0.0), ("published", 4000, 0.0)]
+    assert gaps[2:] == [("all four", 2000, 0.2), ("all four", 4000, 0.4)]
     printed = capsys.readouterr().out
     assert "4,000 tokens" in printed and "not reached" in printed
     assert (tmp_path / "results" / "aux-gap-mini.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_an_interval_is_students_over_the_means_of_pairs_of_each_seed():
-    rows = [{"start": "plain", "head": head, "lambda": weight, "seed": seed, "sts": {"Avg.": value}}
-            for head, weight, seed, value in (
-                ("tanh", "0", 0, 60.0), ("tanh", "0", 1, 61.0), ("tanh", "0.1", 0, 60.5), ("tanh", "0.1", 1, 62.0),
-                ("norm", "0", 0, 50.0), ("norm", "0", 1, 50.0), ("norm", "0.1", 0, 51.5), ("norm", "0.1", 1, 55.0),
-                ("tanh", "0.1", 2, 99.0))]  # fmt: skip
-    _, _, line, *rest = views.effects_on("sts", STUDIES["infocse-factorial-mini"].effects, rows)
+    scores = {("tanh", "0"): [60.0, 61.0], ("tanh", "0.1"): [60.5, 62.0, 99.0]}
+    scores |= {("norm", "0"): [50.0, 50.0], ("norm", "0.1"): [51.5, 55.0]}
+    rows = [
+        {"start": "plain", "head": head, "lambda": weight, "seed": seed, "sts": {"Avg.": value}}
+        for (head, weight), values in scores.items()
+        for seed, value in enumerate(values)
+    ]
+    _, _, line, *rest = study_page.effects_on("sts", STUDIES["infocse-factorial-mini"].effects, rows)
     # differences 0.5 and 1.5, 1 and 5: means 1 and 3, mean 2, standard error 1, t(0.975, 1) = 12.706
     assert line == ["lambda 0.1", "all", "0", "+2.00", "-10.71 to +14.71", "2"]
-    assert [each[1] for each in rest] == ["plain, tanh", "plain, norm"], "with one start, it is the same as all"
+    assert [cells[1] for cells in rest] == ["plain, tanh", "plain, norm"], "with one start, it is the same as all"
 
 
-def test_gains_verdicts_and_agreement():
+def test_gains_of_search():
     content, later = STUDIES["own-text"], adapt_row("spans", "med", (30, 45), (41, 60), seed=1)
-    table = views.tables(content, ADAPTED)
+    table = study_page.tables(content, ADAPTED)
     assert "| mini  | as it is | 41.00 | 22.00 |" in table
     assert "| +8.00     |" in table and "| +0.25     |" in table  # means of +17 and -1, of -0.5 and +1
-    [lines] = views.verdicts(content, ADAPTED)
-    assert [line[-1] for line in lines[1:]] == ["1 of 1", "0 of 1"] * 2
-    assert lines[1][3:5] == ["+10.00 (+9.00 to +11.00)", "+17.00 (+16.00 to +18.00)"]
-    assert "shipped 2 of 4 times" in table and "judged queries is -0.50" in table
-    [lines] = views.adapted(content, [*ADAPTED, later])
+    [lines] = study_page.adapted(content, [*ADAPTED, later])
     assert lines[2][2:] == ["59.00 ± 1.41", "21.00", "40.00", "+8.50", "1 to 2"]
-    [lines] = views.verdicts(content, [ADAPTED[0], later])
-    assert lines[1][3:6] == ["+12.50 (+9.00 to +16.00)", "+18.00 (+16.00 to +20.00)", "2 of 2"]
-    [lines] = views.orders(content, [*ADAPTED, adapt_row("spans", "med", (50, 35), (60, 61), start="other")])
-    assert lines[1:] == [["med", "5", "0.60"], ["npl", "3", "-0.50"], ["mean", "", "0.05"]]
 
 
 @pytest.fixture
 def adapts(monkeypatch, tmp_path):
     """The commands of `adapt`, and the plans of stage 1; `code` is the exit code of the former."""
     commands, stages = [], []
-    monkeypatch.setattr(runs, "refuse_missing", lambda *_: None)  # no data here
+    monkeypatch.setattr(study, "refuse_missing", lambda *_: None)  # no data here
     monkeypatch.setattr(study, "prepare", lambda files, seed, *_: tmp_path / f"{files[0].parent.name}-{seed}")
-    monkeypatch.setattr(RunPlan, "train", lambda plan, choice, seed: stages.append(plan.arguments(choice, seed)))
+    monkeypatch.setattr(
+        RunPlan, "train", lambda plan, choice, seed: stages.append(flags_of(plan.command(choice, seed)[1:]))
+    )
 
     def run(command, stdout):
         commands.append(command)
@@ -249,18 +245,15 @@ def test_a_run_of_adapt_is_gathered_from_its_folder(adapts, filled, tmp_path, mo
     assert (tmp_path / "results" / "own-text.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_missing_data_or_model_and_flags_for_tables_are_refused_before_any_training(filled, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "missing"), [("infocse-seeds-mini", "STS12-en-test"), ("own-text", r"med/corpus\.jsonl")]
+)
+def test_missing_data_or_model_is_refused_before_any_training(name, missing, filled, tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "launch", lambda *_: pytest.fail("trained"))
-    for name, missing in (("infocse-read-mini", r"med/corpus\.jsonl"), ("infocse-seeds-mini", "STS12-en-test"),
-                          ("own-text", r"med/corpus\.jsonl")):  # fmt: skip
-        with pytest.raises(BadInput, match=missing):
-            filled(name, f"--data_dir={tmp_path}")
-    with pytest.raises(BadInput, match="infocse-seeds-mini: give --model"):
-        main(["infocse-seeds-mini", f"--output={tmp_path}"])
-    with pytest.raises(BadInput, match=r"--rows of: infocse-read-mini --aux_weight 0\.01"):
-        filled("infocse-seeds-mini", "--rows=simcse")
-    with pytest.raises(BadInput, match=r"--backbone: papers/studies/own-text\.yaml says what"):
-        filled("own-text", "--backbone=mini")
+    with pytest.raises(BadInput, match=missing):
+        filled(name, f"--data_dir={tmp_path}")
+    with pytest.raises(BadInput, match=f"{name}: give --model"):
+        main([name, f"--output={tmp_path}"])
 
 
 def test_classifiers_and_search_run_where_the_encoder_does(monkeypatch):

@@ -28,13 +28,30 @@ from common.files import ROOT
 
 DEVICE = torch.device("cuda:0")
 _ROOT, _HERE = str(ROOT), str(Path(__file__).parent)
-_NO_KERNEL = {f"aten.{name}" for name in """empty.memory_format empty_like.default new_empty.default
+_NO_KERNEL = {
+    f"aten.{name}"
+    for name in """empty.memory_format empty_like.default new_empty.default
     empty_strided.default new_empty_strided.default _unsafe_view.default detach.default detach_.default alias.default
-    lift_fresh.default _reshape_alias.default is_same_size.default""".split()}  # fmt: skip
-_WAITING = ("_local_scalar_dense.", "equal.", "nonzero.", "masked_select.", "_unique2.", "unique_dim.",
-            "unique_consecutive.", "repeat_interleave.Tensor", "bincount.")  # fmt: skip
-_INDEXING = ("aten.index.Tensor", "aten._unsafe_index.Tensor", "aten.index_put_.default", "aten.index_put.default",
-             "aten._index_put_impl_.default")  # fmt: skip
+    lift_fresh.default _reshape_alias.default is_same_size.default""".split()
+}
+_WAITING = (
+    "_local_scalar_dense.",
+    "equal.",
+    "nonzero.",
+    "masked_select.",
+    "_unique2.",
+    "unique_dim.",
+    "unique_consecutive.",
+    "repeat_interleave.Tensor",
+    "bincount.",
+)
+_INDEXING = (
+    "aten.index.Tensor",
+    "aten._unsafe_index.Tensor",
+    "aten.index_put_.default",
+    "aten.index_put.default",
+    "aten._index_put_impl_.default",
+)
 
 
 class Log:
@@ -82,9 +99,15 @@ class Pretend(Tensor):
     @staticmethod
     def __new__(cls, held: Tensor, requires_grad: bool = False):
         made = Tensor._make_wrapper_subclass(
-            cls, held.size(), strides=held.stride(), storage_offset=held.storage_offset(), dtype=held.dtype,
-            layout=held.layout, device=DEVICE, requires_grad=requires_grad,
-        )  # fmt: skip
+            cls,
+            held.size(),
+            strides=held.stride(),
+            storage_offset=held.storage_offset(),
+            dtype=held.dtype,
+            layout=held.layout,
+            device=DEVICE,
+            requires_grad=requires_grad,
+        )
         made.held = held.detach()
         return made
 

@@ -55,11 +55,24 @@ def _compiled(folder: Path) -> Path:
         raise BadInput("the pretend device needs g++ to build the pretend device; install it")
     torch_folder, library = Path(torch.__path__[0]), folder / "guard.so"
     done = subprocess.run(
-        ["g++", "-shared", "-fPIC", "-std=c++20", f"-I{torch_folder}/include",
-         f"-I{torch_folder}/include/torch/csrc/api/include", str(_GUARD), "-o", str(library), f"-L{torch_folder}/lib",
-         f"-Wl,-rpath,{torch_folder}/lib", "-lc10", "-ltorch_cpu"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [
+            "g++",
+            "-shared",
+            "-fPIC",
+            "-std=c++20",
+            f"-I{torch_folder}/include",
+            f"-I{torch_folder}/include/torch/csrc/api/include",
+            str(_GUARD),
+            "-o",
+            str(library),
+            f"-L{torch_folder}/lib",
+            f"-Wl,-rpath,{torch_folder}/lib",
+            "-lc10",
+            "-ltorch_cpu",
+        ],
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         raise BadInput(f"g++ cannot build the pretend device: {done.stderr[:300]}")
     return library

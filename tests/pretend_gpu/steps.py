@@ -29,10 +29,12 @@ def rows(objectives: list[str], layers: int, batch: int, length: int, half: bool
             if (not objectives or case.objective in objectives) and not (half and odd):
                 log = take_steps(*materials.parts(case), case.precision == "bf16", batch)
                 yield vars(case) | {
-                    "kernels": log.kernels.total(), "views": log.views.total(),
-                    "synchronisations": log.synchronisations.total(), "mixed_devices": log.mixed.total(),
+                    "kernels": log.kernels.total(),
+                    "views": log.views.total(),
+                    "synchronisations": log.synchronisations.total(),
+                    "mixed_devices": log.mixed.total(),
                     "places": dict(log.synchronisations | log.mixed),
-                }  # fmt: skip
+                }
 
 
 def take_steps(model, collator, bf16: bool, batch: int):

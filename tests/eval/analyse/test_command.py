@@ -8,7 +8,7 @@ import pytest
 
 from common.errors import BadInput
 from eval.analyse.__main__ import ANALYSES, main
-from eval.analyse.analysis import read_sentences
+from eval.analyse.geometry import read_sentences
 from eval.sts import merged, own_pairs
 from models.encoder import load_encoder
 from tests.encoders import encode_of
@@ -48,70 +48,40 @@ def test_every_analysis_has_its_numbers_and_its_picture(ran, tiny_roberta):
         assert min(pixels.shape[:2]) > 600 and pixels.std() > 0.02, "something is drawn"
 
 
-def test_a_figure_is_that_of_the_evaluation(tiny_bert, dev_file, capsys):
-    found = main([str(tiny_bert), *PLAIN, "--dev_file", str(dev_file), "--only", "cosine_by_gold"])
-    (model,) = found["models"].values()
+def test_a_figure_is_that_of_the_evaluation(tiny_bert, dev_file, text_file, capsys):
+    content = main([str(tiny_bert), *PLAIN, "--dev_file", str(dev_file), "--sentences", str(text_file)])
+    (model,) = content["models"].values()
     expected = spearman(encode_of(tiny_bert, "avg"), merged(own_pairs(str(dev_file)).load("nowhere")))
     assert model["cosine_by_gold"]["spearman"] == pytest.approx(expected)
-    assert found["data"] == {"cosine_by_gold": "pairs file"}
+    assert content["data"]["cosine_by_gold"] == "pairs file"
+    assert content["data"]["anisotropy"] == "sentences.txt" and model["anisotropy"]["sentences"] == 300
     header, _, *lines = capsys.readouterr().out.splitlines()
     assert header.split("|")[2].strip() == tiny_bert.name
     gap = model["cosine_by_gold"]["gap"]
-    assert [line.split("|")[2].strip() for line in lines] == [f"{expected:.2f}", f"{gap:.3f}"]
+    assert [line.split("|")[2].strip() for line in lines[-2:]] == [f"{expected:.2f}", f"{gap:.3f}"]
 
 
-def test_json_is_not_read_as_sentences(tmp_path):
-    (tmp_path / "corpus.jsonl").write_text('{"text": "a dog"}\n{"text": "a river"}\n')
-    with pytest.raises(BadInput, match=r"corpus\.jsonl: JSON, not one sentence per line"):
-        read_sentences(str(tmp_path / "corpus.jsonl"), 1)
-
-
-def test_a_table_is_not_read_as_sentences(dev_file):
-    with pytest.raises(BadInput, match=r"a table \(tabs\), not one sentence per line"):
-        read_sentences(str(dev_file), 1)
+@pytest.mark.parametrize(
+    "content", ['{"text": "a dog"}\n{"text": "a river"}\n', "a\tb\t1\nc\td\t2\n", "the same\n\nthe  same\n"]
+)
+def test_json_tables_and_a_single_sentence_are_not_read_as_sentences(tmp_path, content):
+    (tmp_path / "sentences").write_text(content)
+    with pytest.raises(BadInput, match="sentences: give at least 2 distinct sentences, one per line"):
+        read_sentences(str(tmp_path / "sentences"), 2)
 
 
 def test_files_of_others_are_not_overwritten(tiny_bert, dev_file, tmp_path):
-    flags = [str(tiny_bert), *PLAIN, "--dev_file", str(dev_file), "--only", "anisotropy", "--output", str(tmp_path)]
+    flags = [str(tiny_bert), *PLAIN, "--dev_file", str(dev_file), "--output", str(tmp_path)]
     (tmp_path / "analyses.json").write_text('{"my": "numbers"}')
     with pytest.raises(BadInput, match=r"analyses\.json: is not the numbers of analyses"):
         main(flags)
     assert (tmp_path / "analyses.json").read_text() == '{"my": "numbers"}'
 
 
-def test_own_sentences_need_no_pairs(tiny_bert, text_file):
-    found = main(
-        [str(tiny_bert), *PLAIN, "--sentences", str(text_file), "--data_dir", "nowhere", "--only", "anisotropy"]
-    )
-    (model,) = found["models"].values()
-    assert found["data"] == {"anisotropy": "sentences.txt"} and model["anisotropy"]["sentences"] == 300
-
-
 def test_a_pooling_is_only_for_models_that_do_not_state_theirs(tiny_bert, dev_file, tmp_path):
     encoder, tokenizer = load_encoder(str(tiny_bert), "cls_before_pooler")
     encoder.save(str(tmp_path / "run"), tokenizer)
     models = [str(tiny_bert), str(tmp_path / "run")]
-    found = main([*models, *PLAIN, "--dev_file", str(dev_file), "--only", "anisotropy", "--max_length", "9"])
-    assert [(m["pooling"], m["max_length"]) for m in found["models"].values()] == [("avg", 9), ("cls_before_pooler", 9)]
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--only", "anisotropy", "beauty"], r"--only: invalid choice: 'beauty' \(choose from .*alignment_uniformity"),
-        (["--data_dir", "nowhere"], r"nowhere/senteval/.*sts-test\.csv: cannot be read"),
-        (["--split", "dev", "--data_dir", "nowhere"], r"sts-dev\.csv: cannot be read"),
-        (["--sentences", "EMPTY", "--only", "anisotropy"], "EMPTY: 1 distinct sentences; give at least 2, one per"),
-        (["--sentences", "missing.txt", "--only", "anisotropy"], r"missing\.txt: cannot be read .*; check its path"),
-        (["--above", "5", "--dev_file", "DEV", *PLAIN], "pairs file has no pair with a gold score above 5"),
-        (["--split", "dev", "--dev_file", "DEV"], "--dev_file: not allowed with argument --split"),
-        (["--dev_file", "DEV"], "does not state its pooling; give --pooling"),
-        (["--output", "BLANK", "--dev_file", "DEV"], "--output BLANK: cannot create the folder"),
-    ],
-)
-def test_what_cannot_be_used_is_refused(flags, message, tiny_bert, dev_file, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "EMPTY").write_text("the same\n\nthe  same\n")
-    (tmp_path / "BLANK").write_text("")
-    with pytest.raises(BadInput, match=message):
-        main([str(tiny_bert), *(str(dev_file) if flag == "DEV" else flag for flag in flags)])
+    content = main([*models, *PLAIN, "--dev_file", str(dev_file), "--max_length", "9"])
+    settings = [(model["pooling"], model["max_length"]) for model in content["models"].values()]
+    assert settings == [("avg", 9), ("cls_before_pooler", 9)]

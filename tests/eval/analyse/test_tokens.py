@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from eval.analyse.tokens import TokenAverages, most_frequent
+from eval.analyse.tokens import AverageWithout, most_frequent
 from eval.encode import Encode
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
@@ -15,10 +15,10 @@ def loaded(request):
     return load_encoder(str(request.getfixturevalue(request.param)), "avg_top2")
 
 
-def averages_of(loaded):
+def averages_of(loaded, sentences, frequent, removed):
     encoder, tokenizer = loaded
-    encode = Encode(encoder, tokenizer)
-    return encode, TokenAverages(encode, encoder.backbone, POOLINGS["avg_top2"].pool)
+    module = AverageWithout(encoder.backbone, 64, POOLINGS["avg_top2"].pool, frequent, removed)
+    return Encode(module, tokenizer)(sentences).reshape(len(sentences), len(removed), -1)
 
 
 @torch.no_grad()
@@ -38,27 +38,14 @@ def test_tokens_are_counted_with_the_special_ones_and_ties_go_by_id():
 
 
 def test_averages_equal_a_forward_of_their_own(loaded, sentences):
-    _, averages = averages_of(loaded)
     some = [*sentences[:25], sentences[3], "the"]
-    frequent = most_frequent(averages.ids(some), 20)
-    removed = (0, 1, 2, 5, 20)
-    found = averages.averages(some, frequent, removed)
-    assert found.shape == (27, 5, 32)
-    for sentence, rows in zip(some, found, strict=True):
+    frequent = most_frequent(loaded[1](some)["input_ids"], 20)
+    removed, seen = (0, 1, 2, 5, 20), []
+    hook = loaded[0].backbone.register_forward_hook(lambda module, args, out: seen.append(len(out.last_hidden_state)))
+    averages = averages_of(loaded, some, frequent, removed)
+    hook.remove()
+    assert averages.shape == (27, 5, 32) and sum(seen) == 26, "one forward serves every number of tokens"
+    for sentence, rows in zip(some, averages, strict=True):
         for count, row in zip(removed, rows, strict=True):
             assert np.allclose(row, by_hand(loaded, sentence, frequent[:count]), atol=1e-5)
-
-
-def test_nothing_removed_is_the_pooling_itself(loaded, sentences):
-    encode, averages = averages_of(loaded)
-    found = averages.averages(sentences[:30], [5, 6], (0, 2))
-    assert np.allclose(found[:, 0], encode(sentences[:30]), atol=1e-6)
-
-
-def test_one_forward_serves_every_number_of_tokens(loaded, sentences, monkeypatch):
-    encoder, _ = loaded
-    seen = []
-    encoder.backbone.register_forward_hook(lambda module, args, output: seen.append(output.last_hidden_state.shape[0]))
-    _, averages = averages_of(loaded)
-    averages.averages(sentences[:30] * 2, [5, 6], (0, 1, 2, 8))
-    assert sum(seen) == 30
+    assert np.allclose(averages[:, 0], Encode(*loaded)(some), atol=1e-6), "nothing removed is the pooling itself"

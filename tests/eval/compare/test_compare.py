@@ -12,7 +12,7 @@ from eval.compare import intervals
 from eval.compare.intervals import ABOVE, BELOW, INSIDE, compare, draws_of, percentile, resampled_figures, welch
 from eval.compare.sides import Score, from_files, published
 from eval.scores import Key, Result, items_path, row, rows_of, write_rows, write_scores
-from eval.sts import StsTask, correlation
+from eval.sts import correlation
 from tests.refusals import refused
 
 SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
@@ -24,23 +24,17 @@ def scored(folder, name, similarities, golds):
     results = {}
     for task, similarity in similarities.items():
         value = correlation(similarity, golds[task])
-        rows = [row(task, "test", "spearman", "single", len(similarity), value),
-                row(task, "test", "pearson", "single", len(similarity), 1.0)]  # fmt: skip
-        results[StsTask(task, "test", None, None)] = Result(rows, {"similarity": similarity, "gold": golds[task]})
+        rows = [row(task, "test", *kind, len(similarity), value) for kind in (("spearman", "all"), ("pearson", "all"))]
+        results[task] = Result(rows, {"similarity": similarity, "gold": golds[task]})
     path = folder / name / "scores.json"
-    write_scores_new(path, results)
-    return path
-
-
-def write_scores_new(path, results):
     path.parent.mkdir()
-    write_scores(path, results, rows_of(results, path.parent.name, None))
+    write_scores(path, results, rows_of(results, name, None))
+    return path
 
 
 def of_values(folder, name, values, split="test", **settings):
     """A file without examples: task -> Spearman."""
-    results = {StsTask(task, split, None, None): Result([row(task, split, "spearman", "all", 100, value)])
-               for task, value in values.items()}  # fmt: skip
+    results = {task: Result([row(task, split, "spearman", "all", 100, value)]) for task, value in values.items()}
     path = folder / f"{name}.json"
     write_rows(path, rows_of(results, name, None, **settings))
     return path
@@ -109,8 +103,12 @@ def test_the_average_is_taken_over_one_independent_draw_of_every_task(pairs, tmp
     draws = []
     for task, gold in golds.items():
         rng = draws_of(Key(task, "test", "test", "spearman"), 4)
-        draws.append([100 * (spearmanr(good[task][i], gold[i]).statistic - spearmanr(other[task][i], gold[i]).statistic)
-                      for i in rng.integers(len(gold), size=(100, len(gold)))])  # fmt: skip
+        draws.append(
+            [
+                100 * (spearmanr(good[task][i], gold[i]).statistic - spearmanr(other[task][i], gold[i]).statistic)
+                for i in rng.integers(len(gold), size=(100, len(gold)))
+            ]
+        )
     assert line.key == AVERAGE
     assert (line.outcome.low, line.outcome.high) == pytest.approx(tuple(np.percentile(np.mean(draws, 0), [2.5, 97.5])))
     assert compare(a, b, 100, seed=4) == compare(a, b, 100, seed=4) != compare(a, b, 100, seed=5)
@@ -122,13 +120,6 @@ def test_two_files_get_one_verdict_per_task(pairs, tmp_path):
     assert verdicts(compare(side(a), side(b), 200)) == dict.fromkeys(["STS12", "STS13", "Avg."], ABOVE)
     assert verdicts(compare(side(b), side(a), 200)) == dict.fromkeys(["STS12", "STS13", "Avg."], BELOW)
     assert verdicts(compare(side(a), side(c), 200))["Avg."] == INSIDE
-
-
-def test_identical_files_show_no_difference_at_all(pairs, tmp_path):
-    golds, good, *_ = pairs
-    a, b = (scored(tmp_path, name, good, golds) for name in "ab")
-    for line in compare(side(a), side(b), 100):
-        assert (line.difference, line.outcome.low, line.outcome.high, line.verdict) == (0.0, 0.0, 0.0, INSIDE)
 
 
 def test_without_examples_there_is_no_verdict(pairs, tmp_path):
@@ -148,22 +139,21 @@ def test_without_examples_there_is_no_verdict(pairs, tmp_path):
 def test_files_scored_on_other_data_are_refused(pairs, tmp_path, change):
     golds, good, other, _ = pairs
     a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
-    if change == "length":
-        rows = json.loads(b.read_text())
-        write_rows(b, [{**one, "n": 299} if one["task"] == "STS12" else one for one in rows])
     with np.load(items_path(b)) as archive:
         items = dict(archive)
     if change == "gold":
         items["STS12|test|test|gold"] = items["STS12|test|test|gold"][::-1]
-    if change == "example":
-        for path, count in ((a, 300), (b, 299)):
-            values = {"value": np.ones(300), "example": np.arange(300) % count}
-            np.savez(items_path(path), **{f"STS12|test|test|{name}": value for name, value in values.items()})
-    if change == "kind":
+    elif change == "length":
+        rows = json.loads(b.read_text())
+        write_rows(b, [row | {"n": 299} if row["task"] == "STS12" else row for row in rows])
+    elif change == "example":
+        items = {"STS12|test|test|value": np.ones(300), "STS12|test|test|example": np.arange(300)}
+        np.savez(items_path(a), **items)
+        items["STS12|test|test|example"] = np.arange(300) % 299
+    else:
         del items["STS12|test|test|gold"]
         items["STS12|test|test|value"] = items.pop("STS12|test|test|similarity")
-    if change != "example":
-        np.savez(items_path(b), **items)
+    np.savez(items_path(b), **items)
     with pytest.raises(BadInput, match=r"STS12: .*different examples"):
         compare(side(a), side(b), 100)
 
@@ -212,24 +202,6 @@ def test_a_published_spread_says_whether_seeds_explain_the_difference(tmp_path, 
     assert [line.verdict for line in turned if line.key == AVERAGE] == ["cannot say from one run", opposite]
 
 
-def test_several_runs_of_ours_share_the_published_spread(tmp_path):
-    ours = side(*(of_values(tmp_path, f"run{i}", dict.fromkeys(SEVEN, 76.0 + i)) for i in range(3)))
-    (line,) = [line for line in compare(ours, published("simcse-bert-base-50-seeds")) if line.key == AVERAGE]
-    half = t.ppf(0.975, 49) * 0.84 * math.sqrt(1 / 50 + 1 / 3)
-    assert (line.outcome.low, line.outcome.high) == pytest.approx((77 - 75.11 - half, 77 - 75.11 + half))
-    said = {line.verdict for line in compare(ours, published("infocse-bert-base")) if line.b and line.a}
-    assert said == {"cannot say from one run"}
-    said = verdicts(compare(published("mirror-bert-base"), ours))
-    assert said["Avg."] == "cannot say: no spread over the runs is known"
-
-
-def test_published_numbers_can_stand_on_both_sides():
-    lines = compare(published("simcse-bert-base"), published("simcse-bert-base-50-seeds"))
-    assert verdicts(lines)["Avg."] == INSIDE
-    lines = compare(published("s-simcse-sentence-bert-base"), published("simcse-bert-base-50-seeds"))
-    assert verdicts(lines)["Avg."] == ABOVE and lines[0].outcome.method == "welch"
-
-
 def test_averages_over_other_tasks_and_other_numbers_of_examples_are_not_compared(tmp_path):
     ours = side(of_values(tmp_path, "ours", {"STS12": 70.0, "STS13": 80.0}))
     said = verdicts(compare(ours, published("simcse-bert-base-50-seeds")))
@@ -239,7 +211,7 @@ def test_averages_over_other_tasks_and_other_numbers_of_examples_are_not_compare
     assert lines["Avg."] == "cannot say: averages over different tasks"
     assert (lines["STS13"], lines["STS14"]) == ("missing in B", "missing in A")
     result = Result([{**row("STS-B retrieval", "test", f"recall@{k}", "queries", 97, 80.0)} for k in (1, 5, 10)])
-    write_rows(tmp_path / "r.json", rows_of({StsTask("STS-B retrieval", "test", None, None): result}, "r", None))
+    write_rows(tmp_path / "r.json", rows_of({"task": result}, "r", None))
     ours = side(tmp_path / "r.json")
     said = verdicts(compare(ours, published("diffcse-bert-base-194-queries")))
     assert said["STS-B retrieval recall@1"] == "cannot say: different examples, 97 against 194"
@@ -267,13 +239,6 @@ def test_an_average_of_other_figures_than_its_tasks_has_no_interval(pairs, tmp_p
     assert "have the mean" in said["Avg."] and {said["STS12"], said["STS13"]} <= {ABOVE, BELOW, INSIDE}
 
 
-def test_nothing_in_common_is_refused(tmp_path):
-    a = side(of_values(tmp_path, "a", {"STS12": 70.0}))
-    b = side(of_values(tmp_path, "b", {"STS12": 70.0}, split="dev"))
-    with pytest.raises(BadInput, match="nothing in common: STS12 against STS12 dev"):
-        compare(a, b)
-
-
 GOOD = row("STS12", "test", "spearman", "all", 9, 1.5)
 
 
@@ -281,51 +246,29 @@ GOOD = row("STS12", "test", "spearman", "all", 9, 1.5)
     ("content", "said"),
     [
         ("{", "cannot be read as a scores file"),
-        (b"\xff", "cannot be read as a scores file"),
-        ("{}", "expected a list"),
         ("[]", "contains no scores"),
-        ("[1]", "row 1: not an object"),
         ([{k: v for k, v in GOOD.items() if k != "metric"}], "row 1: 'metric' must be a string"),
-        ([GOOD, {**GOOD, "task": 3}], "row 2: 'task' must be a string"),
         ([{**GOOD, "n": "9"}], "row 1: 'n' must be a positive integer"),
         ([{**GOOD, "value": math.nan}], "the value nan"),
-        ([{**GOOD, "value": None}], "the value None"),
-        ([{**GOOD, "value": True}], "the value True"),
-        ([{**GOOD, "value": 10**400}], "the value 1000"),
-        ([{**GOOD, "aggregation": ["all"]}], "row 1: 'aggregation' must be a string"),
         ([GOOD, GOOD], "two headline rows for STS12"),
         (None, "cannot be read"),
     ],
 )
 def test_a_bad_scores_file_is_refused(tmp_path, content, said):
     path = tmp_path / "scores.json"
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    elif content is not None:
+    if content is not None:
         path.write_text(content if isinstance(content, str) else json.dumps(content))
     message = refused(side, path)
     assert message.startswith(str(path)) and said in message
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda path, items: path.write_bytes(b"no archive"),
-        lambda path, items: path.write_bytes(b""),
-        lambda path, items: path.write_bytes(path.read_bytes()[:200]),
-        lambda path, items: np.savez(path, **{**items, "STS12|test|test|gold": [math.nan] * 300}),
-        lambda path, items: np.savez(path, **{**items, "STS12|test|test|gold": [1.0]}),
-        lambda path, items: np.savez(path, **{**items, "STS12|test|test|other": [1.0] * 300}),
-        lambda path, items: np.savez(path, **{**items, "STS12|test|test|gold": ["x"] * 300}),
-        lambda path, items: np.savez(path, **{**items, "STS12|test|test|gold": np.array([None] * 300)}),
-    ],
-)
-def test_damaged_examples_are_refused(pairs, tmp_path, damage):
+@pytest.mark.parametrize("change", [{"gold": [math.nan] * 300}, {"gold": [1.0]}, {"other": [1.0] * 300}, None])
+def test_damaged_examples_are_refused(pairs, tmp_path, change):
     golds, good, other, _ = pairs
     a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
     with np.load(items_path(a)) as archive:
-        items = dict(archive)
-    damage(items_path(a), items)
+        items = dict(archive) | {f"STS12|test|test|{name}": values for name, values in (change or {}).items()}
+    np.savez(items_path(a), **items) if change else items_path(a).write_bytes(items_path(a).read_bytes()[:200])
     with pytest.raises(BadInput, match=r"a/scores\.items\.npz: .*score the model again"):
         compare(side(a), side(b), 100)
 
@@ -334,7 +277,7 @@ def test_runs_of_one_side_must_be_alike_and_different(tmp_path):
     a = of_values(tmp_path, "a", {"STS12": 70.0, "STS13": 70.0})
     with pytest.raises(BadInput, match="given twice"):
         side(a, a)
-    with pytest.raises(BadInput, match=r"b\.json: .* differs from .*a\.json"):
+    with pytest.raises(BadInput, match=r"b\.json: differs from .*a\.json \(Avg"):
         side(a, of_values(tmp_path, "b", {"STS12": 70.0}))
 
 
@@ -358,31 +301,15 @@ def test_the_command_prints_a_table_and_writes_rows(pairs, tmp_path, capsys):
 
 def test_a_scores_file_is_not_overwritten_and_a_run_is_its_scores(pairs, tmp_path):
     golds, good, other, _ = pairs
-    a, b = (scored(tmp_path, name, one, golds) for name, one in (("a", good), ("b", other)))
-    third = scored(tmp_path, "c", good, golds)
-    (tmp_path / "numbers.json").write_text("[1]")
-    with pytest.raises(BadInput, match=r"numbers\.json: has content"):
-        command.main([str(a), str(b), "--output", str(tmp_path / "numbers.json")])
+    a, b, third = (scored(tmp_path, name, cosines, golds) for name, cosines in (("a", good), ("b", other), ("c", good)))
     with pytest.raises(BadInput, match=r"c/scores\.json: has content this command did not write"):
         command.main([str(a), str(b), f"--output={third}"])
     assert command.main([str(a.parent), str(b.parent)])[0]["task"] == "STS12"
 
 
-def test_the_command_says_why_there_is_no_verdict(tmp_path, capsys):
-    a, b = (str(of_values(tmp_path, name, {"STS12": 70.0})) for name in "ab")
-    command.main([a, b])
-    assert "`python -m eval MODEL --output FILE.json` writes them" in capsys.readouterr().out
-
-
 def test_a_name_may_have_a_comma(tmp_path):
     one, other = of_values(tmp_path, "lr=1e-5,bs=64", {"STS12": 70.0}), of_values(tmp_path, "b", {"STS12": 71.0})
     assert [row["difference"] for row in command.main([str(other), str(one)])] == [1.0]
-
-
-@pytest.mark.parametrize("argv", [[], ["a.json"], ["a,", "b"]])
-def test_a_command_without_two_sides_is_refused(argv):
-    with pytest.raises(BadInput):
-        command.main(argv)
 
 
 def test_files_that_were_scored_differently_are_named(tmp_path, capsys):
@@ -397,5 +324,5 @@ def test_files_that_were_scored_differently_are_named(tmp_path, capsys):
         assert "differently" not in capsys.readouterr().out
     assert side(old, one).scores == side(one, old).scores
     for sides in ((one, other), (old, one, other)):
-        with pytest.raises(BadInput, match=r"other.json: scored with max_length 128, a file before it with 32; score"):
+        with pytest.raises(BadInput, match=r"other.json: differs .*max_length 128, before 32, bf16 True, before False"):
             side(*sides)

@@ -11,11 +11,12 @@ from eval.scores import Key
 from tests.sources import check_entry
 
 CONTENT, RECORDS = read_yaml(PUBLISHED), records()
-SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
 AVERAGES = [
-    (name, key) for name, record in RECORDS.items() for key in record.scores
+    (name, key)
+    for name, record in RECORDS.items()
+    for key in record.scores
     if key.task == "Avg." and all(Key(task, *key[1:]) in record.scores for task in record.averaged[key[1:]])
-]  # fmt: skip
+]
 COARSER = {
     ("mirror-bert-base", "spearman"): 0.05,  # printed with one decimal
     ("sbert-nli-bert-base", "spearman"): 0.035,  # the printed 74.89 is not the mean of what is printed beside it, 74.86
@@ -46,11 +47,14 @@ def test_a_record_is_well_formed(record):
         if isinstance(value, dict):
             check_entry(value, {"mean": number, "std": number}, {"min": number, "max": number})
             assert record["runs"] > 1
-        for one in value.values() if isinstance(value, dict) else [value]:
-            assert type(one) in number and math.isfinite(one)
-    found = RECORDS[record["id"]]
-    assert all(key[1:] in found.averaged for key in found.scores if key.task == "Avg.")
-    assert found.spread is None or found.spread in RECORDS
+        for figure in value.values() if isinstance(value, dict) else [value]:
+            assert type(figure) in number and math.isfinite(figure)
+    side = RECORDS[record["id"]]
+    assert all(key[1:] in side.averaged for key in side.scores if key.task == "Avg.")
+    assert side.spread is None or side.spread in RECORDS
+    for score in side.scores.values():
+        assert score.source and 0 < score.mean <= 100
+        assert (score.low or 0) <= score.mean <= (score.high or 100)
 
 
 @pytest.mark.parametrize(("name", "key"), AVERAGES, ids=[f"{name} {key}" for name, key in AVERAGES])
@@ -58,22 +62,6 @@ def test_a_published_average_is_the_mean_of_its_tasks(name, key):
     scores, tasks = RECORDS[name].scores, RECORDS[name].averaged[key[1:]]
     mean = sum(scores[Key(task, *key[1:])].mean for task in tasks) / len(tasks)
     assert scores[key].mean == pytest.approx(mean, abs=COARSER.get((name, key.metric), 0.01))
-
-
-def test_most_of_the_records_have_all_seven_sets():
-    assert len([key for _, key in AVERAGES if key.metric == "spearman"]) == 42
-    assert len([key for _, key in AVERAGES if key.metric == "accuracy"]) == 8
-    assert len([key for _, key in AVERAGES if key.metric == "ndcg@10"]) == 8
-    assert RECORDS["infocse-bert-base"].averaged[("test", "test", "spearman")] == set(SEVEN)
-
-
-@pytest.mark.parametrize("name", RECORDS)
-def test_every_figure_has_a_source_and_a_possible_value(name):
-    for score in RECORDS[name].scores.values():
-        assert score.source
-        assert 0 < score.mean <= 100
-        assert score.low is None or score.low <= score.mean
-        assert score.high is None or score.mean <= score.high
 
 
 @pytest.mark.parametrize("name", [name for name, record in RECORDS.items() if record.spread])
@@ -97,8 +85,5 @@ def test_the_figures_that_people_quote():
 
 
 def test_an_unknown_id_names_the_nearest_one():
-    said = (
-        r"unknown record 'published:simcse-bert-bas'; did you mean 'published:simcse-bert-base'\? .* --list shows all"
-    )
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=r"'published:simcse-bert-bas'; did you mean 'published:simcse-bert-base'\?"):
         published("simcse-bert-bas")

@@ -42,13 +42,13 @@ def by_hand(ranking, grades):
     return [100 * x for x in (dcg(gains[:10]) / dcg(ideal[:10]), recall, precisions / relevant, first)]
 
 
-def expected(one, without_own_id=False, kept=1000):
+def expected(folder, without_own_id=False, kept=1000):
     """Every query's four figures by a sort of all cosines."""
-    names, values = list(one.documents), []
-    vectors = encode(one.texts()).astype(np.float64)
+    names, values = list(folder.documents), []
+    vectors = encode(folder.texts()).astype(np.float64)
     norms = np.linalg.norm(vectors, axis=1)
-    for query, text in one.queries.items():
-        grades = one.grades.get(query, {})
+    for query, text in folder.queries.items():
+        grades = folder.grades.get(query, {})
         if not any(grade > 0 for grade in grades.values()):
             continue
         asked = encode([text])[0].astype(np.float64)
@@ -133,26 +133,6 @@ def test_parts_are_scored_alone_and_averaged(tmp_path):
     assert 100 * result.items["value"].mean() == pytest.approx(means[0])
 
 
-class Named:
-    identity, max_length = "named", 9
-
-    def __init__(self):
-        self.texts = 0
-
-    def __call__(self, texts):
-        self.texts += len(texts)
-        return encode(texts)
-
-
-def test_kept_embeddings_are_used_again(beir, tmp_path):
-    task = BeirTask("small", embeddings=str(tmp_path / "kept"))
-    first, second = Named(), Named()
-    rows = task.score(first, beir.root).rows
-    assert task.score(second, beir.root).rows == rows == BeirTask("small").score(encode, beir.root).rows
-    assert (first.texts, second.texts) == (44, 4)
-    assert (tmp_path / "kept" / "small" / "manifest.json").is_file()
-
-
 def test_examples_tell_other_judgements_and_other_documents_apart(beir):
     def examples():
         return BeirTask("small").score(encode, beir.root).items["example"]
@@ -171,8 +151,10 @@ def test_examples_tell_other_judgements_and_other_documents_apart(beir):
 def test_title_and_text_are_joined_and_empty_documents_counted(beir, caplog):
     caplog.set_level("INFO")
     corpus = read_corpus(beir.folder / "corpus.jsonl")
-    assert corpus.texts(0, 40) == beir.texts() and beir.texts()[:2] == [f"title 0 {beir.documents['d0']}",
-                                                                        beir.documents["d1"]]  # fmt: skip
+    assert corpus.texts(0, 40) == beir.texts() and beir.texts()[:2] == [
+        f"title 0 {beir.documents['d0']}",
+        beir.documents["d1"],
+    ]
     assert corpus.texts(7, 9) == beir.texts()[7:9]
     assert (len(corpus), corpus.texts(3, 4)) == (40, [""])
     assert "1 of 40 documents are empty" in caplog.text
@@ -192,22 +174,17 @@ def test_other_ways_to_write_the_same_files_give_the_same_scores(beir):
     assert BeirTask("small").score(encode, beir.root).items["value"].tolist() == values.tolist()
 
 
-LINES = {
-    "not valid JSON": b'{"_id": "d1", "text": "x\n',
-    "not valid JSON; the line is truncated or damaged": b"\n",
-    "not valid JSON; the line is truncated": b"[" * 200_000 + b"\n",
-    "not a JSON object": b'["d1", "x"]\n',
-    "no field '_id'": b'{"id": "d1", "text": "x"}\n',
-    "no field 'text'": b'{"_id": "d1", "title": "x"}\n',
-    "'_id' is int": b'{"_id": 1, "text": "x"}\n',
-    "'text' is NoneType": b'{"_id": "d1", "text": null}\n',
-    "'text' is float": b'{"_id": "d1", "text": NaN}\n',
-    "'title' is list": b'{"_id": "d1", "text": "x", "title": []}\n',
-    "'_id' is empty": b'{"_id": "", "text": "x"}\n',
-    "not UTF-8": '{"_id": "d1", "text": "Zwölf"}\n'.encode("latin-1"),
-    "'text' contains an unpaired surrogate": b'{"_id": "d1", "text": "\\ud800"}\n',
-    "id '{first}' is already used in": b'{"_id": "{first}", "text": "x"}\n',
-}
+NO_RECORD = "not a JSON object in UTF-8 with strings '_id', 'text' and perhaps 'title'"
+LINES = [
+    (b'{"_id": "d1", "text": "x\n', NO_RECORD),
+    (b"[" * 200_000 + b"\n", NO_RECORD),
+    (b'{"id": "d1", "text": "x"}\n', NO_RECORD),
+    (b'{"_id": 1, "text": "x"}\n', NO_RECORD),
+    (b'{"_id": "", "text": "x"}\n', NO_RECORD),
+    ('{"_id": "d1", "text": "Zwölf"}\n'.encode("latin-1"), NO_RECORD),
+    (b'{"_id": "d1", "text": "\\ud800"}\n', NO_RECORD),
+    (b'{"_id": "{first}", "text": "x"}\n', "id '{first}' is already used in line 1"),
+]
 
 
 def refusal(beir):
@@ -215,52 +192,45 @@ def refusal(beir):
 
 
 @pytest.mark.parametrize(("file", "first"), [("corpus", "d0"), ("queries", "q0")])
-@pytest.mark.parametrize("said", LINES)
-def test_a_bad_line_is_refused_with_its_place(beir, file, first, said):
+@pytest.mark.parametrize(("line", "said"), LINES)
+def test_a_bad_line_is_refused_with_its_number(beir, file, first, line, said):
     path = beir.folder / f"{file}.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    lines[2] = LINES[said].replace(b"{first}", first.encode())
+    lines[2] = line.replace(b"{first}", first.encode())
     path.write_bytes(b"".join(lines))
-    message = refusal(beir)
-    assert message.startswith(f"{path}:3: {said.format(first=first)}") and ";" in message
+    assert refusal(beir).startswith(f"{path}:3: {said.format(first=first)}")
 
 
 @pytest.mark.parametrize("file", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
 def test_a_missing_empty_or_cut_file_is_refused(beir, file):
     path = beir.folder / file
     content = path.read_bytes()
-    last = content.count(b"\n")
     path.write_bytes(content[:-4])
-    assert refusal(beir).startswith(f"{path}:{last}: ")
+    assert refusal(beir).startswith(f"{path}:{len(content.splitlines())}: ")
     path.write_bytes(b"")
-    assert refusal(beir).startswith(f"{path}:1: the file is empty; ")
+    assert refusal(beir)
     path.unlink()
     assert refusal(beir).startswith(f"{path}: cannot be read (No such file or directory); ")
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("number", "line"),
     [
-        ("q0\td1", "2 columns; expected query-id, corpus-id, score"),
-        ("q0\td1\t1\t1", "4 columns"),
-        ("q0 d1 1", "1 columns"),
-        ("", "1 columns"),
-        ("q0\td1\t1.0", "'1.0' is not an integer score"),
-        ("q0\td1\tnan", "'nan' is not an integer score"),
-        ("q0\td1\t", "'' is not an integer score"),
-        ("q0\td1\t1000000000", "'1000000000' is not an integer score from -999 to 999"),
-        ("q0\td1\t\u0661", "'\u0661' is not an integer score"),
-        ("q9\td1\t1", "query 'q9' is not in queries.jsonl"),
-        ("q0\td0\t1", "query 'q0' and document 'd0' are judged twice"),
-        (b"q0\td\xf6\t1", "not UTF-8"),
+        (4, "q0\td1"),
+        (4, "q0\td1\t1.0"),
+        (4, "q0\td1\t\u0661"),
+        (4, "q9\td1\t1"),  # no such query
+        (4, "q0\td0\t1"),  # judged before
+        (4, b"q0\td\xf6\t1"),
+        (1, "query-id\tcorpus-id\tgrade"),
     ],
 )
-def test_a_bad_judgement_is_refused_with_its_line(beir, line, said):
+def test_a_bad_judgement_or_header_is_refused_with_its_line(beir, number, line):
     path = beir.folder / "qrels" / "test.tsv"
     lines = path.read_bytes().splitlines(keepends=True)
-    lines[3] = (line if isinstance(line, bytes) else line.encode()) + b"\n"
+    lines[number - 1] = (line if isinstance(line, bytes) else line.encode()) + b"\n"
     path.write_bytes(b"".join(lines))
-    assert refusal(beir).startswith(f"{path}:4: {said}")
+    assert refusal(beir).startswith(f"{path}:{number}: expected query-id, corpus-id, score separated by tabs")
 
 
 def test_a_judged_document_that_is_not_in_the_corpus_counts_as_not_found(beir, caplog):
@@ -284,18 +254,11 @@ def test_an_id_with_a_quotation_mark_is_quoted_in_judgements(tmp_path):
     assert read_qrels(tmp_path / "test.tsv", {"q0": "x"}, corpus) == {"q0": {0: 1}}
 
 
-def test_bad_headers_and_judgements_without_content_are_refused(beir):
+@pytest.mark.parametrize("rows", ["", "q0\td1\t0\nq1\td1\t-2\n"])
+def test_judgements_without_a_positive_one_are_refused(beir, rows):
     path = beir.folder / "qrels" / "test.tsv"
-    content = path.read_text()
-    for header in ("query-id\tcorpus-id\tgrade\n", "q0\td0\t1\n", "query-id corpus-id score\n"):
-        path.write_text(header + content.split("\n", 1)[1])
-        assert refusal(beir).startswith(f"{path}:1: the header must be 'query-id corpus-id score'")
-    path.write_text("query-id\tcorpus-id\tscore\n")
-    assert refusal(beir).startswith(f"{path}:1: no judgements")
-    path.write_text("query-id\tcorpus-id\tscore\nq0\td1\t0\nq1\td1\t-2\n")
+    path.write_text(f"query-id\tcorpus-id\tscore\n{rows}")
     assert refusal(beir).startswith(f"{path}: no query has a positive judgement")
-    path.write_text(content.rstrip("\n"))
-    assert "no line feed at the end" in refusal(beir)
 
 
 def test_sets_are_chosen_by_name_and_shorthand():
@@ -323,7 +286,7 @@ def test_the_metric_loads_by_its_path():
     metric = evaluate.load("eval/metrics/retrieval.py")
     rankings = [["a", "b", "c"], ["x"]]
     judged = [[{"id": "b", "grade": 2}, {"id": "z", "grade": 1}], [{"id": "x", "grade": 1}]]
-    values = [by_hand(ranking, {one["id"]: one["grade"] for one in part})
-              for ranking, part in zip(rankings, judged, strict=True)]  # fmt: skip
+    grades = [{entry["id"]: entry["grade"] for entry in part} for part in judged]
+    values = [by_hand(*pair) for pair in zip(rankings, grades, strict=True)]
     found = metric.compute(predictions=rankings, references=judged)
     assert found == pytest.approx(dict(zip(METRICS, np.mean(values, axis=0), strict=True)), abs=1e-9)

@@ -5,7 +5,6 @@ import pytest
 
 from common.errors import BadInput
 from eval.retrieval.in_domain import InDomainRetrieval, partner_ranks
-from eval.tasks import Options, tasks_named
 from tests.eval.toys import write_stsb
 
 PAIRS, QUERIES = 1379, 97
@@ -108,11 +107,3 @@ def test_ties_go_by_row():
 def test_another_number_of_queries_is_refused(tmp_path):
     with pytest.raises(BadInput, match=r"STS-B test in .* has 96 pairs scored 5\.0 instead of 97"):
         InDomainRetrieval().score(encode, write(tmp_path, 96))
-
-
-def test_the_task_is_chosen_with_its_options():
-    (task,) = tasks_named(["retrieval"], Options(directions="both", duplicates="identical"))
-    assert (task.directions, task.duplicates, task.split) == ("both", "identical", "test")
-    assert tasks_named(["sts-b Retrieval"], Options()) == [InDomainRetrieval()]
-    with pytest.raises(BadInput, match="--tasks retrieval needs --split test"):
-        tasks_named(["retrieval"], Options("dev"))

@@ -61,8 +61,8 @@ def test_a_corpus_without_a_word_scores_nothing(tmp_path):
 
 def test_words_are_stemmed_in_english_only_and_know_their_places():
     text = "The Running dogs, 猫犬."
-    assert Words()(text) == [term for *_, term in Words().places(text)] == ["run", "dog", "猫", "犬"]
-    assert [text[start:end] for start, end, _ in Words().places(text)] == ["Running", "dogs", "猫", "犬"]
+    assert Words()(text) == [term for *_, term in Words().spans(text)] == ["run", "dog", "猫", "犬"]
+    assert [text[start:end] for start, end, _ in Words().spans(text)] == ["Running", "dogs", "猫", "犬"]
     assert Words("none")(text) == ["the", "running", "dogs", "猫", "犬"]
     assert Words("german")("Die Hunde und Katzen") == ["hunde", "katzen"]
     assert all(LANGUAGES[name] for name in LANGUAGES if name != "none")

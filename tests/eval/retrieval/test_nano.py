@@ -13,10 +13,14 @@ from eval.tasks import Options, tasks_named
 from tests.data.conftest import hub  # noqa: F401 - a fixture
 from tests.sources import ROOT
 
-CARD = "---\nconfigs:\n" + "".join(
-    f"- config_name: {part}\n  data_files:\n  - split: train\n    path: {part}.jsonl\n"
-    for part in ("corpus", "queries", "qrels")
-) + "---\n"  # fmt: skip
+CARD = (
+    "---\nconfigs:\n"
+    + "".join(
+        f"- config_name: {part}\n  data_files:\n  - split: train\n    path: {part}.jsonl\n"
+        for part in ("corpus", "queries", "qrels")
+    )
+    + "---\n"
+)
 
 
 def lines(*rows):
@@ -32,8 +36,17 @@ def test_a_set_is_fetched_once_and_scored(hub, tiny_bert, tmp_path):  # noqa: F8
         "queries.jsonl": lines({"_id": "q0", "text": "a dog"}, {"_id": 'say "q1"', "text": "sunny"}),
         "qrels.jsonl": lines({"query-id": "q0", "corpus-id": "d0"}, {"query-id": 'say "q1"', "corpus-id": "d1"}),
     }
-    command = [sys.executable, "-m", "eval", str(tiny_bert), "--pooling=avg", "--tasks", "nanonq",
-               f"--data_dir={tmp_path}", f"--output={tmp_path / 'scores.json'}"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "eval",
+        str(tiny_bert),
+        "--pooling=avg",
+        "--tasks",
+        "nanonq",
+        f"--data_dir={tmp_path}",
+        f"--output={tmp_path / 'scores.json'}",
+    ]
     environment = os.environ | {"HF_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "0"}
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
     rows = json.loads((tmp_path / "scores.json").read_text())

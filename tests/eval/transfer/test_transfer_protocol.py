@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from bench import transfer as plain
 from eval.transfer import validation
-from eval.transfer.logistic import OPTIMIZERS, Fit, Fitted, Settings, fit_all, with_ones
-from eval.transfer.validation import MODES, Judge
+from eval.transfer.validation import MODES, OPTIMIZERS, Fit, Fitted, Judge, Settings, fit_all, with_ones
+from tests.eval.transfer import senteval as plain
 
 
 def rows(count=160, dimension=24, classes=2, seed=0, signal=0.5):
@@ -50,8 +49,11 @@ def test_weights_of_every_model_equal_those_trained_alone():
     x, y = rows(200, 8, 3, seed=3)
     settings = Settings(folds=3, optimizer="adam", batch_size=32, tenacity=1, epoch_size=1)
     order = np.random.default_rng(0).permutation(200)
-    fits = [Fit(order[:120], order[120:], (1e-5, 1e-2)), Fit(order[50:170], order[:50], (1e-4, 1e-3)),
-            Fit(order[:121], order[121:], (1e-5, 1e-2))]  # fmt: skip
+    fits = [
+        Fit(order[:120], order[120:], (1e-5, 1e-2)),
+        Fit(order[50:170], order[:50], (1e-4, 1e-3)),
+        Fit(order[:121], order[121:], (1e-5, 1e-2)),
+    ]
     bar = type("Bar", (), {"count": 0, "update": lambda self, n: setattr(self, "count", self.count + n)})()
     found = fit_all(with_ones(x), torch.from_numpy(y), fits, settings, bar)
     for fit, fitted in zip(fits, found, strict=True):

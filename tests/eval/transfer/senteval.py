@@ -1,13 +1,10 @@
-"""SentEval's transfer protocol: all fits together against one fit after the other; both must agree in every digit.
+"""SentEval's transfer protocol, one fit after the other: the oracle of eval/transfer, which trains all fits together.
 
-The plain side trains one `nn.Linear` by autograd, one fit after the other, and seeds the global generators before every
-fit, like SentEval. It is also the oracle for eval/transfer. Features of MR's size are generated, so that nothing is
-downloaded. One outer split has 41 fits.
+One `nn.Linear` is trained by autograd; the global generators are seeded before every fit, like SentEval.
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 
 import numpy as np
@@ -15,59 +12,20 @@ import torch
 from sklearn.model_selection import StratifiedKFold
 from torch import nn
 
-from bench.timing import alternate, bench_row
-from common.errors import BadInput, ProjectError
-from common.flags import positive
-from eval.transfer.validation import MODES, Judge
-
 SEED = 1111
-FEWEST = 100  # rows: folds within folds, and 5 % of the rows left to stop at
 PENALTIES = [10.0**power for power in (-5, -4, -3, -2)]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rows", type=positive, default=10662, help="sentences, as many as in MR")
-    parser.add_argument("--dimension", type=positive, default=384, help="width of the features")
-    parser.add_argument("--outer", type=positive, default=1, help="outer folds to run, 1 to 10")
-    parser.add_argument("--mode", choices=list(MODES), default="test", help="as in `python -m eval`")
-
-
-def generated(count: int, dimension: int) -> tuple[np.ndarray, np.ndarray]:
-    """Unit vectors in two overlapping classes: accuracy is about 75 %, as with real sentences in MR."""
-    rng = np.random.default_rng(0)
-    labels = np.arange(count) % 2
-    x = rng.normal(size=(count, dimension)) + 0.7 * np.outer(labels - 0.5, rng.normal(size=dimension)) / 4
-    return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32), labels
-
-
-def rows(args: argparse.Namespace) -> list[dict]:
-    """One row; ProjectError if an accuracy differs in any digit, BadInput for too few rows."""
-    if args.rows < FEWEST:
-        raise BadInput(f"--rows {args.rows}: too few for nested cross-validation; give at least {FEWEST}")
-    x, y = generated(args.rows, args.dimension)
-
-    def ours(_: int) -> tuple[float, float]:
-        outcome = Judge(x, y, args.mode, outer=args.outer).nested()
-        return outcome.dev, outcome.test
-
-    timed = alternate(lambda _: nested(MODES[args.mode], x, y, args.outer), ours, args.runs)
-    if timed.plain != timed.ours:
-        raise ProjectError(f"accuracies differ: plain {timed.plain}, ours {timed.ours}")
-    dev, test = timed.ours
-    return [bench_row(f"transfer, {args.outer} outer folds", "fp32", f"{args.dimension}-d features", timed, args.runs,
-                      dev=dev, test=test)]  # fmt: skip
-
-
 class Classifier:
-    """One logistic regression with `eval.transfer.logistic.Settings`."""
+    """One logistic regression with `eval.transfer.validation.Settings`."""
 
     def __init__(self, settings, dimension: int, classes: int, penalty: float) -> None:
         np.random.seed(SEED)
         torch.manual_seed(SEED)
         self.settings = settings
         self.linear = nn.Linear(dimension, classes)
-        kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.RMSprop
-        self.optimizer = kind(self.linear.parameters(), weight_decay=penalty)
+        algorithm = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.RMSprop
+        self.optimizer = algorithm(self.linear.parameters(), weight_decay=penalty)
 
     def fit(self, x: np.ndarray, y: np.ndarray, dev: tuple[np.ndarray, np.ndarray] | None = None) -> Classifier:
         if dev is None:
@@ -116,8 +74,8 @@ def _best_penalty(settings, x: np.ndarray, y: np.ndarray, classes: int) -> tuple
     for penalty in PENALTIES:
         accuracies = []
         for train, dev in _folds(settings, y):
-            one = Classifier(settings, x.shape[1], classes, penalty).fit(x[train], y[train], (x[dev], y[dev]))
-            accuracies.append(one.score(x[dev], y[dev]))
+            fitted = Classifier(settings, x.shape[1], classes, penalty).fit(x[train], y[train], (x[dev], y[dev]))
+            accuracies.append(fitted.score(x[dev], y[dev]))
         scores.append(round(100 * np.mean(accuracies), 2))
     return PENALTIES[int(np.argmax(scores))], max(scores)
 
@@ -134,15 +92,15 @@ def crossed(settings, x: np.ndarray, y: np.ndarray, test_x: np.ndarray, test_y: 
     """Dev accuracy by cross-validation on the training rows, and test accuracy on the official rows."""
     classes = int(y.max()) + 1
     penalty, dev = _best_penalty(settings, x, y, classes)
-    one = Classifier(settings, x.shape[1], classes, penalty).fit(x, y)
-    return dev, round(100 * one.score(test_x, test_y), 2)
+    fitted = Classifier(settings, x.shape[1], classes, penalty).fit(x, y)
+    return dev, round(100 * fitted.score(test_x, test_y), 2)
 
 
 def split(settings, train: tuple, dev: tuple, test: tuple) -> tuple[float, float]:
     """Dev and test accuracy with official dev rows."""
     classes, scores = int(train[1].max()) + 1, []
     for penalty in PENALTIES:
-        one = Classifier(settings, train[0].shape[1], classes, penalty).fit(*train, dev)
-        scores.append(round(100 * one.score(*dev), 2))
-    one = Classifier(settings, train[0].shape[1], classes, PENALTIES[int(np.argmax(scores))]).fit(*train, dev)
-    return max(scores), round(100 * one.score(*test), 2)
+        fitted = Classifier(settings, train[0].shape[1], classes, penalty).fit(*train, dev)
+        scores.append(round(100 * fitted.score(*dev), 2))
+    fitted = Classifier(settings, train[0].shape[1], classes, PENALTIES[int(np.argmax(scores))]).fit(*train, dev)
+    return max(scores), round(100 * fitted.score(*test), 2)

@@ -1,7 +1,7 @@
 """The tables of a study's page, each from the study and its rows, and the curves of its runs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -13,10 +13,8 @@ from common.files import writing
 from eval.analyse.pictures import styles
 from eval.compare.intervals import welch
 from eval.compare.sides import Score
-from eval.dev import clears
 from eval.scores import AVERAGE, markdown
 from papers.page import mean_and_std
-from papers.runs import CONFIGS, read_once
 from papers.study import Study
 from training.curves import CLEAR
 
@@ -26,8 +24,7 @@ Body = list[list[str]]
 
 
 def tables(study: Study, rows: Rows) -> str:
-    return "\n\n".join(part if isinstance(part, str) else markdown(part)
-                       for name in study.tables for part in TABLES[name](study, rows))  # fmt: skip
+    return "\n\n".join(markdown(body) for name in study.tables for body in TABLES[name](study, rows))
 
 
 def grouped(rows: Rows, *names: str) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
@@ -97,14 +94,14 @@ def _difference(rows: Rows, base: Rows, name: str) -> str:
     sides = [figures(part, name) for part in (rows, base)]
     if any(len(values) < max(2, len(part)) for values, part in zip(sides, (rows, base), strict=True)):
         return "-"
-    one, other = map(Score.over, sides)
-    low, high = welch(one, other)
-    return f"{one.mean - other.mean:+.2f} ({low:+.2f} to {high:+.2f})"
+    ours, others = map(Score.over, sides)
+    low, high = welch(ours, others)
+    return f"{ours.mean - others.mean:+.2f} ({low:+.2f} to {high:+.2f})"
 
 
 def effects(study: Study, rows: Rows) -> Iterator[Body]:
-    return (effects_on(name, study.effects, rows) for name in study.columns
-            if name in ("sts", "search", "transfer") and figures(rows, name))  # fmt: skip
+    names = [name for name in study.columns if name in ("sts", "search", "transfer") and figures(rows, name)]
+    return (effects_on(name, study.effects, rows) for name in names)
 
 
 def effects_on(name: str, comparisons: Sequence[Sequence[str]], rows: Rows) -> Body:
@@ -112,7 +109,7 @@ def effects_on(name: str, comparisons: Sequence[Sequence[str]], rows: Rows) -> B
 
     A comparison is a factor, and the factors whose levels have lines of their own. The two runs of a pair differ only
     in that factor. Pairs of one seed are averaged first, since they are not independent; the interval is Student's t
-    interval over the seeds. It does not cover the seeds of a stage 1 that a start has once.
+    interval over the seeds. It does not cover the seeds of a stage 1 that has one run.
     """
     rows, seen = [row for row in rows if name in row], set()
     factors = list(dict.fromkeys(factor for comparison in comparisons for factor in comparison))
@@ -134,8 +131,8 @@ def _pairs(rows: Rows, factor: str, others: Sequence[str], level: str, first: st
     """The mean difference over the pairs of each seed."""
     values = {(row[factor], *(row[other] for other in others), row["seed"]): figure(row, name) for row in rows}
     by_seed: dict[int, list[float]] = {}
-    for (found, *key), value in values.items():
-        if found == level and (first, *key) in values:
+    for (of_run, *key), value in values.items():
+        if of_run == level and (first, *key) in values:
             by_seed.setdefault(key[-1], []).append(value - values[first, *key])
     return [fmean(differences) for differences in by_seed.values()]
 
@@ -161,11 +158,11 @@ def last_gap(study: Study, rows: Rows) -> Iterator[Body]:
 
 
 def adapted(study: Study, rows: Rows) -> Iterator[Body]:
-    """nDCG@10 on judged queries by start and method: mean and standard deviation over the seeds of each set."""
+    """nDCG@10 on judged queries by initial model (`start`) and method: mean and deviation over the seeds of a set."""
     sets = [name for (name,) in grouped(rows, "set")]
     body = [["start", "method", *sets, "mean", "mean gain", "n"]]
     for (start,), of_start in grouped(rows, "start").items():
-        # After stage 1, each seed has a start of its own.
+        # After stage 1, each seed has another initial model.
         before = [list({row["real"]["start"] for row in of_start if row["set"] == name}) for name in sets]
         body.append([start, "as it is", *_by_set(before), "", ""])
         for (method,), group in grouped(of_start, "method").items():
@@ -184,65 +181,7 @@ def _by_set(values: list[list[float]]) -> list[str]:
     return [*(mean_and_std(some, "-") for some in values), mean]
 
 
-def verdicts(study: Study, rows: Rows) -> Iterator[Body]:
-    """The gains over the seeds by start, method and set, and what `adapt` would ship."""
-    body = [["start", "method", "set", "gain on pseudo-queries", "gain on judged queries", "above zero", "below zero",
-             "share of the start", "results shipped"]]  # fmt: skip
-    for levels, group in grouped(rows, "start", "method", "set").items():
-        intervals = [row["real"]["interval"] for row in group]
-        counts = sum(low > 0 for low, _ in intervals), sum(high < 0 for _, high in intervals), sum(map(_ships, group))
-        above, below, shipped = (f"{count} of {len(group)}" for count in counts)
-        shares = " ".join(str(row["start_share"]) for row in group)
-        body.append([*levels, *(_gain([row[side] for row in group]) for side in ("pseudo", "real")), above, below,
-                     shares, shipped])  # fmt: skip
-    yield body
-
-
-def _gain(scores: Rows) -> str:
-    """The mean gain, with the outer ends of all 95 % intervals."""
-    lows, highs = zip(*(score["interval"] for score in scores), strict=True)
-    return f"{fmean(score['result'] - score['start'] for score in scores):+.2f} ({min(lows):+.2f} to {max(highs):+.2f})"
-
-
-def orders(study: Study, rows: Rows) -> Iterator[Body]:
-    """Spearman's rank correlation of the scores on pseudo-queries and on judged queries, over the models of a set.
-
-    The models are all starts and all results for one set and seed; a line has the correlation for every seed.
-    """
-    body = [["set", "candidates", "rank correlation of pseudo-queries and judged ones"]]
-    correlations: list[float] = []
-    for (corpus,), of_set in grouped(rows, "set").items():
-        groups = [_candidates(group) for _, group in sorted(grouped(of_set, "seed").items())]
-        groups = [pairs for pairs in groups if min(len(set(side)) for side in zip(*pairs, strict=True)) > 2]
-        found = [float(stats.spearmanr(*zip(*pairs, strict=True)).statistic) for pairs in groups]
-        cells = " ".join(str(len(pairs)) for pairs in groups), " ".join(f"{value:.2f}" for value in found)
-        body += [[corpus, *cells]] if found else []
-        correlations += found
-    yield [*body, ["mean", "", f"{fmean(correlations):.2f}" if correlations else "fewer than three candidates"]]
-
-
-def _candidates(rows: Rows) -> list[tuple[float, float]]:
-    """Scores on pseudo-queries and on judged queries, of each start once and of every result."""
-    starts = {row["start"]: (row["pseudo"]["start"], row["real"]["start"]) for row in rows}
-    return [*starts.values(), *((row["pseudo"]["result"], row["real"]["result"]) for row in rows)]
-
-
-def _ships(row: Mapping[str, Any]) -> bool:
-    """Whether `adapt` ships the result of a run, by the rule that it has now."""
-    return clears(row["pseudo"], float(read_once(str(CONFIGS / "adapt.yaml"))["least_gain"]))
-
-
-def shipped(study: Study, rows: Rows) -> Iterator[str]:
-    """How often the start was shipped, and the worst gain of a shipped result."""
-    gains = [row["real"]["result"] - row["real"]["start"] for row in rows if _ships(row)]
-    yield (f"The start was shipped {len(rows) - len(gains)} of {len(rows)} times; the smallest gain of a shipped "
-           f"result on judged queries is {min(gains, default=0.0):+.2f}.")  # fmt: skip
-
-
-TABLES: dict[str, Callable[[Study, Rows], Iterator[Body | str]]] = {
-    "means": means, "search": search, "effects": effects, "last gap": last_gap, "adapted": adapted,
-    "verdicts": verdicts, "orders": orders, "shipped": shipped,
-}  # fmt: skip
+TABLES = {"means": means, "search": search, "effects": effects, "last gap": last_gap, "adapted": adapted}
 
 
 def draw(study: Study, rows: Rows, path: Path) -> None:
@@ -259,9 +198,8 @@ def draw(study: Study, rows: Rows, path: Path) -> None:
     for axis, (title, group) in zip(axes, panels.items(), strict=True):
         for key, some in grouped(group, *study.levels, "seed", spec["line"]).items():
             curve = some[0].get("curve", [])
-            points = [(x, y - curve[0][1]) for x, y in curve] + [
-                (row["tokens"], row["gap"]) for row in some if "gap" in row
-            ]
+            points = [(x, y - curve[0][1]) for x, y in curve]
+            points += [(row["tokens"], row["gap"]) for row in some if "gap" in row]
             axis.plot(*zip(*points, strict=True), **style[key[-1]], markersize=3, alpha=0.7, label=key[-1])
         axis.set(title=", ".join(title), xlabel=spec["x"])
         axis.grid(alpha=0.3)

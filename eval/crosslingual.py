@@ -1,6 +1,6 @@
 """Two multilingual STS sets, as MTEB (arXiv 2210.07316) publishes them on the hub: files, and pairs per language.
 
-Sources: names, revisions and language pairs from MTEB's tasks STS17 and STS22 (mteb/tasks/STS), numbers of pairs from
+Sources: names and language pairs from MTEB's tasks STS17 and STS22 (mteb/tasks/STS), numbers of pairs from
 its descriptive_stats. The sets are SemEval-2017 task 1, with translations and KorSTS's test set, and SemEval-2022 task
 8, news articles.
 """
@@ -17,7 +17,6 @@ class Crosslingual:
     Attributes:
         name: MTEB's name.
         repo: the dataset repository.
-        revision: the commit that MTEB loads.
         file: the path in the repository; with `{}` one file per language pair, otherwise one file for all.
         pairs: language or language pair -> number of scored pairs.
         scores: the lowest and the highest score.
@@ -25,7 +24,6 @@ class Crosslingual:
 
     name: str
     repo: str
-    revision: str
     file: str
     pairs: dict[str, int]
     scores: tuple[float, float]
@@ -40,7 +38,6 @@ SETS = (
     Crosslingual(
         "STS17",
         "mteb/sts17-crosslingual-sts",
-        "faeb762787bd10488a50c8b5be4a3b82e411949c",
         "test/{}.jsonl.gz",
         {"ko-ko": 2846} | dict.fromkeys("ar-ar en-ar en-de en-en en-tr es-en es-es fr-en it-en nl-en".split(), 250),
         (0, 5),
@@ -48,7 +45,6 @@ SETS = (
     Crosslingual(
         "STS22",
         "mteb/sts22-crosslingual-sts",
-        "de9d86b3b84231dc21f76c7b7af1f28e2f57f6e3",
         "data/test.jsonl.gz",
         {
             "en": 197, "de": 514, "es": 205, "pl": 187, "tr": 211, "ar": 195, "ru": 271, "zh": 656, "fr": 104,
