@@ -175,7 +175,7 @@ def _side(record: Mapping[str, Any]) -> Side:
                 record.get("runs", 1),
                 *(numbers.get(name) for name in ("std", "min", "max")),
                 block.get("n"),
-                sources[block["source"]],
+                sources.get(block["source"], block["source"]),
             )
     return Side(
         label=PREFIX + record["id"],
