@@ -210,7 +210,11 @@ def _read_dense(path: str, name: str) -> Dense:
 def _read_flow(path: str, sizes: dict) -> Flow:
     weights = _fetch(path, FLOW)
     tensors = read_tensors(weights) if weights else {}
-    return _filled(path, FLOW, lambda: Flow(**sizes), tensors)
+
+    def make() -> Flow:  # with at most one step more than the file could fill
+        return Flow(**sizes | {"steps": min(sizes["steps"], 1 + len(tensors))})
+
+    return _filled(path, FLOW, make, tensors)
 
 
 def _filled(path: str, part: str, make: Callable[[], nn.Module], tensors: dict[str, Tensor]) -> nn.Module:
@@ -219,9 +223,9 @@ def _filled(path: str, part: str, make: Callable[[], nn.Module], tensors: dict[s
         with torch.device("meta"):
             module = make()
         module.load_state_dict(tensors, assign=True)
-    except (RuntimeError, TypeError, OverflowError) as error:
+    except (KeyError, RuntimeError, TypeError, OverflowError) as error:
         raise BadInput(f"'{path}': {part} does not match its config.json: {brief(error)}") from error
-    return module
+    return module.float()  # a head may be stored in half precision
 
 
 def _entry(path: str, where: str, mapping: Any, name: str, expected: type | UnionType) -> Any:

@@ -56,9 +56,9 @@ def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:
     return F.softplus(others - matching).mean()
 
 
-def squared_distance(trained: nn.Module, start: nn.Module) -> Tensor:
+def squared_distance(trained: nn.Module, initial: nn.Module) -> Tensor:
     """|theta - theta_0|^2 over the trained parameters, (); frozen ones would add zero."""
-    pairs = ((p, start.get_parameter(name)) for name, p in trained.named_parameters() if p.requires_grad)
+    pairs = ((p, initial.get_parameter(name)) for name, p in trained.named_parameters() if p.requires_grad)
     return torch.stack([(p - p0).square().sum() for p, p0 in pairs]).sum()
 
 
@@ -68,9 +68,9 @@ class SelfGuided(Contrast):
     The copy runs without dropout and stays in full precision, since the distance is measured from it.
     """
 
-    def __init__(self, args: Arguments, start: SentenceEncoder) -> None:
+    def __init__(self, args: Arguments, initial: SentenceEncoder) -> None:
         super().__init__(partial(guided_nt_xent, temperature=args.temperature))
-        self.start = start.requires_grad_(False)
+        self.start = initial.requires_grad_(False)  # its name in checkpoints
         self.args = args
 
     def train(self, mode: bool = True) -> SelfGuided:
@@ -112,10 +112,10 @@ class SGOPT(Method):
     not_adapted = "it measures the distance of the weights from their initial values, which adapters do not change"
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        start = copy.deepcopy(encoder)
+        initial = copy.deepcopy(encoder)
         if args.freeze_embeddings:
             encoder.backbone.embeddings.requires_grad_(False)
-        return [SelfGuided(args, start)]
+        return [SelfGuided(args, initial)]
 
 
 CITATION = """@misc{kim2021sgopt, title = {Self-Guided Contrastive Learning for {BERT} Sentence Representations},

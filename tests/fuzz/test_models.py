@@ -135,6 +135,12 @@ def test_a_folder_whose_modules_make_no_vector_is_refused(saved, tmp_path, file,
         read_modules(str(folder), SimpleNamespace())
 
 
+@pytest.mark.parametrize("sizes", [{"steps": 10**9}, {"hidden": 10**12}, {"width": "4"}, {"new": 1}])
+def test_impossible_sizes_of_a_flow_are_refused(saved, sizes):
+    with pytest.raises(BadInput, match=r"flow"):
+        read_modules(str(saved), SimpleNamespace(sentence_embedding=_OURS | {"flow": _OURS["flow"] | sizes}))
+
+
 @pytest.fixture(scope="module")
 def heads():
     """A backbone and its head's file in our form, in Condenser's, and in Condenser's of the older torch."""

@@ -75,10 +75,12 @@ def test_without_dropout_it_is_the_plain_pass(folder, case):
         assert_equal(expected, cached(build(folder, case), batch, size))
 
 
-OTHERWISE = [("simcse", {"head": "none"}), ("infocse, auxiliary only", {"head": "none"}),
-             *(("infocse", {"pooling": pooling}) for pooling in ("avg", "avg_top2")),  # beside [CLS]: two boundaries
-             *((case, {"packed": True}) for case in ("infocse", "simcse_mlm", "diffcse", "is_bert", "tsdae, words"))
-             ]  # fmt: skip
+OTHERWISE = [
+    ("simcse", {"head": "none"}),
+    ("infocse, auxiliary only", {"head": "none"}),
+    *(("infocse", {"pooling": pooling}) for pooling in ("avg", "avg_top2")),  # beside [CLS]: two boundaries
+    *((case, {"packed": True}) for case in ("infocse", "simcse_mlm", "diffcse", "is_bert", "tsdae, words")),
+]
 
 
 @pytest.mark.parametrize(("case", "options"), OTHERWISE)
@@ -121,9 +123,13 @@ def all_graphs_kept(model, batch, size):
     chunks = batch.split(size)
     parts = [model.encode(chunk) for chunk in chunks]
     encoded = Encoded(
-        torch.cat([p.pooled for p in parts], 1), torch.cat([p.cls for p in parts], 1), None, model.encoder, model.head,
+        torch.cat([p.pooled for p in parts], 1),
+        torch.cat([p.cls for p in parts], 1),
+        None,
+        model.encoder,
+        model.head,
         chunk_size=size,
-    )  # fmt: skip
+    )
     model.project(encoded, batch)
     loss, terms = 0.0, {}
     tokens = [o for o in model.objectives if o.tokens(batch) is not None]

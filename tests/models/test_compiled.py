@@ -1,5 +1,6 @@
 """A compiled step: whole, the same loss and gradients, and one graph for each of a few shapes."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -14,8 +15,13 @@ from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining
 from training.methods import method_names
 
-SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
-        "vocab_size": 1000}  # fmt: skip
+SIZE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "vocab_size": 1000,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -68,8 +74,8 @@ def check_step(kind, packed, backend, tolerance=1e-5):
     assert counters["stats"]["unique_graphs"] == 1
 
 
-SLOW = {(kind, packed): pytest.param(kind, packed, marks=pytest.mark.slow)
-        for packed in (True, False) for kind in ("simcse", "infocse", "s_simcse")}  # fmt: skip
+KINDS = list(itertools.product(("simcse", "infocse", "s_simcse"), (True, False)))
+SLOW = {case: pytest.param(*case, marks=pytest.mark.slow) for case in KINDS}
 
 
 @pytest.mark.parametrize(

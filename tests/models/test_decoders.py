@@ -20,8 +20,8 @@ from tests.folders import rewind, same_weights
 
 KINDS = ["qwen2", "qwen3", "llama", "mistral", "gemma", "gemma2", "gemma3_text"]
 POOLINGS = ["avg", "last_token"]
-SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
-        "intermediate_size": 64, "max_position_embeddings": 64, "initializer_range": 0.3}  # fmt: skip
+SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+SIZE |= {"head_dim": 8, "intermediate_size": 64, "max_position_embeddings": 64, "initializer_range": 0.3}
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +47,11 @@ def decoder(roberta_tokenizer, tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["bloom", "codegen", "xglm"])
 def test_a_decoder_that_does_not_say_it_is_causal_is_tried(kind):
-    sizes = {"bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
-             "codegen": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40, "rotary_dim": 4},
-             "xglm": {"d_model": 32, "num_layers": 2, "attention_heads": 4, "ffn_dim": 64}}[kind]  # fmt: skip
+    sizes = {
+        "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
+        "codegen": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40, "rotary_dim": 4},
+        "xglm": {"d_model": 32, "num_layers": 2, "attention_heads": 4, "ffn_dim": 64},
+    }[kind]
     backbone = AutoModel.from_config(AutoConfig.for_model(kind, vocab_size=99, pad_token_id=1, **sizes))
     with pytest.raises(BadInput, match=r"the first token of a .* sees no other"):
         SentenceEncoder(backbone, "cls_before_pooler", None, 40)
@@ -104,20 +106,18 @@ def test_the_side_of_the_padding_does_not_matter(decoder, kind, both_ways):
         for left in (False, True):
             pads = [[3] * (6 - len(row)) for row in rows]
             ids = torch.tensor([pad + row if left else row + pad for row, pad in zip(rows, pads, strict=True)])
-            mask = torch.tensor([[0] * len(pad) + [1] * len(row) if left else [1] * len(row) + [0] * len(pad)
-                                 for row, pad in zip(rows, pads, strict=True)])  # fmt: skip
-            assert torch.allclose(encoder.embed(ids, mask), alone, atol=1e-4 * float(alone.abs().max())), (
-                pooling,
-                left,
-            )
+            mask = (ids != 3).long()
+            found = encoder.embed(ids, mask)
+            assert torch.allclose(found, alone, atol=1e-4 * float(alone.abs().max())), (pooling, left)
         last = [encoder.backbone(input_ids=torch.tensor([row])).last_hidden_state[0] for row in rows]
         expected = torch.stack([states[-1] if pooling == "last_token" else states.mean(0) for states in last])
         assert torch.allclose(alone, expected, atol=1e-4 * float(alone.abs().max()))
 
 
-@pytest.mark.parametrize(("kind", "pooling", "both_ways"), [("qwen2", "last_token", True), ("qwen3", "avg", False),
-                                                           ("llama", "avg", True), ("gemma", "last_token", False),
-                                                           ("gemma3_text", "last_token", True)])  # fmt: skip
+SAVED = [("qwen2", "last_token", True), ("qwen3", "avg", False), ("llama", "avg", True), ("gemma", "last_token", False)]
+
+
+@pytest.mark.parametrize(("kind", "pooling", "both_ways"), [*SAVED, ("gemma3_text", "last_token", True)])
 def test_a_saved_decoder_is_the_same_in_sentence_transformers(decoder, tmp_path, sentences, kind, pooling, both_ways):
     encoder_of(decoder(kind), pooling, both_ways).save(str(tmp_path), load_tokenizer(decoder(kind)))
     texts = sentences[:12]
@@ -133,10 +133,10 @@ def test_a_saved_decoder_is_the_same_in_sentence_transformers(decoder, tmp_path,
             assert np.allclose(found, expected, rtol=0, atol=1e-5 * scale), (side, size)
 
 
-def test_a_decoder_trains_by_adapters_from_the_command(decoder, text_file, dev_file, tmp_path, sentences):
+def test_a_decoder_trains_by_adapters_from_the_command(decoder, command, tmp_path, sentences):
     """SimCSE as LLM2Vec trains it, from a causal language model to an encoder that attends both ways; resumed."""
     flags = {"bidirectional": "true", "lora_r": 2, "lora_target": "all-linear", "dropout": 0.3}
-    arguments = command(decoder("qwen2"), text_file, dev_file, tmp_path, **flags, activation_checkpointing="true")
+    arguments = command(decoder("qwen2"), **flags, activation_checkpointing="true")
     run_unsup.main(arguments)
     run = tmp_path / "run"
     encoder, _ = load_encoder(str(run))
@@ -154,36 +154,37 @@ def test_a_decoder_trains_by_adapters_from_the_command(decoder, text_file, dev_f
     assert same_weights(run / "checkpoint-4", tmp_path / "before")
 
 
-def test_the_start_is_scored_with_the_attention_of_the_run(decoder, text_file, dev_file, tmp_path):
+def test_the_start_is_scored_with_the_attention_of_the_run(decoder, command, tmp_path):
     """Without a step the start and the result are one model; the first token of a causal start would be refused."""
     flags = {"bidirectional": "true", "pooling": "cls_before_pooler", "learning_rate": 0, "keep_start": "true"}
-    run_unsup.main(command(decoder("qwen2"), text_file, dev_file, tmp_path, **flags))
+    run_unsup.main(command(decoder("qwen2"), **flags))
     verdict = json.loads((tmp_path / "run" / "run.json").read_text())["verdict"]
     assert verdict["shipped"] == "start" and verdict["difference"] == 0
     assert load_encoder(str(tmp_path / "run"))[0].config.is_causal is False
 
 
-def command(folder, text_file, dev_file, tmp_path, **flags):
-    common = {"method": "simcse", "model_name_or_path": folder, "train_file": text_file, "dev_file": dev_file,
-              "cache_dir": tmp_path / "cache", "output_dir": tmp_path / "run", "max_steps": 4, "save_steps": 2,
-              "eval_steps": 2,
-              "per_device_train_batch_size": 8, "test_tasks": "none", "use_cpu": "true", "disable_tqdm": "true",
-              "learning_rate": "1e-2", "pooling": "last_token", "max_length": 24}  # fmt: skip
-    return [f"--{name}={value}" for name, value in (common | flags).items()]
+@pytest.fixture
+def command(short_run, dev_file):
+    """Arguments of four steps with a dev score and checkpoints."""
+    more = {"dev": "stsb", "dev_file": dev_file, "max_steps": 4, "save_steps": 2, "eval_steps": 2, "max_length": 24}
+    more |= {"per_device_train_batch_size": 8, "learning_rate": "1e-2", "pooling": "last_token"}
+    return lambda folder, **flags: short_run(folder, **more | flags)
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        *(({"method": method}, "needs a masked-language-model head .* not that of a 'llama'")
-          for method in ("infocse", "simcse_mlm")),
+        *(
+            ({"method": method}, "needs a masked-language-model head .* not that of a 'llama'")
+            for method in ("infocse", "simcse_mlm")
+        ),
         ({"method": "tsdae", "projection": "none"}, "the decoder of TSDAE needs a backbone .* not 'llama'"),
         ({"bow_weight": 1}, "needs a masked-language-model head .* not that of a 'llama'"),
         ({"pooling": "cls_before_pooler"}, "--pooling cls_before_pooler: the first token of a 'llama' sees no other"),
         ({"train_pooling": "cls_before_pooler"}, "--train_pooling cls_before_pooler: the first token of a 'llama'"),
         ({"train_last_layers": 1}, "--train_last_layers needs a backbone .* not 'llama'"),
     ],
-)  # fmt: skip
-def test_flags_that_a_decoder_does_not_support_are_refused(decoder, text_file, dev_file, tmp_path, flags, message):
+)
+def test_flags_that_a_decoder_does_not_support_are_refused(decoder, command, flags, message):
     with pytest.raises(BadInput, match=message):
-        run_unsup.main(command(decoder("llama"), text_file, dev_file, tmp_path, **flags))
+        run_unsup.main(command(decoder("llama"), **flags))

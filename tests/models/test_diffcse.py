@@ -71,8 +71,11 @@ def test_gradient_reaches_the_encoder_through_the_vector_alone_and_never_the_gen
     model.project(encoded, batch)
     rtd(encoded, batch)["rtd"].value.backward()
     assert all(p.grad is None for p in rtd.generator.parameters())
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for n, p in model.encoder.backbone.named_parameters()
-               if "layer.3" in n and "key.bias" not in n)  # fmt: skip
+    assert all(
+        p.grad is not None and p.grad.abs().sum() > 0
+        for n, p in model.encoder.backbone.named_parameters()
+        if "layer.3" in n and "key.bias" not in n
+    )
     assert rtd.head.weight.grad.abs().sum() > 0
 
 

@@ -151,6 +151,11 @@ def test_weights_stored_in_half_precision_are_trained_and_compared_in_full(tiny_
     assert {parameter.dtype for parameter in encoder.parameters()} == {torch.float32}
     weight = encoder.backbone.embeddings.word_embeddings.weight
     assert torch.equal(weight, half.embeddings.word_embeddings.weight.float())
+    with_head, tokenizer = make_encoder(tiny_bert, "cls", "linear_tanh")
+    with_head.save(str(tmp_path / "head"), tokenizer)
+    file = tmp_path / "head" / "2_Dense" / "model.safetensors"
+    save_file({name: value.bfloat16() for name, value in load_file(file).items()}, file)
+    assert {p.dtype for p in load_encoder(str(tmp_path / "head"))[0].head.parameters()} == {torch.float32}
 
 
 def changed(folder, target, name, **values):

@@ -94,9 +94,12 @@ def test_keys_are_projected_in_float32_as_queries_are(tiny_bert, method, head):
 
 @pytest.mark.parametrize("kind", ["distilbert", "bert"])
 def test_new_keys_are_drawn_for_every_kind_of_backbone(kind):
-    sizes = {"distilbert": DistilBertConfig(dim=32, hidden_dim=64, n_layers=2, n_heads=4, vocab_size=90),
-             "bert": BertConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-                                vocab_size=90)}  # fmt: skip
+    sizes = {
+        "distilbert": DistilBertConfig(dim=32, hidden_dim=64, n_layers=2, n_heads=4, vocab_size=90),
+        "bert": BertConfig(
+            hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, vocab_size=90
+        ),
+    }
     backbone = AutoModel.from_config(sizes[kind], **({"add_pooling_layer": False} if kind == "bert" else {}))
     encoder = SentenceEncoder(backbone, "avg")
     keys = MomentumEncoder(encoder, None, 0.9, "eval", "random").encoder.state_dict()

@@ -17,9 +17,16 @@ SIZES = {
     "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32},
     "xlm": {"emb_dim": 32, "n_layers": 2, "n_heads": 4},
     "flaubert": {"emb_dim": 32, "n_layers": 2, "n_heads": 4},
-    "mixtral": EXPERTS, "qwen2_moe": EXPERTS, "esm": {"mask_token_id": 4, "position_embedding_type": "absolute"},
-    "markuplm": {}, "lilt": {"hidden_size": 48}, "ibert": {"quant_mode": False}, "xmod": {}, "fnet": {}, "convbert": {},
-}  # fmt: skip
+    "mixtral": EXPERTS,
+    "qwen2_moe": EXPERTS,
+    "esm": {"mask_token_id": 4, "position_embedding_type": "absolute"},
+    "markuplm": {},
+    "lilt": {"hidden_size": 48},
+    "ibert": {"quant_mode": False},
+    "xmod": {},
+    "fnet": {},
+    "convbert": {},
+}
 
 
 @pytest.fixture
@@ -44,21 +51,19 @@ WORKING = [name for name in SIZES if name not in ("xmod", "fnet", "convbert")]
 
 
 @pytest.mark.parametrize("name", WORKING)
-def test_it_trains_and_encodes_texts_of_full_length_as_the_library_does(make, text_file, tmp_path, name):
+def test_it_trains_and_encodes_texts_of_full_length_as_the_library_does(make, short_run, name):
     folder, texts = make(name), ["a dog", "the river watches a teacher " * 20]
     encoder, tokenizer = load_encoder(folder, "avg")
     found = Encode(encoder, tokenizer)(texts)
     for text, vector in zip(texts, found, strict=True):
-        inputs = AutoTokenizer.from_pretrained(folder)(text, truncation=True, max_length=encoder.max_length,
-                                                       return_tensors="pt")  # fmt: skip
+        inputs = AutoTokenizer.from_pretrained(folder)(
+            text, truncation=True, max_length=encoder.max_length, return_tensors="pt"
+        )
         inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
         with torch.no_grad():
             states = AutoModel.from_pretrained(folder).eval()(**inputs).last_hidden_state
         assert np.allclose(vector, states[0].mean(0).numpy(), atol=1e-5)
-    flags = {"method": "simcse", "model_name_or_path": folder, "train_file": text_file, "dev": "none", "max_steps": 1,
-             "cache_dir": tmp_path / "cache", "output_dir": tmp_path / "run", "test_tasks": "none", "use_cpu": "true",
-             "per_device_train_batch_size": 4, "pooling": "avg", "disable_tqdm": "true"}  # fmt: skip
-    run_unsup.main([f"--{name}={value}" for name, value in flags.items()])
+    run_unsup.main(short_run(folder))
 
 
 @pytest.mark.parametrize("name", ["fnet", "convbert"])

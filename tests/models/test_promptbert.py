@@ -11,20 +11,20 @@ from models.loading import load_backbone, load_config, load_tokenizer, set_dropo
 from models.objectives.promptbert import METHOD, Arguments
 from tests.methods import build_model
 
-ARGS = {"template": 'The dog of "{text}" watches {mask}.', "template_2": "this {text} watches {mask}.",
-        "temperature": 0.1}  # fmt: skip
+ARGS = {"template": 'The dog of "{text}" watches {mask}.', "template_2": "this {text} watches {mask}."}
+ARGS |= {"temperature": 0.1}
 TEXTS = ["a tired child", "another wooden river slowly", "the gardener"]
 
 
 def batch_of(tokenizer, templates, texts=TEXTS):
-    rows = [[framed(tokenizer, template), tokenizer(text, add_special_tokens=False)["input_ids"]]
-            for template in templates for text in texts]  # fmt: skip
-    rows = [[*frame.prefix, *ids, *frame.suffix] for frame, ids in rows]
+    bare = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    frames = [framed(tokenizer, template) for template in templates]
+    rows = [[*frame.prefix, *ids, *frame.suffix] for frame in frames for ids in bare]
     longest = max(map(len, rows)) + 2
     ids = [row + [tokenizer.pad_token_id] * (longest - len(row)) for row in rows]
     mask = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
-    return {name: torch.tensor(value).unflatten(0, (len(templates), -1))
-            for name, value in (("input_ids", ids), ("attention_mask", mask))}  # fmt: skip
+    made = {"input_ids": ids, "attention_mask": mask}
+    return {name: torch.tensor(value).unflatten(0, (len(templates), -1)) for name, value in made.items()}
 
 
 def state_at_mask(model, tokenizer, ids, positions):

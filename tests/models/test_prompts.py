@@ -38,8 +38,10 @@ def make(request, tmp_path):
     return made
 
 
-@pytest.mark.parametrize(("family", "pooling", "settings"), [("xlm_roberta", "avg", E5), ("bert", "avg", E5),
-                         ("bert", "cls_before_pooler", BGE), ("roberta", "avg", PASSAGE)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("family", "pooling", "settings"),
+    [("xlm_roberta", "avg", E5), ("bert", "avg", E5), ("bert", "cls_before_pooler", BGE), ("roberta", "avg", PASSAGE)],
+)
 def test_vectors_of_every_role_equal_those_of_sentence_transformers(make, tmp_path, family, pooling, settings, caplog):
     folder = make(family, pooling, settings)
     load_encoder(str(folder))[0].save(tmp_path / "saved", load_encoder(str(folder))[1])
@@ -97,15 +99,12 @@ def test_the_dev_score_of_every_width_uses_them(make):
 
 @pytest.mark.parametrize(("method", "extra"), [("spans", {}), ("simcse", {}), ("simcse", {"query_prompt": "find: "})])
 def test_training_puts_them_before_the_texts_and_the_result_keeps_them(
-    make, text_file, tmp_path, monkeypatch, method, extra
+    make, short_run, tmp_path, monkeypatch, method, extra
 ):
     folder, seen = make("bert", "avg", E5), []
     call = Collator.__call__
     monkeypatch.setattr(Collator, "__call__", lambda self, keys: seen.append(call(self, keys)) or seen[-1])
-    flags = {"method": method, "model_name_or_path": folder, "train_file": text_file, "dev": "none", "max_steps": 1,
-             "cache_dir": tmp_path / "cache", "output_dir": tmp_path / "run", "test_tasks": "none", "use_cpu": "true",
-             "per_device_train_batch_size": 4, "pooling": "avg", "disable_tqdm": "true", **extra}  # fmt: skip
-    run_unsup.main([f"--{name}={value}" for name, value in flags.items()])
+    run_unsup.main(short_run(folder, method=method, **extra))
     _, tokenizer = load_encoder(str(folder))
     prompts = E5["prompts"] | {name.removesuffix("_prompt"): text for name, text in extra.items()}
     for view, name in zip(seen[-1]["input_ids"], prompts if method == "spans" else ["query"] * 2, strict=True):

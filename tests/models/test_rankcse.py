@@ -91,8 +91,8 @@ def other(tiny_bert, tmp_path):
 
 @pytest.mark.parametrize("rank_loss", ["listmle", "listnet"])
 def test_the_terms_follow_from_vectors_taken_sentence_by_sentence(tiny_bert, other, rank_loss):
-    flags = {"teacher": [other, "self"], "teacher_pooling": None, "rank_loss": rank_loss, "consistency_weight": 0.5,
-             "rank_weight": 2.0}  # fmt: skip
+    flags = {"teacher": [other, "self"], "teacher_pooling": None, "consistency_weight": 0.5, "rank_weight": 2.0}
+    flags |= {"rank_loss": rank_loss}
     model, batch = build_model("rankcse", tiny_bert, dropout=0.3, **flags), make_batch("rankcse", tiny_bert, MASK)
     seen = []
     model.encoder.register_forward_hook(lambda module, given, made: seen.append(made.pooled))

@@ -49,8 +49,10 @@ def test_loss_and_gradients_are_those_of_sentence_transformers(folder, batch, pa
     model = build_model("tsdae", folder, packed=packed, pooling=ours)
     for own, their in parts(model, loss):
         own.load_state_dict(their.state_dict())  # their cross-attention is new
-    features = [{name.removeprefix(view): batch[name][0] for name in (f"{view}input_ids", f"{view}attention_mask")}
-                for view in ("", "target_")]  # fmt: skip
+    features = [
+        {name.removeprefix(view): batch[name][0] for name in (f"{view}input_ids", f"{view}attention_mask")}
+        for view in ("", "target_")
+    ]
     expected = loss(features, None)
     expected.backward()
     found = model(**batch).loss
@@ -87,8 +89,10 @@ def test_a_target_is_the_whole_sentence_and_the_view_what_is_left_of_it(folder, 
     tokenizer, shares = load_tokenizer(folder), []
     starts = word_starts(tokenizer)
     for row in range(12):
-        left, whole = (batch[f"{name}input_ids"][0, row][batch[f"{name}attention_mask"][0, row] == 1].tolist()
-                       for name in ("", "target_"))  # fmt: skip
+        left, whole = (
+            batch[f"{name}input_ids"][0, row][batch[f"{name}attention_mask"][0, row] == 1].tolist()
+            for name in ("", "target_")
+        )
         assert whole == tokenizer(sentences[row])["input_ids"]
         words = np.split(whole[1:-1], np.flatnonzero(starts[whole[2:-1]]) + 1)
         rest = iter([tuple(word) for word in words])

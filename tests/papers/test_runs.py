@@ -11,7 +11,8 @@ import run_unsup
 from common.errors import BadInput, CheckpointRefused
 from common.files import sha256
 from data.lines import content_hash
-from eval.analyse.tokens import FrequentTokens, TokenAverages, most_frequent
+from eval.analyse.tokens import AverageWithout, FrequentTokens, most_frequent
+from eval.encode import Encode
 from eval.sts import Pairs, correlation, cosines
 from models.pooling import POOLINGS
 from papers import runs
@@ -106,12 +107,12 @@ def test_figure_4_is_the_mean_of_rounded_sets_without_the_tokens_frequent_in_sts
     monkeypatch.setattr(FrequentTokens, "load", lambda self, data_dir: sets)
     encode = encode_of(tiny_bert, "cls_before_pooler")
     rows = FrequentTokens((0, 3), POOLINGS["avg_top2"].pool).score(encode, "nowhere").rows
-    tokens = TokenAverages(encode, encode.module.backbone, POOLINGS["avg_top2"].pool)
-    common = most_frequent(tokens.ids(sets["STS-B"].left + sets["STS-B"].right), 3)
+    common = most_frequent(encode.tokenizer(sets["STS-B"].left + sets["STS-B"].right)["input_ids"], 3)
     for row, count in zip(rows, (0, 3), strict=True):
         found = []
         for part in sets.values():
-            left, right = (tokens.averages(side, common, (count,))[:, 0] for side in (part.left, part.right))
+            module = AverageWithout(encode.module.backbone, 64, POOLINGS["avg_top2"].pool, common, (count,))
+            left, right = (Encode(module, encode.tokenizer)(side) for side in (part.left, part.right))
             found.append(round(correlation(cosines(left, right), np.array(part.gold)), 2))
         assert row["value"] == pytest.approx(sum(found) / 2, abs=0.011)
         assert row["metric"] == f"spearman without {count} tokens" and row["n"] == 40
