@@ -12,6 +12,7 @@ from common.files import read_yaml
 from demo import docstrings
 from demo.docstrings import description, documents
 from eval.retrieval.beir import read_set
+from models.encoder import load_encoder
 
 SOURCE = """
 class Base:
@@ -77,20 +78,22 @@ def test_nearly_every_question_has_an_answer_here(installed, tmp_path):
         "numpy.linalg.inv", "scipy.linalg.inv", "scipy.sparse.linalg.inv"}  # fmt: skip
 
 
-def test_a_tiny_run_shows_hits_the_verdict_and_a_report(tiny_bert, installed, tmp_path, monkeypatch, capsys):
+def test_a_tiny_run_shows_the_verdict_and_hits_side_by_side(tiny_bert, installed, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "documents", lambda: installed)
-    flags = {"model": tiny_bert, "documents": 150, "corpus": tmp_path / "corpus", "output": tmp_path / "run",
-             "steps": 2, "max_length": 24, "per_device_train_batch_size": 16, "cache_dir": tmp_path / "cache",
-             "use_cpu": "true", "disable_tqdm": "true"}  # fmt: skip
+    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
+    encoder.max_length = 24
+    encoder.save(tmp_path / "model", tokenizer)
+    flags = {"model": tmp_path / "model", "documents": 200, "corpus": tmp_path / "corpus", "output": tmp_path / "out",
+             "cache_dir": tmp_path / "cache"}  # fmt: skip
     verdict = command.main([f"--{name}={value}" for name, value in flags.items()])
-    assert verdict == json.loads((tmp_path / "run" / "adapt.json").read_text())
+    assert verdict == json.loads((tmp_path / "out" / "adapt.json").read_text())
     assert verdict["labels"]["examples"] >= 2
     table = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
-    assert [cell.strip() for cell in table[0]] == ["question", "before", "after"] and len(table) == 2 + command._SHOWN
+    table = table[[cell.strip() for cell in [line[0] for line in table]].index("question") :]
+    assert len(table) == 2 + len(read_yaml(command._QUESTIONS))
     names = {name for name, _ in installed}
     for _, *sides in table[2:]:
         assert all(len({*side.strip().split(", ")} & names) == command._HITS for side in sides)
-    assert (tmp_path / "run" / "report.html").stat().st_size > 20_000
 
 
 def test_too_few_documents_for_any_question_are_refused(installed, tmp_path):

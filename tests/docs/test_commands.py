@@ -32,8 +32,10 @@ def made(tiny_bert, text_file, dev_file, tmp_path_factory):
     (folder / "CORPUS").mkdir()
     shutil.copy(text_file, folder / "CORPUS" / "part-0.txt")
     (folder / "MY_FOLDER" / "below").mkdir(parents=True)
-    for name in ("one.md", "below/two.md"):
-        shutil.copy(text_file, folder / "MY_FOLDER" / name)
+    lines = text_file.read_text(encoding="utf-8").splitlines()
+    for start in range(0, len(lines), 4):
+        file = folder / "MY_FOLDER" / ("below" if start % 8 else "") / f"{start}.md"
+        file.write_text("\n".join(lines[start : start + 4]), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         stage_one = ["--model_name_or_path=MODEL", "--skip_from=2", "--output_dir=runs/quickstart/stage-1"]
