@@ -28,6 +28,7 @@ from export.folder import new_folder
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import Dense, Head, Normalize
 from models.saved_format import read_modules
+from search.index import refuse_existing
 from search.recipe import Recipe
 from training.methods import load_method
 from training.record import read_run
@@ -62,6 +63,7 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
     if file.is_file() and (done := read_json(file, "the verdict of adapt")).get("asked") == asked:
         show(done["said"], args.output)
         return done
+    refuse_existing(Path(args.output))
 
     start, tokenizer = load_encoder(args.model, args.pooling or ("avg" if plain else None))
     start.max_length = min(start.max_length, _LONGEST) if plain else start.max_length

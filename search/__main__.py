@@ -80,7 +80,7 @@ def build(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     cut = cutter(model.tokenizer, window, min(args.stride, window))
     recipe = model.recipe or Recipe()
-    language = None if recipe.weight == 1 else args.language or recipe.language
+    language = args.language or (recipe.language if recipe.weight < 1 else None)
     model.index = Index.build(partial(model.encode, role="document"), documents, cut, language)
     model.save(args.output, args.dtype)
     show(f"{args.output}: {len(documents)} documents in {len(model.index.windows)} windows, "

@@ -143,7 +143,7 @@ def test_the_same_command_changes_nothing_and_another_one_is_refused(arguments, 
     again = command.main(arguments("other", labels=None))
     assert not encoded, "vectors are kept"
     assert again["searches"] == found["searches"]
-    with pytest.raises(BadInput, match="out: already exists"):
+    with pytest.raises(BadInput, match="out: exists already"):
         command.main(arguments(labels=None, seed=1))
 
 
