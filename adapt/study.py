@@ -47,8 +47,8 @@ INTRODUCTION = f"""# Pseudo-queries
 
 Do queries that are made from documents tell which search is better? MODEL is all-MiniLM-L6-v2. Nine searches are
 compared with the model as it is, in six sets: BM25; both, weight 0.7 and 0.5; a linear layer of power 0.25, 0.5 and 1,
-alone and with BM25. A gain is in points of nDCG@10. Up to {QUERIES} queries of a kind in a set, seed 0, one run;
-{", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "bm25s"))}, float32 on a CPU.
+alone and with BM25. A gain is in points of nDCG@10. Up to {QUERIES} queries of a kind in a set, seed 0, one run,
+float32 on a CPU.
 
 - rank correlation: Spearman's, of the ten searches, mean over sets; same sign: of the gains on pseudo-queries and on
   judged ones; bias: the former minus the latter; mean error: the mean of its absolute value
@@ -83,6 +83,7 @@ def main(argv: list[str] | None = None) -> None:
             for name, folder in folders.items()}  # fmt: skip
     kept = ("shipped", "verdict", "labels", "real_parts", "searches")
     content = {"kinds": rows_of(figures), "mixtures": mixtures_of(figures)[:SHOWN],
+               "versions": {name: version(name) for name in ("torch", "transformers", "bm25s")},
                "adapt": {name: {key: run[key] for key in kept} for name, run in runs.items()}}  # fmt: skip
     write_json(Path(args.output) / "pseudo-queries.json", content)
     with writing(Path(args.output) / "pseudo-queries.md") as part:
@@ -194,7 +195,8 @@ def page(content: Mapping[str, Any]) -> str:
     means = [np.mean([run["labels"][side] for run in content["adapt"].values()]) for side in ("start", "result")]
     shipped.append(["mean", "", "", *(f"{mean:.2f}" for mean in means), f"{means[1] - means[0]:+.2f}", ""])
     sections = [INTRODUCTION, markdown(kinds), "## Mixtures", _MIXTURES, markdown(mixed), "## Verdicts", _VERDICTS,
-                markdown(verdicts), "## What `adapt` ships", _SHIPPED, markdown(shipped)]  # fmt: skip
+                markdown(verdicts), "## What `adapt` ships", _SHIPPED, markdown(shipped),
+                ", ".join(f"{name} {number}" for name, number in content["versions"].items())]  # fmt: skip
     return "\n\n".join(sections) + "\n"
 
 
