@@ -15,7 +15,8 @@ from types import ModuleType
 
 PACKAGES = ("numpy", "pandas", "scipy", "sklearn")
 _LEAST = 4  # words in a description
-_HEADING = re.compile(r"^\S.*\n[-=~]{3,}\s*$", re.MULTILINE)  # a section heading, such as Parameters
+# A section heading, such as Parameters; or a note that may print a set, in an order that differs from run to run.
+_END = re.compile(r"^\S.*\n[-=~]{3,}\s*$|^\.\. deprecated::", re.MULTILINE)
 
 
 def documents() -> list[tuple[str, str]]:
@@ -64,6 +65,6 @@ def description(own_name: str, docstring: object) -> str:
     """The text before the first section, without the signatures at the start of compiled functions' docstrings."""
     if not isinstance(docstring, str):
         return ""
-    paragraphs = _HEADING.split(inspect.cleandoc(docstring), maxsplit=1)[0].split("\n\n")
+    paragraphs = _END.split(inspect.cleandoc(docstring), maxsplit=1)[0].split("\n\n")
     signature = re.compile(rf"([\w\s,]+=\s*)?{re.escape(own_name)}\(")
     return " ".join(" ".join(dropwhile(signature.match, paragraphs)).split())

@@ -51,6 +51,7 @@ def test_one_document_for_one_text_under_its_shortest_name(monkeypatch):
         ("f(x)\n\nf(x, y=1)\n\nAdd  it\nup.\n\nMore (f(x)).\n\nNotes\n=====\nno", "Add it up. More (f(x))."),
         ("a,b = f(x)\n\nWrapper for ``f``.", "Wrapper for ``f``."),
         ("Is f(x) signed?", "Is f(x) signed?"),
+        ("Add it up.\n\n.. deprecated:: 1.0\n   Use of {'b', 'a'}.", "Add it up."),
     ],
 )
 def test_a_description_ends_at_the_first_section_and_has_no_signature(docstring, text):
