@@ -23,9 +23,9 @@ import numpy as np
 
 from common.errors import BadInput
 from eval.encode import Encode, device_here, unit
-from eval.retrieval.hybrid import WEIGHT
 from models.encoder import load_encoder
 from search.index import Document, Hit, Index, read_facts
+from search.recipe import Recipe
 
 _SETTINGS = ("pooling", "max_length", "bf16", "query_prompt", "document_prompt")
 
@@ -45,6 +45,7 @@ class Embedder:
     Attributes:
         index: set by `build_index` and `load_index`.
         tokenizer: the model's.
+        recipe: how to search with the model, if its folder says so.
 
     Raises:
         BadInput: the model does not exist.
@@ -63,6 +64,7 @@ class Embedder:
     ) -> None:
         name, prompts = fspath(model), {"query": query_prompt, "document": document_prompt}
         encoder, self.tokenizer = load_encoder(name, pooling, max_length, prompts)
+        self.recipe = Recipe.of(name)
         self.device = device or device_here()
         self._encode = Encode(encoder.to(self.device), self.tokenizer, bf16=bf16, progress=progress)
         self._source = {
@@ -102,21 +104,23 @@ class Embedder:
         axes = tuple(axis for axis, side in enumerate((left, right)) if isinstance(side, str))
         return (rows @ columns.T).squeeze(axes)
 
-    def build_index(self, texts: Iterable[str], lexical: bool = False, language: str = "english") -> Embedder:
+    def build_index(self, texts: Iterable[str], lexical: bool | None = None, language: str | None = None) -> Embedder:
         """Encode the texts to search; returns self.
 
         Args:
             texts: each a document.
-            lexical: index their words too, so that `search` adds BM25 to the cosine.
-            language: of the words, see `eval.retrieval.lexical`.
+            lexical: index their words too, so that `search` adds BM25 to the cosine; default: as the recipe, or not.
+            language: of the words, see `eval.retrieval.lexical`; default: the recipe's, or English.
         """
+        recipe = self.recipe or Recipe()
+        lexical = self.recipe is not None and recipe.weight < 1 if lexical is None else lexical
         documents = [Document(str(number), "", text) for number, text in enumerate(_list(texts))]
         encode = partial(self.encode, role="document")
-        self.index = Index.build(encode, documents, language=language if lexical else None)
+        self.index = Index.build(encode, documents, language=(language or recipe.language) if lexical else None)
         return self
 
     def search(
-        self, queries: str | Sequence[str], top_k: int = 5, threshold: float | None = None, weight: float = WEIGHT
+        self, queries: str | Sequence[str], top_k: int = 5, threshold: float | None = None, weight: float | None = None
     ) -> list[tuple[str, float]] | list[list[tuple[str, float]]]:
         """The best texts and their scores, best first: a list for a single query, else a list of lists.
 
@@ -126,7 +130,7 @@ class Embedder:
             queries: one query or several.
             top_k: maximum hits per query.
             threshold: minimum cosine of a hit.
-            weight: of the cosine in an index with BM25.
+            weight: of the cosine in an index with BM25; default: the recipe's, or 0.7.
         """
         texts = self.index.documents["text"] if self.index else []
         least = -np.inf if threshold is None else threshold
@@ -134,11 +138,12 @@ class Embedder:
         hits = [[(texts[hit.document].as_py(), hit.score) for hit in row if hit.cosine >= least] for row in rows]
         return hits[0] if isinstance(queries, str) else hits
 
-    def hits(self, queries: Sequence[str], top_k: int = 5, weight: float = WEIGHT) -> list[list[Hit]]:
+    def hits(self, queries: Sequence[str], top_k: int = 5, weight: float | None = None) -> list[list[Hit]]:
         """As `search`, with the document's number, the best window and both parts of the score."""
         if self.index is None:
             raise BadInput("there is no index yet; call build_index with the texts")
         queries = _list(queries)
+        weight = (self.recipe or Recipe()).weight if weight is None else weight
         return self.index.search(self.encode(queries, "query"), queries, top_k, weight, self.device)
 
     def save(self, folder: str | PathLike, dtype: str = "float16") -> None:

@@ -1,4 +1,4 @@
-"""Adapt a model to documents: train on them, compare on held-out ones, and keep the better model."""
+"""The best search for documents with a model: compare searches on queries made from them, write the better one."""
 
 from common.files import ROOT
 

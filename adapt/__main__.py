@@ -1,4 +1,4 @@
-"""`python -m adapt MODEL --text FILE ... --output DIR`: adapt a model to search in your own documents."""
+"""`python -m adapt MODEL --text FILE ... --output DIR`: the best search in your own documents."""
 
 from __future__ import annotations
 

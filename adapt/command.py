@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import sys
 from collections.abc import Iterable, Mapping
-from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -14,18 +14,20 @@ from typing import Any
 from adapt import CONFIG
 from adapt.run import run
 from common.errors import BadInput
-from common.flags import Parser, positive, refuse_repeated, underscored
+from common.flags import Parser, add_pooling, positive, refuse_repeated, underscored
 from common.ranges import Seed, check_range
-from data.given import joined, keep, with_text
+from data.given import joined, keep
+from eval.retrieval.lexical import LANGUAGES
 from training.methods import UNSUP, load_method
 from training.settings import SettingsParser, fill, lookup, read_config, values_of, words_of
 
-DESCRIPTION = """Adapt a model to search in your own documents.
+DESCRIPTION = """Find the best search in your own documents for a model.
 
-Some documents are held out and turned into pseudo-queries, the model is trained on the rest, and its weights may be
-averaged with the start's. Half of the pseudo-queries choose the weights, the other half compare them with the start.
-DIR is an ordinary run. It contains the unchanged start unless the gain is clear (--least_gain). DIR/adapt.json has the
-verdict.
+Queries are made from some of the documents. They compare the model as it is, BM25, both, and the model behind a linear
+layer that is fitted to the documents, alone and with BM25; with --train also the model after training on the other
+documents. A search must be better than every cheaper one by the 95 % interval of its gain. DIR gets the model with its
+layer, and search.json: how `python -m search` and `Embedder` search with it. It gets the model as it is unless another
+search is better. DIR/adapt.json has all figures.
 """
 _OWN = {"train_file", "dataset_name", "columns", "model_name_or_path", "output_dir", "dev", "dev_file", "dev_beir"}
 
@@ -35,26 +37,27 @@ def parser() -> Parser:
     p = Parser(
         prog="python -m adapt",
         description=DESCRIPTION,
-        epilog="Other flags are those of run_unsup.py (python run_unsup.py --method spans --help_all), such as\n"
-        "--dry_run, --pooling avg, --learning_rate 1e-5 or --method tsdae. configs/adapt.yaml has their defaults.\n\n"
-        "example:\n  python -m adapt sentence-transformers/all-MiniLM-L6-v2 --text corpus.jsonl --output runs/mine",
+        epilog="Other flags are for the training, those of run_unsup.py (python run_unsup.py --method spans\n"
+        "--help_all), such as --dry_run, --learning_rate 1e-5 or --method tsdae.\n"
+        "configs/adapt.yaml has their defaults.\n\n"
+        "example:\n  python -m adapt sentence-transformers/all-MiniLM-L6-v2 --text MY_FOLDER --output runs/mine",
     )
-    p.add_argument("model", metavar="MODEL", help="start model: an encoder, a run, or a hub id")
-    p.add_argument("--text", nargs="+", required=True, metavar="FILE", help="documents: files or folders with one "
-                   "document per line, or tables with a column `text` and optionally `title`, such as BEIR's "
-                   "corpus.jsonl")  # fmt: skip
-    p.add_argument("--text_column", help="text column of tables (default: text)")
-    p.add_argument("--title_column", help="title column of tables (default: title, if there is one)")
-    p.add_argument("--output", required=True, metavar="DIR", help="the run folder; the same command resumes")
+    p.add_argument("model", metavar="MODEL", help="an embedding model, a run, a plain encoder, or a hub id")
+    p.add_argument("--text", nargs="+", required=True, metavar="DOCUMENTS", help="as for `python -m search build`")
+    p.add_argument("--output", required=True, metavar="DIR", help="a new folder")
     p.add_argument("--labels", metavar="FOLDER", help="BEIR set with real queries, only scored at the end")
+    p.add_argument("--train", action="store_true", help="also train; a plain encoder always is, in DIR-training")
     p.add_argument("--steps", type=positive, help=f"training steps (default: {read_config(str(CONFIG))['max_steps']})")
-    p.add_argument("--seed", type=int, default=42, help="seed of the held-out documents and of training")
-    p.add_argument("--cache_dir", default="corpora/cache", help="folder for the prepared text")
+    add_pooling(p)
+    p.add_argument("--language", choices=LANGUAGES, default="english", help="stop words of BM25; only English words "
+                   "are stemmed")  # fmt: skip
+    p.add_argument("--seed", type=int, default=42, help="seed of the queries and of training")
+    p.add_argument("--cache_dir", default="corpora/cache", help="folder for the prepared text and for vectors")
     return p
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Hold out, train, mix, judge, write; returns the content of adapt.json."""
+    """Compare the searches, write the best one; returns the content of adapt.json."""
     return run(*checked(argv))
 
 
@@ -102,15 +105,15 @@ def _refuse_names(args: argparse.Namespace, given: Mapping[str, Any]) -> None:
 
 
 def adapt(
-    text: str | PathLike | Iterable[str], model: str | PathLike, output_dir: str | PathLike, **settings: Any
+    text: str | PathLike | Iterable, model: str | PathLike, output_dir: str | PathLike, **settings: Any
 ) -> dict[str, Any]:
     """The command as a function.
 
     Args:
-        text: documents; a `datasets.Dataset` with a column `text` and optionally `title`; or the path of a file or
-            folder.
-        model: the model to start from.
-        output_dir: the run's folder.
+        text: the path of a file or folder; or documents: texts, or mappings with `text` and, if they have one, `title`,
+            such as the rows of a `datasets.Dataset`.
+        model: the model.
+        output_dir: a new folder.
         settings: any flag of `python -m adapt` and of run_unsup.py by name.
 
     Returns:
@@ -120,14 +123,10 @@ def adapt(
         ProjectError: any error that the command would print as one line.
     """
     named = joined({"output": output_dir}, settings)
-    if hasattr(text, "to_parquet"):  # the command reads its columns
-        content = BytesIO()
-        text.to_parquet(content)
-        cache = Path(named.get("cache_dir") or parser().get_default("cache_dir"))
-        text = keep(content.getvalue(), cache / "documents.parquet")
-    values = with_text(text, named)
-    if "columns" in values.keys() - named.keys():
-        raise BadInput("documents of several parts: give each as one text or, with titles, a Dataset with the columns "
-                       "title and text")  # fmt: skip
-    values["text"] = values.pop("train_file")
+    if not isinstance(text, (str, PathLike)):
+        records = ({"text": row} if isinstance(row, str) else {**row} for row in text)
+        content = "".join(json.dumps({name: value or "" for name, value in record.items() if name in ("title", "text")})
+                          + "\n" for record in records)  # fmt: skip
+        text = keep(content.encode(), Path(named.get("cache_dir") or parser().get_default("cache_dir")) / "text.jsonl")
+    values = {"text": text, **named}
     return main([fspath(model), *words_of({name: value for name, value in values.items() if value is not None})])

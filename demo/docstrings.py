@@ -15,7 +15,8 @@ from types import ModuleType
 
 PACKAGES = ("numpy", "pandas", "scipy", "sklearn")
 _LEAST = 4  # words in a description
-_HEADING = re.compile(r"^\S.*\n[-=~]{3,}\s*$", re.MULTILINE)  # a section heading, such as Parameters
+# A section heading, such as Parameters; or a note that may print a set, in an order that differs from run to run.
+_END = re.compile(r"^\S.*\n[-=~]{3,}\s*$|^\.\. deprecated::", re.MULTILINE)
 
 
 def documents() -> list[tuple[str, str]]:
@@ -30,9 +31,7 @@ def documents() -> list[tuple[str, str]]:
             for name, thing in _public(importlib.import_module(package)):
                 text = description(getattr(thing, "__name__", name), getattr(thing, "__doc__", None))
                 if len(text.split()) >= _LEAST:
-                    names[text] = min(
-                        name, names.get(text, name), key=lambda alias: (alias.count("."), len(alias), alias)
-                    )
+                    names[text] = min(name, names.get(text, name), key=lambda one: (one.count("."), len(one), one))
     return sorted((name, text) for text, name in names.items())
 
 
@@ -55,18 +54,17 @@ def _public(module: ModuleType) -> Iterator[tuple[str, object]]:
 def _members(name: str, value: object) -> Iterator[tuple[str, object]]:
     """Methods and properties of a class, including those inherited from classes of the packages."""
     bases = value.__mro__ if isinstance(value, type) else ()
-    members: dict[str, object] = {}
-    for base in bases[::-1]:
-        members |= vars(base) if base.__module__.partition(".")[0] in PACKAGES else {}
-    for word, member in sorted(members.items()):
+    found = {word: member for base in bases[::-1] if base.__module__.partition(".")[0] in PACKAGES
+             for word, member in vars(base).items()}  # fmt: skip
+    for word, member in sorted(found.items()):
         if not word.startswith("_") and (inspect.isroutine(member) or isinstance(member, property)):
             yield f"{name}.{word}", member
 
 
-def description(short_name: str, docstring: object) -> str:
+def description(own_name: str, docstring: object) -> str:
     """The text before the first section, without the signatures at the start of compiled functions' docstrings."""
     if not isinstance(docstring, str):
         return ""
-    paragraphs = _HEADING.split(inspect.cleandoc(docstring), maxsplit=1)[0].split("\n\n")
-    signature = re.compile(rf"([\w\s,]+=\s*)?{re.escape(short_name)}\(")
+    paragraphs = _END.split(inspect.cleandoc(docstring), maxsplit=1)[0].split("\n\n")
+    signature = re.compile(rf"([\w\s,]+=\s*)?{re.escape(own_name)}\(")
     return " ".join(" ".join(dropwhile(signature.match, paragraphs)).split())

@@ -24,7 +24,7 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
-from adapt.run import prepare
+from adapt.run import FACTS, TRAINING, prepare
 from common.errors import BadInput, ProjectError
 from common.files import digest, read_json, read_yaml
 from eval.encode import device_here
@@ -241,28 +241,30 @@ def _adapted(study: Study, levels: Key, choice: Choice, seed: int, train: bool) 
     flags |= {"steps": str(choice.steps)} if choice.steps else {}
     model, first = flags.pop("model", choice.model), flags.pop("stage_one", None)
     hashed = digest([model, first, dict(sorted(flags.items())), levels[-1], choice.bf16])[:10]
-    folder = Path(choice.runs) / f"adapt-{flags.get('method', 'spans')}_{hashed}_seed-{seed}"
+    output = Path(choice.runs) / f"adapt-{flags.get('method', 'spans')}_{hashed}_seed-{seed}"
+    folder = output.with_name(output.name + TRAINING)
     if train and finished(folder) is None:
         cache = str(Path(choice.runs) / "cache")
         if first:  # on the documents that `adapt` trains on
-            documents = prepare([beir / "corpus.jsonl"], seed, cache, None, None) / "documents.jsonl"
+            documents = prepare([beir / "corpus.jsonl"], seed, cache) / "documents.jsonl"
             files = {"model_name_or_path": model, "train_file": str(documents.resolve()), "cache_dir": cache}
             plan = _plan({**files, **first}, choice)
             plan.train(choice, seed)
             model = plan.folder(choice, seed)
         common = {"text": beir / "corpus.jsonl", "labels": beir, "output": folder, "seed": seed, "cache_dir": cache}
-        common |= {"keep_start": "false", "bf16": str(choice.bf16).lower(), "disable_tqdm": "true"}
-        flags = common | flags
-        code = run_to_its_end([sys.executable, "-m", "adapt", str(model), *words_of(flags)], stdout=sys.stderr)
+        common |= {"bf16": str(choice.bf16).lower(), "disable_tqdm": "true"}
+        words = [str(model), "--train", *words_of(common | flags)]
+        code = run_to_its_end([sys.executable, "-m", "adapt", *words], stdout=sys.stderr)
         if code == BadInput.exit_code:  # explained above: no bag of words from a model without a vocabulary head
             logger.error("%s: refused, skipped", folder)
         elif code:
             raise ProjectError(f"{folder}: adapt failed with exit code {code}; run it again to resume")
     if not (record := finished(folder)):
         return []
-    verdict = read_json(folder / "adapt.json", "the verdict of adapt", "remove the run")
+    facts = read_json(folder / FACTS, "the verdict of adapt", "remove the run")
+    verdict, row = facts["training"], next(row for row in facts["searches"] if row["search"] == "trained model")
     parts = ("start", "result", "interval", "verdict")
-    pseudo, real = ({part: side[part] for part in parts} for side in (verdict, verdict["labels"]))
+    pseudo, real = ({part: side[part] for part in parts} for side in (verdict, row["real"]))
     curve = [[line["step"], line[LOGGED]] for line in read_log(folder) if LOGGED in line]
     curve = [[0, verdict["dev_by_start_share"]["1.0"]], *curve]
     facts = {"start_share": verdict["start_share"], "facts": facts_of(record), "curve": curve}

@@ -38,12 +38,14 @@ def parser() -> Parser:
     build.add_argument("--stride", type=positive, default=100, help="tokens from one window to the next")
     build.add_argument("--dtype", choices=["float16", "int8", "float32"], default="float16", help="of stored vectors")
     stop_words = "stop words; only English words are stemmed"
-    build.add_argument("--language", choices=LANGUAGES, default="english", help=stop_words)
+    build.add_argument("--language", choices=LANGUAGES, help=f"{stop_words} (default: the model's search.json, or "
+                       "english)")  # fmt: skip
     query = commands.add_parser("query", help="search in an index")
     query.add_argument("index", metavar="INDEX")
     query.add_argument("query", nargs="?", help="default: lines from standard input")
     query.add_argument("--top_k", type=positive, default=5, help="documents to show")
-    query.add_argument("--weight", type=float, default=0.7, help="of the cosine; the rest is BM25's")
+    query.add_argument("--weight", type=float, help="of the cosine; the rest is BM25's (default: the model's "
+                       "search.json, or 0.7)")  # fmt: skip
     query.add_argument("--model", help="where the index's model is now (default: where it was)")
     return p
 
@@ -58,6 +60,7 @@ def build(args: argparse.Namespace) -> None:
     from embedder import Embedder
     from search.documents import cutter, read_documents
     from search.index import Index, refuse_existing
+    from search.recipe import Recipe
 
     if args.stride > args.window:
         raise BadInput(f"--stride {args.stride} is above --window {args.window}: text between windows would be lost")
@@ -71,7 +74,9 @@ def build(args: argparse.Namespace) -> None:
     if window < args.window:
         logger.info("windows of %d tokens: the model reads no more", window)
     cut = cutter(model.tokenizer, window, min(args.stride, window))
-    model.index = Index.build(partial(model.encode, role="document"), documents, cut, args.language)
+    recipe = model.recipe or Recipe()
+    language = args.language or (recipe.language if recipe.weight < 1 else None)
+    model.index = Index.build(partial(model.encode, role="document"), documents, cut, language)
     model.save(args.output, args.dtype)
     counts = f"{len(documents)} documents in {len(model.index.windows)} windows"
     show(f"{args.output}: {counts}, {time.perf_counter() - start:.1f} s", args.output)

@@ -1,30 +1,34 @@
-"""`python -m adapt`: text in, verdict out, and a run that ships its start unless the result is better."""
+"""`python -m adapt`: documents in, the best search out, and the model as it is unless another search is better."""
 
 import json
 
 import numpy as np
 import pytest
 from datasets import Dataset
-from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
 import adapt.run
 from adapt import command
+from adapt.searches import AS_IT_IS, BM25, Search, searches
 from common.errors import BadInput
+from embedder import Embedder
 from eval.dev import search_set
 from eval.encode import Encode
-from eval.retrieval.beir import BeirTask
+from eval.retrieval.beir import read_set
 from models.encoder import load_encoder
-from models.heads import Dense, Head, Normalize
-from tests.encoders import encode_of
+from models.heads import Dense, Head
+from search.__main__ import main as search
 from tests.eval.toys import write_beir
 from tests.folders import normalise, record, same_weights
+
+HYBRID, LAYER, ALL = Search(weight=0.7), Search(power=0.25), Search(power=0.25, weight=0.7)
+TEXTS = ["a dog", "the small river watches a teacher"]
 
 
 @pytest.fixture
 def corpus(sentences, tmp_path):
-    """A BEIR set of 100 documents whose titles are parts of their bodies; every title is a query."""
+    """A BEIR set of 100 documents with titles; a sentence of a document is a query."""
     documents = [{"_id": f"d{i}", "title": sentences[3 * i][:-1], "text": " ".join(sentences[3 * i : 3 * i + 3])}
                  for i in range(100)]  # fmt: skip
     queries = {f"q{i}": sentences[3 * i + 1] for i in range(20)}
@@ -32,240 +36,202 @@ def corpus(sentences, tmp_path):
 
 
 @pytest.fixture
-def arguments(corpus, tiny_bert, tmp_path):
-    def arguments(name="run", *others, **changed):
+def model(tiny_bert, tmp_path):
+    """A finished model: a folder of sentence-transformers that normalises its vectors."""
+    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
+    encoder.prompts = {"query": "find: "}
+    encoder.save(str(tmp_path / "model"), tokenizer)
+    normalise(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def arguments(corpus, model, tmp_path):
+    def arguments(name="out", *others, model=model, **changed):
         """The command's words; None leaves a flag out."""
-        flags = {"text": corpus / "corpus.jsonl", "output": tmp_path / name, "steps": 4, "labels": corpus, "seed": 0,
-                 "cache_dir": tmp_path / "cache", "use_cpu": "true", "per_device_train_batch_size": 16,
-                 "max_length": 32, "disable_tqdm": "true"} | changed  # fmt: skip
-        return [str(tiny_bert), *(f"--{flag}={value}" for flag, value in flags.items() if value is not None), *others]
+        flags = {"text": corpus / "corpus.jsonl", "output": tmp_path / name, "labels": corpus, "seed": 0,
+                 "cache_dir": tmp_path / "cache"} | changed  # fmt: skip
+        return [str(model), *(f"--{flag}={value}" for flag, value in flags.items() if value is not None), *others]
 
     return arguments
 
 
-def test_the_start_is_shipped_where_the_result_is_not_better(arguments, tiny_bert, tmp_path, capsys):
-    found = command.main(arguments("run", "--learning_rate", "1e-9"))
-    assert found["verdict"] == "not told apart" and found["shipped"] == "start"
-    assert found == json.loads((tmp_path / "run" / "adapt.json").read_text())
-    start = load_file(tiny_bert / "model.safetensors")
-    shipped = load_file(tmp_path / "run" / "model.safetensors")
-    assert all(np.array_equal(start[f"bert.{name}"], weight) for name, weight in shipped.items())
-    assert "the initial model was kept" in capsys.readouterr().out
-    assert found["labels"]["apart"], "the real queries choose nothing"
-    assert record(tmp_path / "run")["status"] == "finished"
-    words = arguments("run", "--learning_rate", "1e-9", labels=None)
-    assert command.main(words)["labels"] == found["labels"], "scored earlier"
-    (tmp_path / "run" / "adapt.json").write_text(json.dumps(found | {"steps": 2}))
-    assert "labels" not in command.main(words), "scored on another result"
-
-
-def test_the_labels_judge_the_trained_model_even_if_the_start_is_kept(arguments, corpus, tmp_path):
-    found = command.main(arguments("run", "--learning_rate", "1e-3", "--least_gain", "0.99"))
-    assert found["shipped"] == "start" and found["start_share"] < 1
-    start, _ = load_encoder(str(tmp_path / "run"))
-    trained, tokenizer = load_encoder(str(tmp_path / "run" / "best"))
-    models = {"start": start, "result": trained.mixed_with(start, found["start_share"])}
-    labels = search_set(corpus, ["test"])
-    bf16 = record(tmp_path / "run")["settings"]["bf16"]
-    scores = {name: labels.score(Encode(one, tokenizer, bf16=bf16)) for name, one in models.items()}
-    assert scores == pytest.approx({name: found["labels"][name] for name in models}, abs=1e-6)
-    assert scores["start"] != scores["result"]
-
-
-def test_the_start_is_scored_on_the_labels_once_for_all_runs(arguments, monkeypatch):
-    scored, per_query = [], BeirTask.per_query
-
-    def counted(task, encode, part, data):
-        scored.append(task.name)
-        return per_query(task, encode, part, data)
-
-    monkeypatch.setattr(BeirTask, "per_query", counted)
-    for name, seed, new in (("one", 0, 1), ("other", 1, 0), ("pooled", 0, 1)):
-        pooling = "cls_before_pooler" if name == "pooled" else "avg"
-        scored.clear()
-        found = command.main(arguments(name, "--learning_rate", "1e-3", seed=seed, pooling=pooling))
-        assert scored.count("mine") == new + (found["start_share"] < 1), name
-
-
-def test_the_result_is_the_mixture_that_the_dev_queries_choose(arguments, tiny_bert, tmp_path):
-    found = command.main(arguments("kept", "--learning_rate", "1e-3", "--keep_start", "false"))
-    scores = {float(share): value for share, value in found["dev_by_start_share"].items()}
-    assert set(scores) == {0.0, 0.5, 1.0} and scores[found["start_share"]] == max(scores.values())
-    assert scores[0.0] == pytest.approx(record(tmp_path / "kept")["best"]["value"])
-    start, best, shipped = (load_file(folder / "model.safetensors") for folder in
-                            (tiny_bert, tmp_path / "kept" / "best", tmp_path / "kept"))  # fmt: skip
-    share = found["start_share"]
-    for name, weight in shipped.items():
-        expected = share * start[f"bert.{name}"] + (1 - share) * best[name]
-        np.testing.assert_allclose(weight, expected, atol=1e-6)
-
-
-@pytest.mark.parametrize(("lowest", "shipped"), [(4.9, "start"), (5.1, "result")])
-def test_a_result_replaces_its_start_only_with_a_gain_above_a_tenth_of_its_score(
-    arguments, tiny_bert, tmp_path, monkeypatch, capsys, lowest, shipped
-):
-    judged = {"start": 50.0, "result": 57.0, "interval": [lowest, 9.0], "verdict": "better"}
-    monkeypatch.setattr("eval.dev.verdict", lambda *_: judged)
-    found = command.main(arguments("run", "--learning_rate", "1e-3", labels=None))
-    assert (found["verdict"], found["shipped"]) == ("better", shipped)
-    start, weights = (load_file(folder / "model.safetensors") for folder in (tiny_bert, tmp_path / "run"))
-    unchanged = all(np.array_equal(start[f"bert.{name}"], weight) for name, weight in weights.items())
-    assert unchanged == (shipped == "start")
-    assert ("does not lie above 10% of its score" in capsys.readouterr().out) == unchanged
-
-
-def test_the_same_command_resumes_and_then_changes_nothing(arguments, tmp_path, monkeypatch):
-    command.main(arguments("whole"))
-    with monkeypatch.context() as patch:
-        patch.setattr("eval.dev.verdict", lambda *_: 1 / 0)  # the machine dies after the training
-        with pytest.raises(ZeroDivisionError):
-            command.main(arguments("cut"))
-    found = command.main(arguments("cut"))
-    assert same_weights(tmp_path / "whole", tmp_path / "cut")
-    assert found | {"seconds": 0} == command.main(arguments("cut")) | {"seconds": 0}
-
-
-def test_plain_documents_are_adapted_to_as_well(arguments, sentences, tmp_path):
-    text = tmp_path / "documents.txt"
-    text.write_text("".join(" ".join(sentences[i : i + 3]) + "\n" for i in range(0, 300, 3)), encoding="utf-8")
-    found = command.main(arguments("run", text=text, steps=1, labels=None, seed=None))
-    assert found["verdict"] in ("better", "worse", "not told apart")
-
-
-def test_documents_that_are_json_objects_are_texts(arguments, sentences, tmp_path):
-    text = tmp_path / "documents.jsonl"
-    records = [json.dumps({"log": " ".join(sentences[i : i + 3])}) for i in range(0, 300, 3)]
-    text.write_text("".join(json.dumps({"text": record}) + "\n" for record in records), encoding="utf-8")
-    command.main(arguments("run", text=text, steps=1, labels=None, seed=None))
-    [prepared] = (tmp_path / "cache").glob("adapt-*")
-    lines = (prepared / "documents.jsonl").read_text(encoding="utf-8").splitlines()
-    assert set() < {json.loads(line)["text"] for line in lines} < {*records}
-
-
-def test_documents_that_change_while_they_are_read_are_not_cached(sentences, tmp_path, monkeypatch):
-    text = tmp_path / "documents.txt"
-    text.write_text("".join(f"{line}\n" for line in sentences[:300]), encoding="utf-8")
-    read = adapt.run.read_documents
-
-    def edited(*args):
-        text.write_text("".join(f"{line}\n" for line in sentences[:200]), encoding="utf-8")
-        return read(*args)
-
-    monkeypatch.setattr(adapt.run, "read_documents", edited)
-    with pytest.raises(BadInput, match="changed while it was read"):
-        adapt.run.prepare([text], 0, str(tmp_path / "cache"), None, None)
-    assert not list((tmp_path / "cache").glob("adapt-*"))
-
-
-def test_titles_of_a_dataset_are_titles(arguments, tiny_bert, tmp_path, monkeypatch):
-    flags = dict(word[2:].split("=", 1) for word in arguments(text=None, output=None)[1:])
-    rows = [
-        (f"title {number}", f"the body of document {number} has a few more words than that") for number in range(120)
-    ]
-    titles, texts = zip(*rows, ("", None), (None, ""), strict=True)
-    command.adapt(Dataset.from_dict({"title": titles, "body": texts}), tiny_bert, tmp_path / "run",
-                  text_column="body", dry_run=True, **flags)  # fmt: skip
-    [prepared] = (tmp_path / "cache").glob("adapt-*")
-    lines = (prepared / "titled.jsonl").read_text().splitlines()
-    assert set() < {tuple(json.loads(line).values()) for line in lines} < {*rows}
-    with pytest.raises(BadInput, match=r"no column 'headline' .* among title, text"):
-        command.adapt(Dataset.from_dict({"title": ["a"], "text": ["b"]}), tiny_bert, tmp_path / "run",
-                      title_column="headline", **flags)  # fmt: skip
-    with pytest.raises(BadInput, match=r"no column 'text' .* among title, body"):
-        command.adapt(Dataset.from_dict({"title": ["a"], "body": ["b"]}), tiny_bert, tmp_path / "run", **flags)
-    with pytest.raises(BadInput, match="documents of several parts: give each as one text"):
-        command.adapt(rows, tiny_bert, tmp_path / "run", dry_run=True, **flags)
-
-
-def test_a_share_of_titles_needs_titles(arguments, sentences, tmp_path):
-    lines = [" ".join(sentences[3 * i : 3 * i + 3]) for i in range(100)]
-    (tmp_path / "lines.txt").write_text("\n".join(lines), encoding="utf-8")
-    with pytest.raises(BadInput, match="--title_share: most documents have no title"):
-        command.main(arguments("run", "--title_share=0.3", text=tmp_path / "lines.txt", labels=None))
+TRAINED = ["--train", "--steps=4", "--learning_rate=1e-3", "--use_cpu=true", "--per_device_train_batch_size=16",
+           "--max_length=32", "--disable_tqdm=true"]  # fmt: skip
 
 
 @pytest.fixture
-def start(tiny_bert, tmp_path):
-    """A folder of sentence-transformers that normalises its vectors."""
-    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
-    encoder.save(str(tmp_path / "start"), tokenizer)
-    normalise(tmp_path / "start")
-    return tmp_path / "start"
+def best(monkeypatch):
+    """Makes a search the best one by far, in what adapt believes."""
+
+    def best(chosen):
+        def found(task, vectors, compared, *_):
+            noise = np.random.default_rng(0).uniform(size=len(task.queries)) / 10
+            return {one: noise + 0.5 * (one == chosen) for one in compared}
+
+        monkeypatch.setattr(adapt.run, "ndcg", found)
+
+    return best
 
 
-def test_a_start_with_modules_of_its_own_is_shipped_file_by_file(arguments, start, tmp_path):
-    (start / "best").mkdir()
-    (tmp_path / "token").write_text("secret")
-    (start / "vocab_extra.txt").symlink_to(tmp_path / "token")
-    for name in ("words.csv", "code.py", "optimizer.pt", "best/config.json"):
-        (start / name).write_text("words")
-    found = command.main([str(start), *arguments("run", "--learning_rate", "1e-9")[1:]])
-    assert found["shipped"] == "start"
-    foreign = {"vocab_extra.txt", "words.csv", "code.py", "optimizer.pt"}
-    assert not foreign & {path.name for path in (tmp_path / "run").iterdir()}
-    assert {path.name for path in (tmp_path / "run").iterdir()} >= {path.name for path in start.iterdir()} - foreign - {
-        "best"
-    }
-    assert (tmp_path / "run" / "modules.json").read_text() == (start / "modules.json").read_text()
-    assert same_weights(tmp_path / "run", start)
-    encoder, tokenizer = load_encoder(str(start))
-    scored = search_set(found["pseudo_queries"], ["test"]).score(Encode(encoder, tokenizer))
-    assert isinstance(encoder.head[0], Normalize) and found["start"] == pytest.approx(scored)
+@pytest.mark.parametrize("chosen", [HYBRID, BM25, LAYER, ALL])
+def test_the_best_search_is_one_folder_for_every_reader(arguments, model, corpus, best, tmp_path, chosen, capsys):
+    best(chosen)
+    found = command.main(arguments())
+    assert found["shipped"] == str(chosen) and found["verdict"]["verdict"] == "better"
+    assert sum(found["parts"].values()) == pytest.approx(50) and found == json.loads(
+        (tmp_path / "out" / "adapt.json").read_text()
+    )
+    assert f"{tmp_path / 'out'}: {chosen}. On 33 pseudo-queries it is better" in capsys.readouterr().out
+    shipped, theirs = Embedder(tmp_path / "out"), SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert shipped.recipe == (chosen.weight, "english") and theirs.prompts["query"] == "find: "
+    assert np.abs(shipped.encode(TEXTS, "query") - theirs.encode_query(TEXTS)).max() < 1e-6
+    assert same_weights(tmp_path / "out", model)
+    assert (shipped.encode(TEXTS).shape == (2, 32)) == (chosen.power is None), "a layer norm leaves 31 directions"
+    assert np.allclose(np.linalg.norm(shipped.encode(TEXTS), axis=1), 1)
+    search(["build", str(corpus / "corpus.jsonl"), f"--model={tmp_path / 'out'}", f"--output={tmp_path / 'index'}"])
+    index = Embedder.load_index(tmp_path / "index")
+    assert (index.index.lexical is None) == (chosen.weight == 1)
+    expected = index.hits(["a small dog"], weight=chosen.weight) if chosen.weight < 1 else index.hits(["a small dog"])
+    assert index.hits(["a small dog"]) == expected
 
 
-def test_a_start_with_a_link_that_leaves_it_is_saved_and_not_copied(arguments, start, tmp_path):
-    (tmp_path / "token").write_text("secret")
-    (start / "vocab.txt").symlink_to(tmp_path / "token")  # a name that a tokenizer may have
-    command.main([str(start), *arguments("run", "--learning_rate", "1e-9")[1:]])
-    assert not (tmp_path / "run" / "vocab.txt").exists() and same_weights(tmp_path / "run", start)
+def test_a_model_that_is_not_beaten_is_written_as_it_is(arguments, model, best, tmp_path, capsys):
+    best(AS_IT_IS)
+    found = command.main(arguments())
+    assert found["shipped"] == str(AS_IT_IS) and found["parts"] == {}
+    assert "the model as it is. No other search is better" in capsys.readouterr().out
+    assert same_weights(tmp_path / "out", model) and Embedder(tmp_path / "out").recipe.weight == 1
+    assert np.abs(Embedder(tmp_path / "out").encode(TEXTS) - Embedder(model).encode(TEXTS)).max() < 1e-6
 
 
-def test_a_result_normalises_like_its_start(arguments, start, tmp_path, caplog):
-    words = [*arguments("run", "--keep_start=false")[1:], "--start_shares=0.5"]
-    found = command.main([str(start), *words])
-    assert found["shipped"] == "result" and not same_weights(tmp_path / "run", start)
-    encoder, tokenizer = load_encoder(str(tmp_path / "run"))
-    texts = ["a dog", "the small river watches a teacher"]
-    vectors = Encode(encoder, tokenizer)(texts)
-    theirs = SentenceTransformer(str(tmp_path / "run"), device="cpu").encode(texts)
-    assert np.allclose(np.linalg.norm(vectors, axis=1), 1) and np.abs(vectors - theirs).max() < 1e-6
-    assert "training uses only its backbone" not in caplog.text
+def test_a_part_that_is_not_better_is_left_out(arguments, monkeypatch):
+    def found(task, vectors, compared, *_):
+        rng = np.random.default_rng(0)
+        gains = {AS_IT_IS: 0.0, BM25: -0.2, HYBRID: 0.3, LAYER: 0.01, ALL: 0.31}
+        return {one: 0.2 + gains[one] + rng.uniform(-0.2, 0.2, size=len(task.queries)) for one in compared}
+
+    monkeypatch.setattr(adapt.run, "ndcg", found)
+    assert command.main(arguments())["shipped"] == str(HYBRID)
 
 
-def test_a_start_keeps_prompts_and_normalisation_but_no_head_that_was_not_judged(arguments, start, tmp_path):
-    encoder, tokenizer = load_encoder(str(start))
-    encoder.head, encoder.prompts = Head(Dense(nn.Linear(32, 8), "Identity"), Normalize()), {"query": "find: "}
+def test_scores_are_those_of_the_written_folder(arguments, corpus, tmp_path):
+    found = command.main(arguments())
+    rows = {row["search"]: row for row in found["searches"]}
+    assert [*rows] == list(map(str, searches(False, True))) and {"pseudo", "real"} <= rows[str(BM25)].keys()
+    for data, side in ((search_set(corpus, ["test"]), "real"),
+                       (search_set(found["pseudo_queries"], ["dev", "test"]), "pseudo")):  # fmt: skip
+        score = 100 * data.items(Encode(*load_encoder(str(tmp_path / "model"))))["value"].mean()
+        assert rows[str(AS_IT_IS)][side]["result"] == pytest.approx(score, abs=1e-4)
+    data = read_set(tmp_path / "mine", "test")
+    shipped = Embedder(tmp_path / "out").build_index(data.corpus.texts(0, len(data.corpus)))
+    hits = shipped.hits([*data.queries.values()], 10)
+    ranks = [[hit.document for hit in row].index(int(name[1:])) if any(hit.document == int(name[1:]) for hit in row)
+             else None for name, row in zip(data.queries, hits, strict=True)]  # fmt: skip
+    score = np.mean([0 if rank is None else 1 / np.log2(rank + 2) for rank in ranks])
+    assert rows[found["shipped"]]["real"]["result"] == pytest.approx(100 * score, abs=0.1)
+
+
+def test_the_same_command_changes_nothing_and_another_one_is_refused(arguments, tmp_path, monkeypatch):
+    found = command.main(arguments(labels=None))
+    encoded = []
+    monkeypatch.setattr(adapt.run, "ndcg", lambda *_: 1 / 0)
+    assert command.main(arguments(labels=None)) == found
+    monkeypatch.undo()
+    call = Encode.__call__
+    monkeypatch.setattr(Encode, "__call__", lambda encode, texts: encoded.extend(texts) or call(encode, texts))
+    again = command.main(arguments("other", labels=None))
+    assert not encoded, "vectors are kept"
+    assert again["searches"] == found["searches"]
+    with pytest.raises(BadInput, match="out: exists already"):
+        command.main(arguments(labels=None, seed=1))
+
+
+def test_training_adds_a_model_to_the_comparison_and_resumes(arguments, model, best, tmp_path):
+    trained = Search(trained=True, power=0.25, weight=0.7)
+    best(trained)
+    found = command.main(arguments("whole", *TRAINED))
+    assert len(found["searches"]) == 9 and found["shipped"] == "trained model + linear layer + BM25"
+    assert found["parts"] == pytest.approx({"BM25": 0, "linear layer": 0, "training": 50})
+    assert record(tmp_path / "whole-training")["verdict"] == found["training"]
+    assert same_weights(tmp_path / "whole", tmp_path / "whole-training")
+    best(None)
+    command.main(arguments("whole-2", *TRAINED))
+    assert same_weights(tmp_path / "whole-2", model)
+
+
+def test_a_killed_command_continues_from_its_training(arguments, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(adapt.run, "ndcg", lambda *_: 1 / 0)  # the machine dies after the training
+        with pytest.raises(ZeroDivisionError):
+            command.main(arguments("cut", *TRAINED))
+    before = (tmp_path / "cut-training" / "model.safetensors").stat().st_mtime_ns
+    assert not (tmp_path / "cut").exists()
+    found = command.main(arguments("cut", *TRAINED))
+    assert (tmp_path / "cut-training" / "model.safetensors").stat().st_mtime_ns == before
+    assert found["searches"] == command.main(arguments("whole", *TRAINED))["searches"]
+
+
+def test_a_plain_encoder_is_trained(arguments, tiny_bert, tmp_path):
+    found = command.main(arguments("out", *TRAINED[1:], model=tiny_bert, labels=None))
+    assert found["asked"]["train"] and len(found["searches"]) == 9
+    assert load_encoder(str(tmp_path / "out"))[0].pooling == "avg"
+
+
+def test_a_layer_behind_other_layers_is_loaded_by_sentence_transformers(arguments, model, best, tmp_path):
+    encoder, tokenizer = load_encoder(str(model))
+    encoder.head = Head(Dense(nn.Linear(32, 8), "Tanh"))
     encoder.save(str(tmp_path / "headed"), tokenizer)
-    for name, *flags in (("kept",), ("mixed", "--keep_start=false", "--start_shares=0.5")):
-        found = command.main(
-            [str(tmp_path / "headed"), *arguments(name, "--pooling=avg", "--learning_rate=1e-9", *flags)[1:]]
-        )
-        shipped = SentenceTransformer(str(tmp_path / name), device="cpu")
-        assert [type(module).__name__ for module in shipped] == ["Transformer", "Pooling", "Normalize"]
-        assert shipped.prompts["query"] == "find: " and shipped.encode("a dog").shape == (32,)
-        judged = search_set(found["pseudo_queries"], ["test"]).score(encode_of(tmp_path / name))
-        assert found["start"] == pytest.approx(judged, abs=0.05), "what was judged"
+    best(LAYER)
+    command.main(arguments(model=tmp_path / "headed", labels=None))
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert [type(module).__name__ for module in theirs] == ["Transformer", "Pooling", "Dense", "Dense"]
+    assert np.abs(Embedder(tmp_path / "out").encode(TEXTS) - theirs.encode(TEXTS)).max() < 1e-5
+    with pytest.raises(BadInput, match=r"has a module Dense, .* leave out --train"):
+        command.main(arguments("trained", *TRAINED, model=tmp_path / "headed", labels=None))
 
 
-def test_a_start_that_is_pooled_in_another_way_is_shipped_as_it_was_judged(arguments, start, tmp_path):
-    found = command.main([str(start), *arguments("run", "--learning_rate", "1e-9", "--pooling", "avg_top2")[1:]])
-    assert found["shipped"] == "start" and same_weights(tmp_path / "run", start)
-    assert load_encoder(str(tmp_path / "run"))[0].pooling == "avg_top2"
+def test_documents_are_given_from_python(arguments, model, tmp_path):
+    flags = dict(word[2:].split("=", 1) for word in arguments(text=None, output=None, labels=None)[1:])
+    rng = np.random.default_rng(0)
+    titles, *halves = ([" ".join(f"w{i}" for i in rng.integers(999, size=size)) for _ in range(120)]
+                       for size in (3, 9, 9))  # fmt: skip
+    bodies = [f"{one}. {other}." for one, other in zip(*halves, strict=True)]
+    dataset = Dataset.from_dict({"title": titles, "text": bodies, "more": bodies})
+    found = [command.adapt(text, model, tmp_path / name, **flags) for name, text in
+             (("rows", dataset), ("texts", [" ".join(pair) for pair in zip(titles, bodies, strict=True)]))]  # fmt: skip
+    for one in found:
+        corpus = read_set(tmp_path / "cache" / one["asked"]["documents"] / "task", "dev").corpus
+        assert len(corpus) == 120 and any(text.startswith(titles[0]) for text in corpus.all_texts())
+    assert found[0]["asked"]["documents"] != found[1]["asked"]["documents"], "a title is no part of a sentence"
 
 
 def test_a_dry_run_trains_nothing(arguments, tmp_path, capsys):
-    assert command.main(arguments("run", "--dry_run")) == {}
-    assert "min of training" in capsys.readouterr().out and not (tmp_path / "run").exists()
-    command.main(arguments("run"))
-    assert command.main(arguments("run", "--dry_run")) == {}, "nor does it tell what an earlier run found"
+    assert command.main(arguments("out", *TRAINED, "--dry_run")) == {}
+    assert "min of training" in capsys.readouterr().out and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    "flag", ["--train_file=x", "--output_dir=x", "--dev=none", "--seed=-1", "--seed=4294967296", "--num_train_epochs=3"]
+    ("words", "message"),
+    [
+        (["--train_file=x"], "--train_file"),
+        (["--dev=none"], "--dev"),
+        (["--seed=-1"], "seed"),
+        (["--steps=4", "--num_train_epochs=3"], "--steps and --num_train_epochs mean the same"),
+        (["--learning_rate=1e-5"], "--learning_rate is for training"),
+        (["--train", "--title_share=0.3"], "--title_share: most documents have no title"),
+        (["--lables=x"], r"unknown argument '--lables'; did you mean '--labels'\?"),
+        (["--learning_rat=1"], "unknown argument '--learning_rat"),
+        (["--labels=nowhere"], "nowhere"),
+    ],
 )
-def test_what_adapt_decides_itself_is_refused(arguments, flag):
-    with pytest.raises(BadInput, match=flag.split("=")[0]):
-        command.main(arguments("run", flag, seed=None))
+def test_wrong_flags_are_refused(arguments, sentences, tmp_path, words, message):
+    lines = [" ".join(sentences[3 * i : 3 * i + 3]) for i in range(100)]
+    (tmp_path / "lines.txt").write_text("\n".join(lines), encoding="utf-8")
+    seed = None if "--seed=-1" in words else 0
+    with pytest.raises(BadInput, match=message):
+        command.main(arguments("out", *words, text=tmp_path / "lines.txt", labels=None, seed=seed))
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_model_comes_before_the_flags_of_the_training(arguments):
@@ -273,47 +239,13 @@ def test_the_model_comes_before_the_flags_of_the_training(arguments):
         command.main(["--learning-rate", "1e-5", *arguments()])
 
 
-def test_a_configuration_of_another_command_is_overridden_or_refused(arguments, tmp_path):
+def test_a_configuration_keeps_what_it_sets(arguments, tmp_path):
     config = tmp_path / "config.yaml"
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "run.json").write_text("damaged")
-    config.write_text("method: spans\nprojection: none\ndev: none\ncolumns: 2\ntrain_file: x\n"
-                      f"model_name_or_path: ./nowhere\noutput_dir: {tmp_path / 'other'}\n")  # fmt: skip
-    assert command.main(arguments("run", f"--config={config}", "--dry_run")) == {}
+    config.write_text("method: spans\nprojection: none\nmax_steps: 9\nseed: 7\ncolumns: 2\ntrain_file: x\n"
+                      "start_shares: [0.25, 0.75]\n")  # fmt: skip
+    command.main(arguments("run", f"--config={config}", *TRAINED, seed=None, labels=None))
+    expected = {"max_steps": 4, "seed": 7, "start_shares": [0.25, 0.75], "columns": 1}
+    assert expected.items() <= record(tmp_path / "run-training")["settings"].items()
     config.write_text("method: spans\ndev_file: pairs.tsv\n")
     with pytest.raises(BadInput, match=r"config\.yaml: 'dev_file' excludes what adapt sets itself"):
-        command.main(arguments("run", f"--config={config}"))
-
-
-def test_a_configuration_keeps_what_it_sets(arguments, tiny_bert, tmp_path):
-    config = tmp_path / "config.yaml"
-    config.write_text("method: spans\nprojection: none\npooling: cls_before_pooler\nmax_steps: 9\nseed: 7\n"
-                      "keep_start: false\nstart_shares: [0.25, 0.75]\n")  # fmt: skip
-    command.main(arguments("run", f"--config={config}", seed=None))
-    expected = {
-        "pooling": "cls_before_pooler",
-        "max_steps": 4,
-        "seed": 7,
-        "keep_start": False,
-        "start_shares": [0.25, 0.75],
-        "least_gain": 0.1,  # of configs/adapt.yaml
-    }
-    assert expected.items() <= record(tmp_path / "run")["settings"].items()
-    assert json.loads((tmp_path / "run" / "adapt.json").read_text())["seed"] == 7
-    with pytest.raises(BadInput, match="--steps and --max_steps mean the same"):
-        command.main(arguments("run", "--max_steps=2"))
-    with pytest.raises(BadInput, match="--text: given twice"):
-        command.main(arguments("run", "--text", "more.txt"))
-
-
-def test_labels_that_are_not_there_are_refused_before_the_training(arguments, tmp_path):
-    with pytest.raises(BadInput, match="nowhere"):
-        command.main(arguments("run", labels=tmp_path / "nowhere"))
-    assert not (tmp_path / "run").exists()
-
-
-def test_flags_of_the_training_are_checked_by_it(arguments):
-    with pytest.raises(BadInput, match=r"unknown argument '--lables'; did you mean '--labels'\?"):
-        command.main(arguments("run", "--lables", "x"))
-    with pytest.raises(BadInput, match="unknown argument '--learning_rat"):
-        command.main(arguments("run", "--learning_rat", "1"))
+        command.main(arguments("run", f"--config={config}", "--train"))

@@ -11,6 +11,7 @@ from tests.sources import COMMANDS, SOURCES, module
 
 NEEDED = {
     "adapt.__main__": "x --text=x --output=x",
+    "adapt.study": "x",
     "baselines.__main__": "whitening x --train_file=x --output=x",
     "bench.__main__": "step",
     "eval.__main__": "x",

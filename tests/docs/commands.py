@@ -19,6 +19,7 @@ RUN = re.compile(
     | reproduce\.py\ runs/
     | -m\ (eval|eval\.analyse|report)\ .*--dev_file\b
     | -m\ eval\.compare\ (--list|runs/my-)
+    | -m\ adapt\ RUN
     | -m\ search\ (build\ MY_FOLDER|query)
     | -m\ eval\.encode_corpus\ CORPUS\ .*--output\ vectors$
     | -m\ export\ runs/(?!.*--push_to_hub)

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import run_unsup
-from adapt.documents import Document, read_documents
 from common.errors import CheckpointRefused
 from models.encoder import load_encoder
 from tests.sources import ROOT
@@ -62,19 +61,22 @@ def test_the_page_runs_and_its_run_is_the_command_s(page, tmp_path):
         run_unsup.main([*command[2:], "--weight_decay=0.5"])
 
 
-def test_files_become_passages_that_adapt_reads_and_an_embedder_finds(tiny_bert, tmp_path, monkeypatch, capsys):
+def test_the_readme_searches_with_a_published_model(tiny_bert, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "MY_FOLDER/deep").mkdir(parents=True)
-    words = [f"w{number}" for number in range(200)]
-    (tmp_path / "MY_FOLDER/deep/guide.md").write_text("\n\n".join(words))
-    splits, searches = (compile(block, "docs/own_text.md", "exec") for block in blocks_of("own_text.md"))
-    exec(splits, {})
-    expected = [Document("guide", " ".join(words[:150])), Document("guide", " ".join(words[150:]))]
-    assert read_documents([tmp_path / "passages.jsonl"], tmp_path / "cache") == expected
     encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
-    encoder.save("runs/my-search", tokenizer)
-    exec(searches, {})
-    assert {line.split()[1] for line in capsys.readouterr().out.splitlines()} == {"guide"}
+    encoder.save("MODEL", tokenizer)
+    [block] = blocks_of("README.md", ROOT)
+    exec(block.replace("sentence-transformers/all-MiniLM-L6-v2", "MODEL"), {})
+    assert capsys.readouterr().out.count("[('") == 2
+
+
+def test_the_readme_searches_with_a_published_model(tiny_bert, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
+    encoder.save("MODEL", tokenizer)
+    [block] = blocks_of("README.md", ROOT)
+    exec(block.replace("sentence-transformers/all-MiniLM-L6-v2", "MODEL"), {})
+    assert capsys.readouterr().out.count("[('") == 2
 
 
 def test_the_readme_searches_with_a_published_model(tiny_bert, tmp_path, monkeypatch, capsys):

@@ -231,10 +231,13 @@ def test_a_run_of_adapt_is_gathered_from_its_folder(adapts, filled, tmp_path, mo
     score = {"start": 1.0, "result": 2.0, "interval": [0.5, 1.5], "verdict": "better"}
 
     def run(command, stdout):
-        folder = Path(flags_of(command[4:])["output"])
+        output = Path(flags_of([word for word in command[4:] if word != "--train"])["output"])
+        output.mkdir(parents=True)
+        folder = output.with_name(f"{output.name}-training")
         runs.record_untrained(folder, {"trajectory": {"start": "s"}})
-        verdict = score | {"labels": score, "start_share": 0.5, "dev_by_start_share": {"1.0": 1.0, "0.5": 2.0}}
-        (folder / "adapt.json").write_text(json.dumps(verdict))
+        training = score | {"start_share": 0.5, "dev_by_start_share": {"1.0": 1.0, "0.5": 2.0}}
+        facts = {"training": training, "searches": [{"search": "trained model", "real": score}]}
+        (output / "adapt.json").write_text(json.dumps(facts))
         (folder / "log.jsonl").write_text('{"step": 30, "loss": 1}\n{"step": 30, "eval_search_ndcg": 2.0}\n')
         return 0
 

@@ -15,6 +15,7 @@ from embedder import Embedder
 from eval.retrieval.hybrid import fused
 from eval.retrieval.lexical import Lexical
 from search.index import Document, Index
+from search.recipe import Recipe
 from tests.sources import ROOT
 
 
@@ -130,6 +131,7 @@ from pathlib import Path
 import numpy as np
 import search.index
 from search.index import Document, Index
+from search.recipe import Recipe
 
 index = Index.build(lambda texts: np.ones((len(texts), 4), np.float32), [Document("1", "", "a word")])
 search.index.write_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
@@ -145,3 +147,12 @@ def test_a_killed_writer_leaves_nothing_that_can_be_loaded(model, tmp_path):
     model.save(tmp_path / "index")
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
     assert len(Embedder.load_index(tmp_path / "index").texts) == 60
+
+
+@pytest.mark.parametrize("changed", [{"weight": 1.5}, {"weight": "0.7"}, {"language": "klingon"}])
+def test_a_damaged_recipe_is_refused(tmp_path, changed):
+    Recipe(0.5, "german").write(tmp_path)
+    assert Recipe.of(tmp_path) == (0.5, "german") and Recipe.of(tmp_path / "nowhere") is None
+    (tmp_path / "search.json").write_text(json.dumps({"weight": 0.5, "language": "german"} | changed))
+    with pytest.raises(BadInput, match=r"search\.json"):
+        Recipe.of(tmp_path)

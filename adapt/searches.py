@@ -1,0 +1,157 @@
+"""The searches that are compared: cosines of the model, as it is or behind a linear layer, with BM25 or without."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.nn.functional import normalize
+
+from baselines.whitening import kernel, linear_map, moments
+from common.files import writing
+from eval.encode import Encode, device_here
+from eval.metrics.retrieval import METRICS, per_query
+from eval.retrieval.beir import drops_own_id, name_of, read_set
+from eval.retrieval.hybrid import WEIGHT, best, fused
+from eval.retrieval.lexical import Lexical
+from models.encoder import SentenceEncoder
+from models.heads import Dense, Head
+
+POWER = 0.25  # of the linear layer: centred, mildly whitened; see results/pseudo-queries.md
+_TOP = 10
+
+
+class Search(NamedTuple):
+    """How to search.
+
+    Attributes:
+        trained: with the model after training on the documents.
+        power: of the whitening by a linear layer; None without the layer.
+        weight: of the cosine; the rest is BM25's.
+    """
+
+    trained: bool = False
+    power: float | None = None
+    weight: float = 1.0
+
+    def __str__(self) -> str:
+        if not self.weight:
+            return "BM25"
+        parts = ["linear layer"] * (self.power is not None) + ["BM25"] * (self.weight < 1)
+        return " + ".join(["trained model" if self.trained else "model", *parts]) + " as it is" * (self == AS_IT_IS)
+
+
+AS_IT_IS, BM25 = Search(), Search(weight=0.0)
+
+
+def searches(trained: bool, layer: bool) -> list[Search]:
+    """All of one model, cheapest first; BM25 belongs to the untrained one."""
+    powers = [None, POWER] if layer else [None]
+    found = [Search(trained, power, weight) for power in powers for weight in (1.0, WEIGHT)]
+    return found if trained else [found[0], BM25, *found[1:]]
+
+
+class Task(NamedTuple):
+    """Documents, queries, and for every query the grades of documents by index."""
+
+    documents: Sequence[str]
+    queries: Sequence[str]
+    grades: Sequence[Mapping[int, int]]
+    left_out: Sequence[int | None]  # document that a query does not find, see `BeirTask.without_own_id`
+
+    @classmethod
+    def of(cls, folder: Path, split: str) -> Task:
+        """A set in BEIR's format; BadInput with file and line."""
+        data, own = read_set(folder, split), drops_own_id(name_of(folder))
+        left_out = data.corpus.index_of([*data.queries]) if own else [None] * len(data.queries)
+        return cls([*data.corpus.all_texts()], [*data.queries.values()], [*data.grades.values()], left_out)
+
+    def with_queries(self, other: Task) -> Task:
+        """The queries of both, in the same documents."""
+        pairs = ((getattr(self, name), getattr(other, name)) for name in ("queries", "grades", "left_out"))
+        return Task(self.documents, *([*one, *more] for one, more in pairs))
+
+
+class Vectors:
+    """The vectors of texts before a final normalisation, kept in a folder: each text is encoded once by all commands.
+
+    Args:
+        encode: what it computes is part of the folder's name.
+        cache_dir: contains the folder.
+    """
+
+    def __init__(self, encode: Encode, cache_dir: str | Path) -> None:
+        self._encode = encode
+        self._folder = Path(cache_dir) / f"vectors-{encode.identity[:24]}-{encode.max_length}"
+        self._known: dict[str, np.ndarray] = {}
+        for path in sorted(self._folder.glob("*.npz")):
+            with np.load(path, allow_pickle=False) as file:
+                self._known |= zip(file["keys"].tolist(), file["vectors"], strict=True)
+
+    def __call__(self, texts: Sequence[str], role: str) -> np.ndarray:
+        """Those of queries or documents (`query`, `document`), (N, D) float32."""
+        encode = self._encode.of(role)
+        keys = [hashlib.sha256(f"{encode.prompt}{text}".encode()).hexdigest() for text in texts]
+        if missing := {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}:
+            vectors = encode([*missing.values()])
+            self._known |= zip(missing, vectors, strict=True)
+            name = hashlib.sha256("".join(missing).encode()).hexdigest()[:24]
+            with writing(self._folder / f"{name}.npz") as part, part.open("wb") as file:
+                np.savez(file, keys=np.array([*missing]), vectors=vectors)
+        return np.stack([self._known[key] for key in keys])
+
+
+def vectors_of(encoder: SentenceEncoder, tokenizer: Any, cache_dir: str | Path) -> Vectors:
+    """The vectors of an encoder; a linear layer is fitted and inserted before its normalisation."""
+    bare = copy.copy(encoder)
+    bare._modules = dict(encoder._modules)
+    if encoder.head is not None and encoder.head.normalizes:
+        bare.head = Head(*encoder.head.dense_layers()) if len(encoder.head) > 1 else None
+    return Vectors(Encode(bare.to(device_here()), tokenizer, progress=True), cache_dir)
+
+
+def fitted(vectors: np.ndarray, power: float = POWER) -> Dense | None:
+    """The linear layer for documents' vectors, (N, D); None for too few documents."""
+    statistics = moments(vectors)
+    if statistics.count <= len(statistics.mean):
+        return None
+    return linear_map(kernel(statistics, power=power), statistics.mean)
+
+
+@torch.no_grad()
+def ndcg(
+    task: Task,
+    vectors: Callable[[Sequence[str], str], np.ndarray],
+    compared: Iterable[Search],
+    layers: Mapping[float, Dense],
+    language: str,
+) -> dict[Search, np.ndarray]:
+    """nDCG@10 of every query by search, (Q,), from 0 to 1.
+
+    Args:
+        task: documents and queries.
+        vectors: the model of all these searches, see `Vectors`.
+        compared: the searches.
+        layers: linear layers by power.
+        language: of BM25's words.
+    """
+    rankings: dict[Search, list[list[str]]] = {search: [] for search in compared}
+    lexical, sides = Lexical.of(task.documents, language), {}
+    raw = [torch.from_numpy(vectors(task.documents, "document")), torch.from_numpy(vectors(task.queries, "query"))]
+    for power in {search.power for search in rankings}:
+        sides[power] = [normalize(side if power is None else layers[power](side)) for side in raw]
+    for number, query in enumerate(task.queries):
+        words = lexical.scores(query)
+        cosines = {power: (documents @ queries[number]).numpy() for power, (documents, queries) in sides.items()}
+        for search, ranking in rankings.items():
+            dense, weight = cosines[search.power], search.weight
+            scores = dense if weight == 1 else fused(dense, words, weight) if weight else words
+            found = [index for index in best(scores, _TOP + 1).tolist() if index != task.left_out[number]][:_TOP]
+            ranking.append([str(index) for index in found if weight or words[index] > 0])
+    grades = [{str(index): grade for index, grade in graded.items()} for graded in task.grades]
+    return {search: per_query(ranking, grades)[METRICS[0]] / 100 for search, ranking in rankings.items()}

@@ -1,0 +1,39 @@
+"""How to search with a model: `search.json` in its folder, which `python -m adapt` writes and `Embedder` reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from common.errors import BadInput
+from common.files import read_json, write_json
+from eval.retrieval.hybrid import WEIGHT
+from eval.retrieval.lexical import LANGUAGES
+
+_FILE = "search.json"
+
+
+class Recipe(NamedTuple):
+    """Defaults of an index.
+
+    Attributes:
+        weight: of the cosine, from 0 to 1; the rest is BM25's. At 1 an index has no BM25.
+        language: of the words, see `eval.retrieval.lexical`.
+    """
+
+    weight: float = WEIGHT
+    language: str = "english"
+
+    @classmethod
+    def of(cls, model: str | Path) -> Recipe | None:
+        """The recipe in a model's folder, None if there is none; BadInput if it is damaged."""
+        path = Path(model) / _FILE
+        if not path.is_file():
+            return None
+        found = read_json(path, "how to search with the model", "remove it", fields={"weight": float, "language": str})
+        if not 0 <= found["weight"] <= 1 or found["language"] not in LANGUAGES:
+            raise BadInput(f"{path}: weight must be from 0 to 1, language one of {', '.join(LANGUAGES)}; remove it")
+        return cls(found["weight"], found["language"])
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / _FILE, self._asdict())
