@@ -251,7 +251,7 @@ def _adapted(study: Study, levels: Key, choice: Choice, seed: int, train: bool) 
             plan = _plan({**files, **first}, choice)
             plan.train(choice, seed)
             model = plan.folder(choice, seed)
-        common = {"text": beir / "corpus.jsonl", "labels": beir, "output": folder, "seed": seed, "cache_dir": cache}
+        common = {"text": beir / "corpus.jsonl", "labels": beir, "output": output, "seed": seed, "cache_dir": cache}
         common |= {"bf16": str(choice.bf16).lower(), "disable_tqdm": "true"}
         words = [str(model), "--train", *words_of(common | flags)]
         code = run_to_its_end([sys.executable, "-m", "adapt", *words], stdout=sys.stderr)
@@ -261,7 +261,7 @@ def _adapted(study: Study, levels: Key, choice: Choice, seed: int, train: bool) 
             raise ProjectError(f"{folder}: adapt failed with exit code {code}; run it again to resume")
     if not (record := finished(folder)):
         return []
-    facts = read_json(folder / FACTS, "the verdict of adapt", "remove the run")
+    facts = read_json(output / FACTS, "the verdict of adapt", "remove the run")
     verdict, row = facts["training"], next(row for row in facts["searches"] if row["search"] == "trained model")
     parts = ("start", "result", "interval", "verdict")
     pseudo, real = ({part: side[part] for part in parts} for side in (verdict, row["real"]))

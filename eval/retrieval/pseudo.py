@@ -70,7 +70,7 @@ class PseudoQueries:
 
     def replaced(self, pair: Pair, rng: np.random.Generator) -> Pair | None:
         """A query whose rarest half is replaced by words of the answer."""
-        places = [*self._words.places(pair[1])]
+        places = [*self._words.spans(pair[1])]
 
         def other() -> str:
             start, end, _ = places[int(rng.integers(len(places)))]
@@ -80,7 +80,7 @@ class PseudoQueries:
 
     def _without_rarest(self, pair: Pair, other: Callable[[], str]) -> Pair | None:
         query, answer = pair
-        places = sorted(self._words.places(query), key=lambda place: self._counts[place[2]])
+        places = sorted(self._words.spans(query), key=lambda place: self._counts[place[2]])
         rarest = places[: ceil(_RAREST * len(places))]
         for start, end, _ in sorted(rarest, reverse=True):
             query = f"{query[:start]}{other()}{query[end:]}"
@@ -88,7 +88,7 @@ class PseudoQueries:
 
     def keywords(self, pair: Pair, rng: np.random.Generator) -> Pair | None:
         """2 to 8 words of a query, drawn without replacement by their frequency in it times their rarity elsewhere."""
-        shown = {term: pair[0][start:end].lower() for start, end, term in self._words.places(pair[0])}
+        shown = {term: pair[0][start:end].lower() for start, end, term in self._words.spans(pair[0])}
         if len(shown) < _KEYWORDS[0]:
             return None
         frequency = Counter(self._words(pair[0]))
@@ -102,7 +102,7 @@ class PseudoQueries:
         phrases: dict[str, None] = {}
         for run in _PHRASE.finditer(pair[0].lower()):
             groups: list[list[tuple[int, int, str]]] = []
-            for place in self._words.places(run[0]):
+            for place in self._words.spans(run[0]):
                 if groups and place[0] == groups[-1][-1][1] + 1 and len(groups[-1]) < _LONGEST_PHRASE:
                     groups[-1].append(place)
                 else:
