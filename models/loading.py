@@ -158,7 +158,8 @@ def load_tokenizer(path: str):
         logger.info("'%s': its tokenizer has no padding token; padding with %s, masked", path, tokenizer.eos_token)
         tokenizer.pad_token = tokenizer.eos_token
     if len(tokenizer.get_vocab()) <= len(set(tokenizer.all_special_ids)):
-        raise BadInput(f"'{path}': its tokenizer has only special tokens; tokenizer files (tokenizer.json) missing?")
+        missing = ValueError("it has only special tokens; are its files (tokenizer.json) missing?")
+        raise _unreadable("tokenizer", path, missing)
     return tokenizer
 
 

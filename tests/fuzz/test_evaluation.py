@@ -145,7 +145,7 @@ def test_judgements_are_read_or_refused_in_any_order(tmp_path, content, rng):
     corpus, path = read_corpus(tmp_path / "corpus.jsonl"), tmp_path / "test.tsv"
     path.write_bytes(content)
     parsed = result(read_qrels, path, {query["_id"]: "" for query in _QUERIES}, corpus)
-    if parsed is None:
+    if not parsed:
         return
     for grades in parsed.values():
         assert all(spot < 3 and -999 <= grade <= 999 for spot, grade in grades.items())

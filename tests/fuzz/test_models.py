@@ -104,8 +104,8 @@ def _modules(*others):
     [
         (_DENSE, {"in_features": 10**9}, "does not match its config.json"),
         (_DENSE, {"out_features": 10**30}, "does not match its config.json"),
-        (_DENSE, {"bias": None}, "invalid 'bias' None"),
-        (_LENGTH, {"max_seq_length": -1}, "invalid 'max_seq_length' -1"),
+        (_DENSE, {"bias": None}, "no valid 'bias'"),
+        (_LENGTH, {"max_seq_length": -1}, "no valid 'max_seq_length'"),
         *(
             (
                 "modules.json",
