@@ -49,8 +49,9 @@ def parser() -> Parser:
     p.add_argument("--train", action="store_true", help="also train; a plain encoder always is, in DIR-training")
     p.add_argument("--steps", type=positive, help=f"training steps (default: {read_config(str(CONFIG))['max_steps']})")
     add_pooling(p)
-    p.add_argument("--language", choices=LANGUAGES, default="english", help="stop words of BM25; only English words "
-                   "are stemmed")  # fmt: skip
+    p.add_argument(
+        "--language", choices=LANGUAGES, default="english", help="stop words of BM25; only English words are stemmed"
+    )
     p.add_argument("--seed", type=int, default=42, help="seed of the queries and of training")
     p.add_argument("--cache_dir", default="corpora/cache", help="folder for the prepared text and for vectors")
     return p
@@ -125,8 +126,10 @@ def adapt(
     named = joined({"output": output_dir}, settings)
     if not isinstance(text, (str, PathLike)):
         records = ({"text": row} if isinstance(row, str) else {**row} for row in text)
-        content = "".join(json.dumps({name: value or "" for name, value in record.items() if name in ("title", "text")})
-                          + "\n" for record in records)  # fmt: skip
+        content = "".join(
+            json.dumps({name: value or "" for name, value in record.items() if name in ("title", "text")}) + "\n"
+            for record in records
+        )
         text = keep(content.encode(), Path(named.get("cache_dir") or parser().get_default("cache_dir")) / "text.jsonl")
     values = {"text": text, **named}
     return main([fspath(model), *words_of({name: value for name, value in values.items() if value is not None})])

@@ -93,8 +93,10 @@ def split(documents: Sequence[Document], seed: int, language: str = "english") -
     """
     wanted = min(MOST, int(SHARE * len(documents)))
     if wanted < FEWEST:
-        raise BadInput(f"{len(documents)} documents: give at least {ceil(FEWEST / SHARE)}; a third is held out as "
-                       f"pseudo-queries, and {FEWEST} of these are needed")  # fmt: skip
+        raise BadInput(
+            f"{len(documents)} documents: give at least {ceil(FEWEST / SHARE)}; a third is held out as "
+            f"pseudo-queries, and {FEWEST} of these are needed"
+        )
     order = permutation(seed, 0, len(documents), "held out").tolist()
     held: dict[int, tuple[str, str]] = {}
     shingles = _Shingles(documents[index].text for index in order[:SAMPLED])
@@ -109,8 +111,10 @@ def split(documents: Sequence[Document], seed: int, language: str = "english") -
             held[index] = pair
             shingles.add(documents[index].text)
     if len(held) < FEWEST:
-        raise BadInput(f"only {len(held)} of {len(documents)} documents can be held out as pseudo-queries, and "
-                       f"{FEWEST} are needed: give more or longer documents")  # fmt: skip
+        raise BadInput(
+            f"only {len(held)} of {len(documents)} documents can be held out as pseudo-queries, and "
+            f"{FEWEST} are needed: give more or longer documents"
+        )
     rest = [document for index, document in enumerate(documents) if index not in held]
     training = [document for document in rest if not shingles.has_copy_of(document.text)]
     return Split(training, list(held.values()), len(rest) - len(training))

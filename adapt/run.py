@@ -82,10 +82,24 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
     for search in judged:  # cheapest first: a dearer one must be better than it
         if against(judged, search, shipped)["verdict"] == BETTER:
             shipped = search
-    rows = [{"search": str(search), **search._asdict(), "pseudo": against(judged, search),
-             **({"real": against(real, search)} if real else {})} for search in judged]  # fmt: skip
-    result = {"asked": asked, "model": args.model, "pseudo_queries": str(folder / "task"), "shipped": str(shipped),
-              "verdict": against(judged, shipped), "parts": parts(judged, shipped), "searches": rows}  # fmt: skip
+    rows = [
+        {
+            "search": str(search),
+            **search._asdict(),
+            "pseudo": against(judged, search),
+            **({"real": against(real, search)} if real else {}),
+        }
+        for search in judged
+    ]
+    result = {
+        "asked": asked,
+        "model": args.model,
+        "pseudo_queries": str(folder / "task"),
+        "shipped": str(shipped),
+        "verdict": against(judged, shipped),
+        "parts": parts(judged, shipped),
+        "searches": rows,
+    }
     result |= {"training": read_run(place)["verdict"]} if train else {}
     result |= {"labels": against(real, shipped), "real_parts": parts(real, shipped)} if real else {}
     result["said"] = f"{table(rows, args.labels)}\n\n{in_words(result, args.output)}"
@@ -129,11 +143,17 @@ def prepare(paths: Sequence[str | Path], seed: int, cache_dir: str, language: st
         _write(folder / "documents.jsonl", [{"text": document.text} for document in parts.training])
         titled = with_unique_titles(parts.training)
         if 2 * sum(bool(document.title) for document in titled) > len(titled):
-            _write(folder / "titled.jsonl", [{"title": title if body else "", "text": body or title}
-                                             for title, body in titled])  # fmt: skip
+            _write(
+                folder / "titled.jsonl",
+                [{"title": title if body else "", "text": body or title} for title, body in titled],
+            )
         write_task(folder / "task", parts, seed)
-        logger.info("%d documents, %d of them for pseudo-queries, %d near-copies of those", len(documents),
-                    len(parts.queries), parts.copies)  # fmt: skip
+        logger.info(
+            "%d documents, %d of them for pseudo-queries, %d near-copies of those",
+            len(documents),
+            len(parts.queries),
+            parts.copies,
+        )
 
     return cached(Path(cache_dir) / f"adapt-{key[:24]}", make)
 
@@ -187,8 +207,10 @@ def _pooling(model: str) -> str:
     if described is None:
         return "avg"
     if others := [type(module).__name__ for module in described.head if not isinstance(module, Normalize)]:
-        raise BadInput(f"'{model}' has a module {others[0]}, which training would drop; leave out --train, or give "
-                       "--pooling to start from its backbone alone")  # fmt: skip
+        raise BadInput(
+            f"'{model}' has a module {others[0]}, which training would drop; leave out --train, or give "
+            "--pooling to start from its backbone alone"
+        )
     return described.pooling
 
 
@@ -208,8 +230,11 @@ def against(scores: Scores, search: Search, other: Search = AS_IT_IS) -> dict[st
 
 def parts(scores: Scores, shipped: Search) -> dict[str, float]:
     """What each part of a search adds to those before it, in points of nDCG@10."""
-    changes = {"BM25": {"weight": shipped.weight}, "linear layer": {"power": shipped.power},
-               "training": {"trained": shipped.trained}}  # fmt: skip
+    changes = {
+        "BM25": {"weight": shipped.weight},
+        "linear layer": {"power": shipped.power},
+        "training": {"trained": shipped.trained},
+    }
     found, before = {}, AS_IT_IS
     for name, change in changes.items():
         after = before._replace(**change)
@@ -239,8 +264,10 @@ def in_words(result: Mapping[str, Any], output: str) -> str:
     facts, count = result["verdict"], f"{result['verdict']['examples']} pseudo-queries"
     if not result["parts"]:
         return f"{output}: the model as it is. No other search is better on {count}."
-    lines = [f"{output}: {result['shipped']}. On {count} it is better than the model as it is: nDCG@10 "
-             f"{facts['start']:.2f} -> {facts['result']:.2f}, gain {gain(facts)}."]  # fmt: skip
+    lines = [
+        f"{output}: {result['shipped']}. On {count} it is better than the model as it is: nDCG@10 "
+        f"{facts['start']:.2f} -> {facts['result']:.2f}, gain {gain(facts)}."
+    ]
     for name, found in (("pseudo-queries", result["parts"]), ("real queries", result.get("real_parts"))):
         if found:
             shares = ", ".join(f"{part} {value:+.2f}" for part, value in found.items())

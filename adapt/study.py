@@ -38,8 +38,13 @@ CHOOSING, CONFIRMING = ("med", "cranfield", "cacm", "npl"), ("cisi", "scifact")
 QUERIES = 200  # of a kind in a set
 SHOWN = 5  # mixtures
 POWERS = (0.25, 0.5, 1.0)
-SEARCHES = (AS_IT_IS, Search(weight=0.7), Search(weight=0.5), BM25,
-            *(Search(power=power, weight=weight) for power in POWERS for weight in (1.0, 0.7)))  # fmt: skip
+SEARCHES = (
+    AS_IT_IS,
+    Search(weight=0.7),
+    Search(weight=0.5),
+    BM25,
+    *(Search(power=power, weight=weight) for power in POWERS for weight in (1.0, 0.7)),
+)
 BEFORE, CHOSEN = "title, else sentence", "adapt's mixture"  # what adapt used until this study, and what it uses
 INTRODUCTION = f"""# Pseudo-queries
 
@@ -78,13 +83,26 @@ def main(argv: list[str] | None = None) -> None:
     vectors = vectors_of(*load_encoder(args.model), args.cache_dir)
     folders = {name: Path(args.data_dir) / "beir" / name for name in (*CHOOSING, *CONFIRMING)}
     figures = {name: figures_of(folder, vectors) for name, folder in folders.items()}
-    runs = {name: adapt.main([args.model, f"--text={folder / 'corpus.jsonl'}", f"--labels={folder}", "--seed=0",
-                              f"--output={Path(args.runs) / name}", f"--cache_dir={args.cache_dir}"])
-            for name, folder in folders.items()}  # fmt: skip
+    runs = {
+        name: adapt.main(
+            [
+                args.model,
+                f"--text={folder / 'corpus.jsonl'}",
+                f"--labels={folder}",
+                "--seed=0",
+                f"--output={Path(args.runs) / name}",
+                f"--cache_dir={args.cache_dir}",
+            ]
+        )
+        for name, folder in folders.items()
+    }
     kept = ("shipped", "verdict", "labels", "real_parts", "searches")
-    content = {"kinds": rows_of(figures), "mixtures": mixtures_of(figures)[:SHOWN],
-               "versions": {name: version(name) for name in ("torch", "transformers", "bm25s")},
-               "adapt": {name: {key: run[key] for key in kept} for name, run in runs.items()}}  # fmt: skip
+    content = {
+        "kinds": rows_of(figures),
+        "mixtures": mixtures_of(figures)[:SHOWN],
+        "versions": {name: version(name) for name in ("torch", "transformers", "bm25s")},
+        "adapt": {name: {key: run[key] for key in kept} for name, run in runs.items()},
+    }
     write_json(Path(args.output) / "pseudo-queries.json", content)
     with writing(Path(args.output) / "pseudo-queries.md") as part:
         part.write_text(page(content), encoding="utf-8")
@@ -131,9 +149,18 @@ def rows_of(figures: Mapping[str, Figures]) -> list[dict[str, Any]]:
         for queries, values in {**kinds, **asked}.items():
             for search in SEARCHES[1:] if values else ():
                 sides = [np.array([*values[one].values()]) for one in (AS_IT_IS, search)]
-                rows.append({"queries": queries, "set": name, "search": str(search), "power": search.power,
-                             "weight": search.weight, "n": len(sides[0]), "pseudo": _against(*sides),
-                             "real": _against(real[AS_IT_IS], real[search])})  # fmt: skip
+                rows.append(
+                    {
+                        "queries": queries,
+                        "set": name,
+                        "search": str(search),
+                        "power": search.power,
+                        "weight": search.weight,
+                        "n": len(sides[0]),
+                        "pseudo": _against(*sides),
+                        "real": _against(real[AS_IT_IS], real[search]),
+                    }
+                )
     return rows
 
 
@@ -153,8 +180,13 @@ def mixtures_of(figures: Mapping[str, Figures]) -> list[dict[str, Any]]:
                 judged = {search: 100 * float(values.mean()) for search, values in real.items()}
                 pairs[name] = [(pseudo[one] - pseudo[AS_IT_IS], judged[one] - judged[AS_IT_IS]) for one in SEARCHES[1:]]
         if {*CHOOSING} <= pairs.keys():
-            rows.append({"kinds": kinds, "choosing": measures([pairs[name] for name in CHOOSING]),
-                         "confirming": measures([pairs[name] for name in CONFIRMING])})  # fmt: skip
+            rows.append(
+                {
+                    "kinds": kinds,
+                    "choosing": measures([pairs[name] for name in CHOOSING]),
+                    "confirming": measures([pairs[name] for name in CONFIRMING]),
+                }
+            )
     return sorted(rows, key=lambda row: row["choosing"]["error"])
 
 
@@ -162,8 +194,12 @@ def measures(sets: Sequence[Sequence[tuple[float, float]]]) -> dict[str, float]:
     """Of pairs of gains, on pseudo-queries and judged ones, by set; the model as it is counts in the ranks with 0."""
     pseudo, real = np.array(sets).transpose(2, 0, 1)
     ranks = [spearmanr([0, *one], [0, *other]).statistic for one, other in zip(pseudo, real, strict=True)]
-    return {"correlation": float(np.mean(ranks)), "sign": float((np.sign(pseudo) == np.sign(real)).mean()),
-            "bias": float((pseudo - real).mean()), "error": float(np.abs(pseudo - real).mean())}  # fmt: skip
+    return {
+        "correlation": float(np.mean(ranks)),
+        "sign": float((np.sign(pseudo) == np.sign(real)).mean()),
+        "bias": float((pseudo - real).mean()),
+        "error": float(np.abs(pseudo - real).mean()),
+    }
 
 
 def page(content: Mapping[str, Any]) -> str:
@@ -181,8 +217,10 @@ def page(content: Mapping[str, Any]) -> str:
     kinds = [["queries", "sets", *columns]]
     kinds += [[name, str(len(sets)), *cells(measures([*sets.values()]))] for name, sets in pairs.items()]
     mixed = [["mixture", *(f"{part}: {column}" for part in ("four sets", "two sets") for column in columns)]]
-    mixed += [[" and ".join(f"`{kind}`" for kind in row["kinds"]), *cells(row["choosing"]), *cells(row["confirming"])]
-              for row in content["mixtures"]]  # fmt: skip
+    mixed += [
+        [" and ".join(f"`{kind}`" for kind in row["kinds"]), *cells(row["choosing"]), *cells(row["confirming"])]
+        for row in content["mixtures"]
+    ]
     asked = (BEFORE, CHOSEN)
     verdicts = [["judged queries", *(f"{queries}: {word}" for queries in asked for word in IS)]]
     verdicts += [[real, *(str(counts[queries, real, word]) for queries in asked for word in IS)] for real in IS]
@@ -194,9 +232,20 @@ def page(content: Mapping[str, Any]) -> str:
         shipped.append([name, run["shipped"], gain(row["pseudo"]), *scores, gain(real), parts])
     means = [np.mean([run["labels"][side] for run in content["adapt"].values()]) for side in ("start", "result")]
     shipped.append(["mean", "", "", *(f"{mean:.2f}" for mean in means), f"{means[1] - means[0]:+.2f}", ""])
-    sections = [INTRODUCTION, markdown(kinds), "## Mixtures", _MIXTURES, markdown(mixed), "## Verdicts", _VERDICTS,
-                markdown(verdicts), "## What `adapt` ships", _SHIPPED, markdown(shipped),
-                ", ".join(f"{name} {number}" for name, number in content["versions"].items())]  # fmt: skip
+    sections = [
+        INTRODUCTION,
+        markdown(kinds),
+        "## Mixtures",
+        _MIXTURES,
+        markdown(mixed),
+        "## Verdicts",
+        _VERDICTS,
+        markdown(verdicts),
+        "## What `adapt` ships",
+        _SHIPPED,
+        markdown(shipped),
+        ", ".join(f"{name} {number}" for name, number in content["versions"].items()),
+    ]
     return "\n\n".join(sections) + "\n"
 
 

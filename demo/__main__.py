@@ -33,8 +33,11 @@ _HITS = 3  # documents of each question
 
 
 def parser() -> Parser:
-    p = Parser(prog="python -m demo", description=__doc__,
-               epilog="Other flags, such as --train, are passed to python -m adapt.")  # fmt: skip
+    p = Parser(
+        prog="python -m demo",
+        description=__doc__,
+        epilog="Other flags, such as --train, are passed to python -m adapt.",
+    )
     p.add_argument("--model", help="an embedding model, a run, or a hub id (default: all-MiniLM-L6-v2)")
     p.add_argument("--documents", type=positive, metavar="N", help="use N documents, evenly spaced (default: all)")
     p.add_argument("--corpus", default="corpora/demo", help="folder for the documents")
@@ -80,8 +83,10 @@ def write(docs: Sequence[tuple[str, str]], questions: Mapping[str, Sequence[str]
 
     The answers of a question are the documents whose names end in one of its strings; without any it is skipped.
     """
-    answers = {question: [name for name, _ in docs if f".{name}".endswith(tuple(f".{end}" for end in ends))]
-               for question, ends in questions.items()}  # fmt: skip
+    answers = {
+        question: [name for name, _ in docs if f".{name}".endswith(tuple(f".{end}" for end in ends))]
+        for question, ends in questions.items()
+    }
     if not any(answers.values()):
         raise BadInput(f"no question has its answer among {len(docs)} documents; give more --documents")
     corpus = ({"_id": name, "title": name, "text": text} for name, text in docs)

@@ -54,8 +54,12 @@ def _public(module: ModuleType) -> Iterator[tuple[str, object]]:
 def _members(name: str, value: object) -> Iterator[tuple[str, object]]:
     """Methods and properties of a class, including those inherited from classes of the packages."""
     bases = value.__mro__ if isinstance(value, type) else ()
-    found = {word: member for base in bases[::-1] if base.__module__.partition(".")[0] in PACKAGES
-             for word, member in vars(base).items()}  # fmt: skip
+    found = {
+        word: member
+        for base in bases[::-1]
+        if base.__module__.partition(".")[0] in PACKAGES
+        for word, member in vars(base).items()
+    }
     for word, member in sorted(found.items()):
         if not word.startswith("_") and (inspect.isroutine(member) or isinstance(member, property)):
             yield f"{name}.{word}", member

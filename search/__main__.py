@@ -38,14 +38,16 @@ def parser() -> Parser:
     build.add_argument("--stride", type=positive, default=100, help="tokens from one window to the next")
     build.add_argument("--dtype", choices=["float16", "int8", "float32"], default="float16", help="of stored vectors")
     stop_words = "stop words; only English words are stemmed"
-    build.add_argument("--language", choices=LANGUAGES, help=f"{stop_words} (default: the model's search.json, or "
-                       "english)")  # fmt: skip
+    build.add_argument(
+        "--language", choices=LANGUAGES, help=f"{stop_words} (default: the model's search.json, or english)"
+    )
     query = commands.add_parser("query", help="search in an index")
     query.add_argument("index", metavar="INDEX")
     query.add_argument("query", nargs="?", help="default: lines from standard input")
     query.add_argument("--top_k", type=positive, default=5, help="documents to show")
-    query.add_argument("--weight", type=float, help="of the cosine; the rest is BM25's (default: the model's "
-                       "search.json, or 0.7)")  # fmt: skip
+    query.add_argument(
+        "--weight", type=float, help="of the cosine; the rest is BM25's (default: the model's search.json, or 0.7)"
+    )
     query.add_argument("--model", help="where the index's model is now (default: where it was)")
     return p
 

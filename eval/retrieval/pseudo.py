@@ -28,9 +28,14 @@ _KEYWORDS = 2, 8
 _PHRASE = re.compile(rf"[^\W\d_{UNSPACED}]+(?:[ -][^\W\d_{UNSPACED}]+)*")  # words between which there is only a space
 _LONGEST_PHRASE = 4
 _QUESTIONS = (  # how users of search engines and of libraries ask
-    "what is {0}", "how does {0} work", "what is known about {0}", "what is the effect of {0} on {1}",
-    "how are {0} and {1} related", "articles on {0} and {1}", "how is {0} used for {1}",
-)  # fmt: skip
+    "what is {0}",
+    "how does {0} work",
+    "what is known about {0}",
+    "what is the effect of {0} on {1}",
+    "how are {0} and {1} related",
+    "articles on {0} and {1}",
+    "how is {0} used for {1}",
+)
 
 
 class PseudoQueries:
@@ -116,10 +121,22 @@ class PseudoQueries:
 
 
 _TAKEN = {"title": PseudoQueries.title, "first": PseudoQueries.first, "sentence": PseudoQueries.sentence}
-_MADE = {"reduced": PseudoQueries.reduced, "replaced": PseudoQueries.replaced, "keywords": PseudoQueries.keywords,
-         "question": PseudoQueries.question}  # fmt: skip
-KINDS = (*_TAKEN, "first, reduced", "first, replaced", "first, keywords", "first, question", "sentence, reduced",
-         "document, keywords", "document, question")  # fmt: skip
+_MADE = {
+    "reduced": PseudoQueries.reduced,
+    "replaced": PseudoQueries.replaced,
+    "keywords": PseudoQueries.keywords,
+    "question": PseudoQueries.question,
+}
+KINDS = (
+    *_TAKEN,
+    "first, reduced",
+    "first, replaced",
+    "first, keywords",
+    "first, question",
+    "sentence, reduced",
+    "document, keywords",
+    "document, question",
+)
 
 
 def _taken_out(title: str, body: str, choose: Callable[[int], int]) -> Pair | None:
