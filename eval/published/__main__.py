@@ -10,10 +10,10 @@ from typing import Any
 
 from common.errors import BadInput, run_command
 from common.files import read_json, read_yaml, sha256, write_json, writing
-from common.flags import Parser, add_encoder
+from common.flags import Parser, add_encoder, check_output
 from common.streams import show
 from eval.compare.sides import Side, published
-from eval.scores import AVERAGE, Key, markdown, rows_of
+from eval.scores import AVERAGE, Key, markdown, refuse_foreign, rows_of
 
 CHECKPOINTS = Path(__file__).with_name("checkpoints.yaml")
 TOLERANCE = 0.02  # points: what rounding, and other versions and machines, may change
@@ -62,9 +62,13 @@ def main(argv: list[str] | None = None) -> list[dict]:
     if unknown := [name for name in chosen if name not in known]:
         raise BadInput(f"unknown checkpoint '{unknown[0]}'; python -m eval.published --list shows all")
     page, record = Path(f"{args.output}.md"), Path(f"{args.output}.json")
+    check_output(str(page), [], b"# published checkpoints")
+    check_output(str(record), [], b"[")
+    refuse_foreign(str(record), "name", "hub", "scores")
     entries = {e["name"]: e for e in read_json(record, FILE, kind=list)} if record.is_file() else {}
-    for task in tasks_of(args.tasks, None):
-        task.load(args.data_dir)  # a missing file is told before the first model is fetched
+    for name in chosen:  # a missing file is told before the first model is fetched
+        for task in tasks_of(args.tasks, record_of(known[name])):
+            task.load(args.data_dir)
     scored = []
     for name, folder in chosen.items():
         entries[name] = score(known[name], folder, args)
@@ -74,6 +78,11 @@ def main(argv: list[str] | None = None) -> list[dict]:
             part.write_text(page_of(list(entries.values())), encoding="utf-8")
         show(table([entries[name]]), page)
     return scored
+
+
+def record_of(entry: Mapping[str, Any]) -> Side | None:
+    """The published scores of a checkpoint, if any."""
+    return published(entry["record"]) if "record" in entry else None
 
 
 def tasks_of(groups: Sequence[str], record: Side | None) -> list:
@@ -104,7 +113,7 @@ def score(entry: Mapping[str, Any], folder: str, args) -> dict[str, Any]:
     path = Path(folder) if folder else fetch(entry["hub"], entry.get("revision"))
     module, tokenizer = load(str(path), entry, args)
     encode = Encode(module.to(device_here()), tokenizer, bf16=args.bf16, progress=True)
-    record = published(entry["record"]) if "record" in entry else None
+    record = record_of(entry)
     encoder = partial(with_stops, encode) if entry.get("stop") else encode
     results = score_all(encoder, tasks_of(args.tasks, record), args.data_dir)
     facts = {name: entry.get(name) for name in ("name", "hub", "revision", "template", "note")}
@@ -112,7 +121,7 @@ def score(entry: Mapping[str, Any], folder: str, args) -> dict[str, Any]:
         **facts,
         "commit": None if folder else path.name,
         "sha256": {file.name: sha256(file) for part in WEIGHTS for file in sorted(path.glob(part))},
-        "settings": {**encode.settings, "source": entry["source"]},
+        "settings": {**encode.settings, "source": "--pooling" if args.pooling else entry["source"]},
         "scores": compared(rows_of(results, entry["name"], None), record),
         "provenance": provenance(),
     }
@@ -163,7 +172,8 @@ def listing(known: Mapping[str, Mapping[str, Any]]) -> str:
     """All checkpoints, with the published averages."""
     body = [["name", "hub id", "revision", "pooling", "STS Avg.", "transfer Avg."]]
     for entry in known.values():
-        scores = published(entry["record"]).scores if "record" in entry else {}
+        record = record_of(entry)
+        scores = record.scores if record else {}
         averages = (scores.get(Key(AVERAGE, "test", "test", metric)) for metric in ("spearman", "accuracy"))
         figures = [f"{score.mean:.2f}" if score else "-" for score in averages]
         revision = entry.get("revision", "main")[:12]
@@ -172,14 +182,15 @@ def listing(known: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def table(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Ours, published and the difference, three lines a checkpoint."""
-    tasks = list(dict.fromkeys(score["task"] for entry in entries for score in entry["scores"]))
-    body = [["checkpoint", "", *tasks]]
+    """Ours, published, the difference and the verdict, four lines a checkpoint."""
+    keys = list(dict.fromkeys((score["task"], score["metric"]) for entry in entries for score in entry["scores"]))
+    titles = [f"{task} {metric}" if (task, metric) == (AVERAGE, "accuracy") else task for task, metric in keys]
+    body = [["checkpoint", "", *titles]]
     for entry in entries:
-        scores = {score["task"]: score for score in entry["scores"]}
+        scores = {(score["task"], score["metric"]): score for score in entry["scores"]}
 
         def cells(name: str, form: str, scores=scores) -> list[str]:
-            values = [scores.get(task, {}).get(name) for task in tasks]
+            values = [scores.get(key, {}).get(name) for key in keys]
             return ["-" if value is None else form.format(value) for value in values]
 
         body.append([entry["name"], "ours", *cells("ours", "{:.2f}")])
@@ -196,6 +207,7 @@ def page_of(entries: Sequence[Mapping[str, Any]]) -> str:
     for entry in entries:
         how, made, versions = entry["settings"], entry["provenance"], entry["provenance"]["versions"]
         fetched = f"at commit {entry['commit']}" if entry["commit"] else "a local copy, whose revision is not known"
+        fetched += " (main; no revision is known)" if entry["commit"] and not entry["revision"] else ""
         sources = dict.fromkeys(score["source"] for score in entry["scores"] if "source" in score)
         pairs = "".join(f"; SICK-R over {score['n']:,} pairs" for score in entry["scores"] if score["task"] == "SICK-R")
         precision = "bfloat16" if how["bf16"] else "float32"

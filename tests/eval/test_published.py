@@ -3,9 +3,10 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -20,10 +21,11 @@ from data.template import templated
 from eval.compare.sides import published
 from eval.published.__main__ import checkpoints, compared
 from eval.scores import row
-from eval.sts import own_pairs
+from eval.sts import correlation, own_pairs
 from models.encoder import load_encoder
 from models.loading import load_backbone, load_config, load_tokenizer
 from models.pooling import POOLINGS
+from tests.folders import shard
 from tests.servers import serving
 from tests.sources import ROOT, check_entry
 
@@ -74,6 +76,15 @@ def test_sick_r_counts_the_pairs_of_the_published_score(tmp_path):
     assert counts == [4927, 9927]
 
 
+def test_a_foreign_file_is_kept(tiny_bert, small_task, tmp_path):
+    for name, content in {"published.md": "# Mine", "published.json": '[{"name": "mine"}]'}.items():
+        (tmp_path / name).write_text(content)
+        with pytest.raises(BadInput, match=f"{name}: .*content this command did not write"):
+            command.main([f"infocse-bert-base={tiny_bert}", f"--output={tmp_path / 'published'}"])
+        assert (tmp_path / name).read_text() == content
+        (tmp_path / name).unlink()
+
+
 def test_an_unknown_name_is_refused_and_no_name_lists_all(capsys):
     with pytest.raises(BadInput, match="unknown checkpoint 'infocse'"):
         command.main(["infocse"])
@@ -84,8 +95,6 @@ def test_an_unknown_name_is_refused_and_no_name_lists_all(capsys):
 @pytest.fixture
 def small_task(dev_file, monkeypatch):
     """Own pairs in place of the seven sets, under the name of one of them."""
-    from dataclasses import replace
-
     task = replace(own_pairs(str(dev_file)), name="STS12", split="test")
     monkeypatch.setattr(command, "tasks_of", lambda groups, record: [task])
     return task
@@ -122,8 +131,6 @@ def test_promptbert_is_its_mask_in_the_template_behind_a_full_stop(tiny_bert, sm
         return torch.cat(states)
 
     cosine = torch.cosine_similarity(mask_states(pairs.left), mask_states(pairs.right))
-    from eval.sts import correlation
-
     assert entry["scores"][0]["ours"] == round(correlation(cosine.numpy(), np.array(pairs.gold)), 2)
     assert entry["settings"]["pooling"] == "mask"
 
@@ -210,16 +217,17 @@ evaluation.main([command.checkpoints()[names[0]]["hub"], "--pooling=cls_before_p
 
 
 def test_checkpoints_of_every_shape_are_fetched_and_scored(hub, tiny, tiny_bert, small_task, dev_file, tmp_path):
-    """Old weights, whole and in parts, a pooler, a template, and safetensors with a pickle beside them."""
+    """Old weights, whole and in parts, a template, modules, and a pooler with a pickle beside the safetensors."""
     torch.manual_seed(2)
     model = AutoModel.from_config(load_config(str(tiny_bert)))
     for folder in (tmp_path / "plain", tmp_path / "old"):
         load_tokenizer(str(tiny_bert)).save_pretrained(folder)
         load_config(str(tiny_bert)).save_pretrained(folder)
     model.save_pretrained(tmp_path / "plain")
-    torch.save(
-        {f"bert.{name}": value for name, value in model.state_dict().items()}, tmp_path / "old" / "pytorch_model.bin"
-    )
+    prefixed = {f"bert.{name}": value for name, value in model.state_dict().items()}
+    torch.save(prefixed, tmp_path / "old" / "pytorch_model.bin")
+    shutil.copytree(tmp_path / "old", tmp_path / "parts", ignore=shutil.ignore_patterns("*.bin"))
+    shard(tmp_path / "parts", prefixed)
     encoder, tokenizer = load_encoder(str(tmp_path / "plain"), "avg")
     encoder.save(tmp_path / "modules", tokenizer)
     old, new = repository(tmp_path / "old"), repository(tmp_path / "plain")
@@ -227,6 +235,7 @@ def test_checkpoints_of_every_shape_are_fetched_and_scored(hub, tiny, tiny_bert,
         "infocse-bert-base": old,
         "sup-simcse-bert-base-uncased": new | {"pytorch_model.bin": b"not needed", "tf_model.h5": b"nor this"},
         "unsup-promptbert": old,
+        "diffcse-bert-base-uncased-sts": repository(tmp_path / "parts"),
         "all-MiniLM-L6-v2": repository(tmp_path / "modules"),
     }
     known = checkpoints()
@@ -241,7 +250,10 @@ def test_checkpoints_of_every_shape_are_fetched_and_scored(hub, tiny, tiny_bert,
         [ours] = command.main([f"{name}={copy}", f"--output={tmp_path / 'local'}"])
         assert entries[name]["scores"] == ours["scores"], name
         assert entries[name]["commit"] == known[name].get("revision", COMMIT)
-    assert f"`ffgcc/InfoCSE-bert-base`, at commit {COMMIT}" in (tmp_path / "published.md").read_text()
+    assert (
+        f"`ffgcc/InfoCSE-bert-base`, at commit {COMMIT} (main; no revision is known)"
+        in (tmp_path / "published.md").read_text()
+    )
     assert not [file for file in hub.fetched if file.endswith("tf_model.h5")]
     assert "princeton-nlp/sup-simcse-bert-base-uncased/pytorch_model.bin" not in hub.fetched
     lines = [line for line in done.stderr.splitlines() if ": downloads " in line]

@@ -14,7 +14,7 @@ from common.errors import BadInput
 from eval.encode import Encode
 from models.encoder import load_encoder
 from models.loading import load_backbone, load_config, load_tokenizer
-from tests.folders import Evil
+from tests.folders import Evil, shard
 from tests.refusals import refused
 
 WIDTH = 16  # of the parts that a model leaves out
@@ -131,17 +131,6 @@ def test_every_layout_gives_the_vectors_of_safetensors_bit_for_bit(checkpoint, l
     assert np.array_equal(vectors(folder, "cls_before_pooler"), expected["cls_before_pooler"])
     if layout in (simcse, converted, esimcse):
         assert np.array_equal(vectors(folder, "pooler"), expected["pooler"])
-
-
-def shard(folder, tensors):
-    """Two files and their index."""
-    names, weight_map = sorted(tensors), {}
-    for number, part in enumerate((names[::2], names[1::2]), 1):
-        file = f"pytorch_model-0000{number}-of-00002.bin"
-        torch.save({name: tensors[name] for name in part}, folder / file)
-        weight_map |= dict.fromkeys(part, file)
-    (folder / WEIGHTS_INDEX_NAME).write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
-    return folder / file
 
 
 def test_weights_in_several_files_in_the_format_before_zip_and_in_half_precision(checkpoint):
