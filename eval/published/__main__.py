@@ -22,7 +22,7 @@ WEIGHTS = "*.safetensors", "pytorch_model*.bin"
 FILE = "a file of `python -m eval.published`"
 HEADER = """# Published checkpoints, scored here
 
-`python -m eval.published {names}` scores a checkpoint and compares it with what its authors, or MTEB, print. Spearman
+`python -m eval.published NAME ...` scores a checkpoint and compares it with what its authors, or MTEB, print. Spearman
 x 100 or accuracy in percent; `equal`: at most {tolerance} points apart."""
 
 
@@ -202,8 +202,7 @@ def table(entries: Sequence[Mapping[str, Any]]) -> str:
 
 def page_of(entries: Sequence[Mapping[str, Any]]) -> str:
     """The page: the table, and for each checkpoint where weights, pooling and published figures come from."""
-    names = " ".join(entry["name"] for entry in entries)
-    parts = [HEADER.format(names=names, tolerance=TOLERANCE), table(entries)]
+    parts = [HEADER.format(tolerance=TOLERANCE), table(entries)]
     for entry in entries:
         how, made, versions = entry["settings"], entry["provenance"], entry["provenance"]["versions"]
         fetched = f"at commit {entry['commit']}" if entry["commit"] else "a local copy, whose revision is not known"
@@ -218,7 +217,7 @@ def page_of(entries: Sequence[Mapping[str, Any]]) -> str:
             f"pooling {how['pooling']} ({how['source']}); at most {how['max_length']} tokens; {precision}{pairs}",
             f"published: {'; '.join(sources) or 'no scores'}",
             *([entry["note"]] if entry["note"] else []),
-            f"one run on {made['hardware']['device']}, {made['hardware']['threads']} threads, commit {made['commit']}"
+            f"one run on {made['hardware']['device']} (threads: {made['hardware']['threads']}), commit {made['commit']}"
             f"{changed}; {', '.join(f'{name} {version}' for name, version in versions.items())}",
         ]
         parts.append(f"## {entry['name']}\n\n" + "\n".join(f"- {line}" for line in lines))

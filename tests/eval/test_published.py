@@ -20,7 +20,7 @@ from common.errors import BadInput
 from data.template import templated
 from eval.compare.sides import published
 from eval.published.__main__ import checkpoints, compared
-from eval.scores import row
+from eval.scores import Key, row
 from eval.sts import correlation, own_pairs
 from models.encoder import load_encoder
 from models.loading import load_backbone, load_config, load_tokenizer
@@ -133,6 +133,15 @@ def test_promptbert_is_its_mask_in_the_template_behind_a_full_stop(tiny_bert, sm
     cosine = torch.cosine_similarity(mask_states(pairs.left), mask_states(pairs.right))
     assert entry["scores"][0]["ours"] == round(correlation(cosine.numpy(), np.array(pairs.gold)), 2)
     assert entry["settings"]["pooling"] == "mask"
+
+
+def test_the_page_in_results_is_that_of_its_figures_and_has_what_is_published_now():
+    entries = json.loads((ROOT / "results" / "published.json").read_text())
+    assert (ROOT / "results" / "published.md").read_text() == command.page_of(entries)
+    for entry in entries:
+        record = published(checkpoints()[entry["name"]]["record"])
+        for score in entry["scores"]:
+            assert score["published"] == record.scores[Key(score["task"], "test", "test", score["metric"])].mean
 
 
 @dataclass
