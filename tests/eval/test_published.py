@@ -219,9 +219,9 @@ from eval.sts import own_pairs
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 dev, output, *names = sys.argv[1:]
 command.tasks_of = lambda groups, record: [replace(own_pairs(dev), name="STS12", split="test")]
+evaluation.main([command.checkpoints()[names[0]]["hub"], "--pooling=cls_before_pooler", f"--dev_file={dev}"])
 for name in names:
     command.main([name, f"--output={output}"])
-evaluation.main([command.checkpoints()[names[0]]["hub"], "--pooling=cls_before_pooler", f"--dev_file={dev}"])
 """
 
 
@@ -268,4 +268,5 @@ def test_checkpoints_of_every_shape_are_fetched_and_scored(hub, tiny, tiny_bert,
     lines = [line for line in done.stderr.splitlines() if ": downloads " in line]
     size = sum(map(len, old.values())) / 1e6
     assert lines[0] == f"ffgcc/InfoCSE-bert-base at {COMMIT[:12]}: downloads {len(old)} files, {size:.1f} MB"
+    assert "'ffgcc/InfoCSE-bert-base': weights from pytorch_model.bin, read as tensors only" in done.stderr
     assert len(lines) == len(shapes), "what is in the cache is not fetched again"
