@@ -89,6 +89,7 @@ def parser() -> Parser:
 
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
+    from eval.hub import announce
     from models.encoder import described
     from models.loading import load_config, load_tokenizer
 
@@ -108,6 +109,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
         check_output(str(items_path(output)), [args.dev_file], b"pk")
         refuse_foreign(output, *Key._fields, "n", "value")
     for model in models.values():  # fail on a bad model or a missing file now, not after the first is scored
+        announce(model)
         described(model, load_config(model), args.pooling)
         load_tokenizer(model)
     for task in tasks_of(args, lines[0])[1:]:

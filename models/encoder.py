@@ -292,9 +292,9 @@ def given(prompts: Mapping[str, str | None]) -> dict[str, str]:
 def _own_pooler(path: str, config) -> Dense:
     """Load a checkpoint's pooler, tanh(W [CLS] + b), in which SimCSE's published supervised models keep their head.
 
-    BadInput if it has none.
+    The head itself, `mlp.dense`, if the checkpoint has not been converted. BadInput if it has neither.
     """
-    pooler = getattr(load_strictly(AutoModel, path, config), "pooler", None)
+    pooler = getattr(load_strictly(AutoModel, path, config, own_head=True), "pooler", None)
     if not isinstance(getattr(pooler, "activation", None), nn.Tanh):
         raise BadInput(f"'{path}': a '{config.model_type}' has no pooler tanh(W [CLS] + b); use another --pooling")
     return Dense(pooler.dense, "Tanh")

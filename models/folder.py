@@ -10,19 +10,15 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 from transformers import PreTrainedConfig
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file, is_peft_available
+from transformers.utils import is_peft_available
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from common.errors import BadInput
 from common.files import RUN_FILE, read_json, sha256
+from models.old_weights import is_old, stored_names, weights_file
 
 # Without this the library asks a hub service to convert a repository that has no safetensors.
 os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "1"
-_PICKLES = "pytorch_model*.bin"
-_CONVERT = (
-    'python -c "import torch, safetensors.torch as s; s.save_file({name: value.clone().contiguous() for name, value in '
-    "torch.load('DIR/pytorch_model.bin', weights_only=True).items()}, 'DIR/model.safetensors', {'format': 'pt'})\""
-)
 _NOT_FOLLOWED = {
     "quantization_config": "its weights are quantized; save it unquantized",
     "transformers_weights": "it names a weight file; rename that to model.safetensors and remove the key",
@@ -44,22 +40,23 @@ def settle(path: str, config: PreTrainedConfig) -> None:
     vars(config).pop("auto_map", None)  # names a code file, which a saved copy would not have
 
 
-def check_weights(path: str) -> None:
-    """Raise BadInput for a folder or hub id with weights elsewhere, an adapter, or only a pickle.
+def check_weights(path: str) -> bool:
+    """Raise BadInput for a folder or hub id with weights elsewhere, an adapter, or a pickle of more than tensors.
 
-    Also for the result of a run whose weights are not those that its run.json records.
+    Also for the result of a run whose weights are not those that its run.json records. Return whether the weights are
+    pickled.
     """
     root = Path(path)
     if (root / RUN_FILE).is_file():
         _check_recorded(root)
     if (root.is_dir() or is_peft_available()) and find_adapter_config_file(path) is not None:
         raise BadInput(f"'{path}': an adapter (adapter_config.json); merge it into its model and save that")
-    optional = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
-    index = cached_file(path, SAFE_WEIGHTS_INDEX_NAME, **optional)
-    if index is not None:
-        _check_index(Path(index))
-    elif root.is_dir() and not (root / SAFE_WEIGHTS_NAME).is_file() and any(root.glob(_PICKLES)):
-        raise BadInput(f"'{path}': only safetensors are read, not pytorch_model.bin; {conversion(path)}")
+    file = weights_file(path)
+    if file is not None and file.suffix == ".json":
+        _check_index(file, ".bin" if is_old(file) else ".safetensors")
+    if is_old(file):
+        stored_names(path, file)
+    return is_old(file)
 
 
 def _check_recorded(root: Path) -> None:
@@ -84,14 +81,9 @@ def is_inside(folder: Path, file: Path) -> bool:
     )
 
 
-def conversion(folder: str) -> str:
-    """Return the command that converts a pickle to safetensors without running code from it."""
-    return f"convert it: {_CONVERT.replace('DIR', folder)}"
-
-
-def _check_index(index: Path) -> None:
+def _check_index(index: Path, suffix: str) -> None:
     names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     for name in names:
-        plain = isinstance(name, str) and PurePosixPath(name).name == name and name.endswith(".safetensors")
+        plain = isinstance(name, str) and PurePosixPath(name).name == name and name.endswith(suffix)
         if not plain or not is_inside(index.parent, index.parent / name):
-            raise BadInput(f"{index}: '{str(name)[:80]}' is not a safetensors file of this folder; refused")
+            raise BadInput(f"{index}: '{str(name)[:80]}' is not a {suffix[1:]} file of this folder; refused")

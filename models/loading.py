@@ -16,7 +16,8 @@ from transformers.utils import logging as transformers_logging
 from common.errors import BadInput, brief, first_line
 from common.files import RUN_FILE
 from models.families import FAMILIES, attends_backwards
-from models.folder import check_weights, conversion, settle
+from models.folder import check_weights, settle
+from models.old_weights import head_as_pooler, left_out
 
 NO_LIMIT = 10**9  # tokens per sentence
 logger = logging.getLogger(__name__)
@@ -43,29 +44,31 @@ def quiet():
             transformers_logging.enable_progress_bar()
 
 
-def load_strictly(model_class, path: str, config, **extra) -> PreTrainedModel:
+def load_strictly(model_class, path: str, config, own_head: bool = False, **extra) -> PreTrainedModel:
     """Call `model_class.from_pretrained` in float32, with every tensor from the file; MissingTensors names one.
 
-    Half-precision checkpoints are converted to float32: small optimizer steps would be rounded away.
+    Half-precision checkpoints are converted to float32: small optimizer steps would be rounded away. With `own_head`,
+    the head of SimCSE's training, if the file has one, is the pooler.
     """
-    options = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32} | extra
+    options = {"trust_remote_code": False, "weights_only": True, "dtype": torch.float32} | extra
     try:
         with quiet():
-            check_weights(path)
+            old = check_weights(path)
+            options |= {"use_safetensors": not old} | (head_as_pooler(path) if own_head else {})
             model, info = model_class.from_pretrained(path, config=config, output_loading_info=True, **options)
     except BadInput:
         raise
     except Exception as error:  # the libraries raise all kinds of errors on unexpected files
-        pickled = not Path(path).is_dir() and "cannot be loaded with `safetensors`" in str(error)
-        download = f"hf download {path} --local-dir DIR, {conversion('DIR')}"
-        advice = f" Only safetensors are read; for a pytorch_model.bin: {download}" if pickled else ""
-        raise BadInput(f"cannot load '{path}' with {model_class.__name__}: {error}{advice}") from error
+        raise BadInput(f"cannot load '{path}' with {model_class.__name__}: {error}") from error
     if info["missing_keys"]:
         raise MissingTensors(
             f"'{path}' lacks {len(info['missing_keys'])} tensors of a {type(model).__name__}, for example "
             f"{sorted(info['missing_keys'])[0]}; missing weights are never initialised at random"
         )
     check_finite(path, dict(model.named_parameters()))
+    if old:
+        parts = left_out(info["unexpected_keys"], model.base_model_prefix)
+        logger.info("'%s': weights from pytorch_model.bin, read as tensors only; left out: %s", path, parts)
     return model
 
 

@@ -67,6 +67,17 @@ def rewind(run, step):
     change_record(run, status="running")
 
 
+def shard(folder, tensors):
+    """Pickled weights in two files, and their index; return the second file."""
+    names, weight_map = sorted(tensors), {}
+    for number, part in enumerate((names[::2], names[1::2]), 1):
+        file = f"pytorch_model-0000{number}-of-00002.bin"
+        torch.save({name: tensors[name] for name in part}, folder / file)
+        weight_map |= dict.fromkeys(part, file)
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    return folder / file
+
+
 def reseal(folder, **changes):
     """Write a manifest that fits the files of a folder as they are now, with other changes."""
     path = folder / "manifest.json"

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 from transformers import BertConfig, BertForMaskedLM
 
 from common.errors import BadInput
@@ -173,3 +173,30 @@ def test_a_checkpoint_that_is_no_mapping_of_finite_tensors_is_refused(tmp_path, 
     torch.save(content, tmp_path / CONDENSER_FILE)
     with pytest.raises(BadInput, match=r"damaged, or contains more than weights|not finite"):
         read_head(str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def backbone_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("backbone")
+    BertForMaskedLM(BertConfig(**_SIZES)).save_pretrained(folder)
+    return folder
+
+
+@MANY
+@given(st.data())
+def test_damaged_weights_of_a_backbone_are_read_or_refused(backbone_folder, tmp_path, data):
+    content = data.draw(damaged((backbone_folder / "model.safetensors").read_bytes(), [b"F16", b"[8]", b"[9,8]"]))
+    with _changed(_copy(backbone_folder, tmp_path) / "model.safetensors", content):
+        result(load_backbone, str(tmp_path / "model"))
+
+
+@MANY
+@given(st.data())
+def test_damaged_pickles_of_a_backbone_are_read_or_refused(backbone_folder, tmp_path, data):
+    folder = _copy(backbone_folder, tmp_path)
+    if (folder / "model.safetensors").exists():
+        torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+        (folder / "model.safetensors").unlink()
+    weights = folder / "pytorch_model.bin"
+    with _changed(weights, data.draw(damaged(weights.read_bytes(), _PICKLED))):
+        result(load_backbone, str(folder))

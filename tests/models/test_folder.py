@@ -2,10 +2,7 @@
 
 import json
 import re
-import shlex
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -17,7 +14,7 @@ from common.files import sha256
 from models.auxiliary import load_masked_lm
 from models.encoder import load_encoder
 from models.loading import load_backbone, load_config, load_tokenizer
-from tests.folders import Evil, change_json
+from tests.folders import change_json
 from tests.refusals import refused
 
 KERNEL = "somebody/kernel"
@@ -194,39 +191,7 @@ def test_an_adapter_is_refused_with_or_without_a_model_beside_it(folder):
     refusal(folder, "an adapter .adapter_config")
 
 
-def test_a_pickle_is_refused_and_the_command_in_the_message_converts_it(folder):
-    expected = load_backbone(str(folder)).state_dict()
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-    message = refusal(folder, r"only safetensors are read, not pytorch_model\.bin; convert it: python -c ")
-    python, *arguments = shlex.split(re.search("convert it: (.*)", message)[1])
-    assert python == "python"
-    subprocess.run([sys.executable, *arguments], check=True)
-    for name, value in load_backbone(str(folder)).state_dict().items():
-        assert torch.equal(value, expected[name])
-
-
-def test_a_pickle_of_code_is_neither_run_nor_read(folder, tmp_path):
-    (folder / "model.safetensors").unlink()
-    torch.save({"x": Evil(tmp_path / "ran")}, folder / "pytorch_model.bin")
-    refusal(folder, "only safetensors are read")
-    assert not (tmp_path / "ran").exists()
-
-
 def test_a_pickle_beside_safetensors_is_left_alone(folder):
     (folder / "pytorch_model.bin").write_bytes(b"anything")
     save_file(load_file(folder / "model.safetensors"), folder / "model.safetensors", {"format": "pt"})
     load_encoder(str(folder), "avg")
-
-
-def test_a_repository_with_only_a_pickle_is_refused_with_advice(monkeypatch, tiny_bert):
-    """What the library says of a hub id without safetensors, which no test can ask for."""
-    said = "me/x does not appear to have a file named model.safetensors and thus cannot be loaded with `safetensors`."
-    monkeypatch.setattr("transformers.modeling_utils._get_resolved_checkpoint_files", lambda **_: _raise(OSError(said)))
-    monkeypatch.setattr("models.loading.check_weights", lambda path: None)
-    with pytest.raises(BadInput, match=r"hf download me/x --local-dir DIR, convert it: python -c .*DIR/pytorch_model"):
-        load_backbone("me/x", load_config(str(tiny_bert)))
-
-
-def _raise(error):
-    raise error

@@ -1,0 +1,228 @@
+"""`python -m eval.published NAME ...`: score published checkpoints and print our scores beside the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from common.errors import BadInput, run_command
+from common.files import read_json, read_yaml, sha256, write_json, writing
+from common.flags import Parser, add_encoder, check_output
+from common.streams import show
+from eval.compare.sides import Side, published
+from eval.scores import AVERAGE, Key, markdown, refuse_foreign, rows_of
+
+CHECKPOINTS = Path(__file__).with_name("checkpoints.yaml")
+TOLERANCE = 0.02  # points: what rounding, and other versions and machines, may change
+SICK_R = Key("SICK-R", "test", "test", "spearman")
+WEIGHTS = "*.safetensors", "pytorch_model*.bin"
+FILE = "a file of `python -m eval.published`"
+HEADER = """# Published checkpoints, scored here
+
+`python -m eval.published NAME ...` scores a checkpoint and compares it with what its authors, or MTEB, print. Spearman
+x 100 or accuracy in percent; `equal`: at most {tolerance} points apart."""
+
+
+def checkpoints() -> dict[str, dict[str, Any]]:
+    """The entries of checkpoints.yaml by name, with the text of their `source`."""
+    content = read_yaml(CHECKPOINTS)
+    return {entry["name"]: {**entry, "source": content["sources"][entry["source"]]} for entry in content["checkpoints"]}
+
+
+def parser() -> Parser:
+    p = Parser(
+        prog="python -m eval.published",
+        description="Score published checkpoints and print our scores beside the published ones.",
+        epilog="examples:\n"
+        "  python -m eval.published --list\n"
+        "  python -m eval.published unsup-simcse-bert-base-uncased infocse-bert-base\n"
+        "  python -m eval.published all-MiniLM-L6-v2=MY_COPY --output results/published",
+    )
+    p.add_argument("names", nargs="*", metavar="NAME[=FOLDER]", help="a name of --list, or a local copy of that model")
+    p.add_argument("--tasks", nargs="+", choices=["sts", "transfer"], default=["sts"], help="what to score")
+    add_encoder(p)
+    p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream")
+    pages = "write FILE.md and FILE.json; checkpoints that are in FILE.json and not scored now stay"
+    p.add_argument("--output", metavar="FILE", default="runs/published", help=pages)
+    p.add_argument("--list", action="store_true", help="list the checkpoints")
+    return p
+
+
+def main(argv: list[str] | None = None) -> list[dict]:
+    """Run the command and return an entry per scored checkpoint."""
+    args = parser().parse_args(argv)
+    known = checkpoints()
+    if args.list or not args.names:
+        show(listing(known))
+        return []
+    chosen = dict(name.partition("=")[::2] for name in args.names)
+    if unknown := [name for name in chosen if name not in known]:
+        raise BadInput(f"unknown checkpoint '{unknown[0]}'; python -m eval.published --list shows all")
+    page, record = Path(f"{args.output}.md"), Path(f"{args.output}.json")
+    check_output(str(page), [], b"# published checkpoints")
+    check_output(str(record), [], b"[")
+    refuse_foreign(str(record), "name", "hub", "scores")
+    entries = {e["name"]: e for e in read_json(record, FILE, kind=list)} if record.is_file() else {}
+    for name in chosen:  # a missing file is told before the first model is fetched
+        for task in tasks_of(args.tasks, record_of(known[name])):
+            task.load(args.data_dir)
+    scored = []
+    for name, folder in chosen.items():
+        entries[name] = score(known[name], folder, args)
+        scored.append(entries[name])
+        write_json(record, list(entries.values()))
+        with writing(page) as part:
+            part.write_text(page_of(list(entries.values())), encoding="utf-8")
+        show(table([entries[name]]), page)
+    return scored
+
+
+def record_of(entry: Mapping[str, Any]) -> Side | None:
+    """The published scores of a checkpoint, if any."""
+    return published(entry["record"]) if "record" in entry else None
+
+
+def tasks_of(groups: Sequence[str], record: Side | None) -> list:
+    """The tasks of the groups; SICK-R counts all its pairs if the record's does, as in MTEB."""
+    from eval.encode import device_here
+    from eval.sts import WHOLE, read_sick
+    from eval.tasks import Options, tasks_named
+
+    def whole(data_dir: Path) -> dict:
+        files = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
+        train, trial, test = (read_sick(file, data_dir)[WHOLE] for file in files)
+        return {WHOLE: train + trial + test}
+
+    tasks = tasks_named(groups, Options(device=device_here(), progress=True))
+    theirs = record.scores.get(SICK_R) if record else None
+    if theirs and theirs.examples:
+        tasks = [replace(t, read=whole, pairs=theirs.examples) if t.name == "SICK-R" else t for t in tasks]
+    return tasks
+
+
+def score(entry: Mapping[str, Any], folder: str, args) -> dict[str, Any]:
+    """Fetch, unless a local copy is given, and score one checkpoint; our and their scores, and how ours came about."""
+    from eval.encode import Encode, device_here
+    from eval.hub import fetch
+    from eval.tasks import score_all
+    from training.provenance import provenance
+
+    path = Path(folder) if folder else fetch(entry["hub"], entry.get("revision"))
+    module, tokenizer = load(str(path), entry, args)
+    encode = Encode(module.to(device_here()), tokenizer, bf16=args.bf16, progress=True)
+    record = record_of(entry)
+    encoder = partial(with_stops, encode) if entry.get("stop") else encode
+    results = score_all(encoder, tasks_of(args.tasks, record), args.data_dir)
+    facts = {name: entry.get(name) for name in ("name", "hub", "revision", "template", "note")}
+    return {
+        **facts,
+        "commit": None if folder else path.name,
+        "sha256": {file.name: sha256(file) for part in WEIGHTS for file in sorted(path.glob(part))},
+        "settings": {**encode.settings, "source": "--pooling" if args.pooling else entry["source"]},
+        "scores": compared(rows_of(results, entry["name"], None), record),
+        "provenance": provenance(),
+    }
+
+
+def compared(rows: Sequence[Mapping[str, Any]], record: Side | None) -> list[dict[str, Any]]:
+    """The headline rows with the published figure, the difference of two decimals, and whether that is nothing.
+
+    The average is left out if the published SICK-R is over other pairs than the papers'.
+    """
+    theirs = record.scores if record else {}
+    no_average = SICK_R in theirs and theirs[SICK_R].examples is not None
+    lines = []
+    for row in rows:
+        key, ours = Key.of(row), round(row["value"], 2)
+        if not row["headline"] or (key.task == AVERAGE and no_average):
+            continue
+        line = {"task": key.task, "metric": key.metric, "n": row["n"], "ours": ours}
+        if key in theirs:
+            difference = round(ours - theirs[key].mean, 2)
+            verdict = "equal" if abs(difference) <= TOLERANCE else "differs"
+            line |= {"published": theirs[key].mean, "difference": difference, "verdict": verdict}
+            line["source"] = theirs[key].source
+        lines.append(line)
+    return lines
+
+
+def load(path: str, entry: Mapping[str, Any], args):
+    """The encoder and tokenizer of a checkpoint, with its published pooling or that of `--pooling`."""
+    from data.template import mask_place, templated
+    from models.encoder import SentenceEncoder, load_encoder
+    from models.loading import load_backbone, load_tokenizer, usable_length
+
+    if "template" not in entry or args.pooling:
+        return load_encoder(path, args.pooling or entry.get("pooling"), args.max_length)
+    tokenizer, backbone = templated(load_tokenizer(path), entry["template"]), load_backbone(path)
+    length = min(args.max_length or usable_length(backbone, tokenizer), usable_length(backbone, tokenizer))
+    encoder = SentenceEncoder(backbone, entry["pooling"], None, length, packed=True, place=mask_place(tokenizer))
+    return encoder, tokenizer
+
+
+def with_stops(encode, sentences: list[str]):
+    """Encode as PromptBERT's evaluation does: a text that does not end in . ? " or ' gets a full stop."""
+    return encode([text if not text or text[-1] in ".?\"'" else f"{text}." for text in sentences])
+
+
+def listing(known: Mapping[str, Mapping[str, Any]]) -> str:
+    """All checkpoints, with the published averages."""
+    body = [["name", "hub id", "revision", "pooling", "STS Avg.", "transfer Avg."]]
+    for entry in known.values():
+        record = record_of(entry)
+        scores = record.scores if record else {}
+        averages = (scores.get(Key(AVERAGE, "test", "test", metric)) for metric in ("spearman", "accuracy"))
+        figures = [f"{score.mean:.2f}" if score else "-" for score in averages]
+        revision = entry.get("revision", "main")[:12]
+        body.append([entry["name"], entry["hub"], revision, entry.get("pooling", "the model's"), *figures])
+    return markdown(body)
+
+
+def table(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Ours, published, the difference and the verdict, four lines a checkpoint."""
+    keys = list(dict.fromkeys((score["task"], score["metric"]) for entry in entries for score in entry["scores"]))
+    titles = [f"{task} {metric}" if (task, metric) == (AVERAGE, "accuracy") else task for task, metric in keys]
+    body = [["checkpoint", "", *titles]]
+    for entry in entries:
+        scores = {(score["task"], score["metric"]): score for score in entry["scores"]}
+
+        def cells(name: str, form: str, scores=scores) -> list[str]:
+            values = [scores.get(key, {}).get(name) for key in keys]
+            return ["-" if value is None else form.format(value) for value in values]
+
+        body.append([entry["name"], "ours", *cells("ours", "{:.2f}")])
+        body.append(["", "published", *cells("published", "{:.2f}")])
+        body.append(["", "difference", *cells("difference", "{:+.2f}")])
+        body.append(["", "", *cells("verdict", "{}")])
+    return markdown(body)
+
+
+def page_of(entries: Sequence[Mapping[str, Any]]) -> str:
+    """The page: the table, and for each checkpoint where weights, pooling and published figures come from."""
+    parts = [HEADER.format(tolerance=TOLERANCE), table(entries)]
+    for entry in entries:
+        how, made, versions = entry["settings"], entry["provenance"], entry["provenance"]["versions"]
+        fetched = f"at commit {entry['commit']}" if entry["commit"] else "a local copy, whose revision is not known"
+        fetched += " (main; no revision is known)" if entry["commit"] and not entry["revision"] else ""
+        sources = dict.fromkeys(score["source"] for score in entry["scores"] if "source" in score)
+        pairs = "".join(f"; SICK-R over {score['n']:,} pairs" for score in entry["scores"] if score["task"] == "SICK-R")
+        precision = "bfloat16" if how["bf16"] else "float32"
+        changed = ", with changed files" if made["changed_files"] else ""
+        lines = [
+            f"`{entry['hub']}`, {fetched}",
+            *(f"{file}: sha256 {digest}" for file, digest in entry["sha256"].items()),
+            f"pooling {how['pooling']} ({how['source']}); at most {how['max_length']} tokens; {precision}{pairs}",
+            f"published: {'; '.join(sources) or 'no scores'}",
+            *([entry["note"]] if entry["note"] else []),
+            f"one run on {made['hardware']['device']} (threads: {made['hardware']['threads']}), commit {made['commit']}"
+            f"{changed}; {', '.join(f'{name} {version}' for name, version in versions.items())}",
+        ]
+        parts.append(f"## {entry['name']}\n\n" + "\n".join(f"- {line}" for line in lines))
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    run_command(main)
