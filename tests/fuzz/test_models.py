@@ -17,6 +17,7 @@ from common.errors import BadInput
 from models.auxiliary import CONDENSER_FILE, HEAD_FILE, load_head, new_head, read_head
 from models.flow import Flow
 from models.heads import Dense
+from models.loading import load_backbone
 from models.pooling import POOLINGS
 from models.saved_format import FLOW, Described, read_modules, write_head, write_modules
 from tests.fuzz.damage import MANY, altered, as_json, damaged, result
