@@ -113,7 +113,7 @@ def make_batch(case: str, folder, mask: torch.Tensor, chosen: torch.Tensor | flo
     drawn[:, :, 0] = False
     batch = {"input_ids": ids, "attention_mask": mask}
     for masking in method.masking(args):
-        of = list(masking.views)
+        of = range(len(views)) if masking.views is None else list(masking.views)
         batch[f"{masking.name}_input_ids"] = torch.where(drawn, 7, ids)[of]
         batch[f"{masking.name}_labels"] = torch.where(drawn, ids, -100)[of]
         if masking.uniforms:
