@@ -115,7 +115,8 @@ def listing(content: Table | Study, choice: Choice, path: Path, commands: bool) 
                 for planned in filter(None, (plan.starts_from, plan)):
                     if finished(planned.folder(choice, seed)) is None:
                         missing[planned.folder(choice, seed)] = planned.command(choice, seed)
-            plan = f"{len(folders) - len(left)} of {len(folders)} finished" if plan.flags else "evaluated untrained"
+            state = f"{len(folders) - len(left)} of {len(folders)} finished"
+            plan = state if plan.flags or plan.baseline else "evaluated untrained"
         body.append([label, plan])
     lines = [f"{content.name}: {content.title}", markdown(body)]
     lines.append(f"{len(missing)} runs are missing; runs shared by rows count once.")

@@ -2,21 +2,22 @@
 
 import pytest
 
+from baselines.__main__ import parser as baseline_parser
 from common.errors import BadInput
 from eval.compare.sides import records
 from eval.scores import Key
 from models.pooling import POOLINGS
 from papers import specification
 from papers.results import needed
-from papers.runs import config_path
+from papers.runs import Choice, RunPlan, config_path, plan_of
 from papers.specification import names, read
 from training.methods import script_of
 from training.settings import fill, read_config
 
 TABLES = {name: read(name) for name in names()}
 ROWS = [(name, row) for name, table in TABLES.items() for row in table.rows]
-TRAINED = [(name, row, backbone) for name, row in ROWS if row.config for backbone in ("mini", row.backbone)]
-PATHS = [(row.overrides, config_path(row.config, backbone)) for _, row, backbone in TRAINED]
+TRAINED = [(row, backbone) for _, row in ROWS if row.config and not row.baseline for backbone in ("mini", row.backbone)]
+PATHS = [(row.overrides, config_path(row.config, backbone)) for row, backbone in TRAINED]
 THERE = {f"{path.stem} {overrides}": (overrides, path) for overrides, path in PATHS if path.is_file()}
 
 
@@ -43,6 +44,17 @@ def test_every_override_is_a_flag_of_its_method(overrides, path):
     for name, value in overrides.items():
         assert type(values[name])(value) == values[name] or str(values[name]).lower() == value
     settings.method.masking(settings.method_args)
+
+
+@pytest.mark.parametrize("backbone", ["mini", None])
+def test_every_baseline_s_command_parses(backbone):
+    choice = Choice(backbone=backbone, model="m", data_dir="nowhere")
+    plans = [plan_of(TABLES[name], row, choice) for name, row in ROWS if row.baseline]
+    commands = [plan.command(choice, 3) for plan in plans if isinstance(plan, RunPlan)]
+    assert {argv[2] for argv in commands} == {"flow", "whitening", "word_vectors"}
+    for argv in commands:
+        args = baseline_parser().parse_args(argv[2:])
+        assert args.train_file and args.output and getattr(args, "seed", 3) == 3
 
 
 def test_untrained_rows_name_a_pooling_and_columns_a_task_that_exists():
@@ -81,7 +93,7 @@ def test_a_table_s_parts_fit_together(table):
     assert {column.statistic for column in table.columns} <= {"mean", "max"}
     for row in table.rows:
         assert [row.config, row.evaluate, row.published_only].count(None) == 2
-        assert row.config or not (row.overrides or row.after)
+        assert row.config or not (row.overrides or row.after or row.baseline)
         assert row.misprints.keys() <= columns.keys()
         if row.published:
             assert any(column.key in records()[row.published].scores for column in table.columns), row
