@@ -26,7 +26,10 @@ FOLDER = Path(__file__).parent / "tables"
 
 @dataclass(frozen=True)
 class Column:
-    """One figure of a row: `statistic` (mean or max) of `key` over the runs; `x` is its position on a curve."""
+    """One figure of a row: `statistic` of `key` over the runs (mean, max, or the mean of the `best N of M` seeds).
+
+    The metric `steps` is the step of the best model. `x` is the position on a curve.
+    """
 
     name: str
     key: Key
