@@ -27,6 +27,20 @@ def test_all_tables_and_figures_of_the_three_papers_are_here():
     assert names() == [*consert, "consert-views", *infocse, "s-simcse-1"]
 
 
+def test_only_other_people_s_systems_cannot_be_run():
+    """They have no code here, or the papers copied their numbers; everything else has a plan."""
+    copied = ["SBERT-base-NLI", "SBERT-large-NLI", "BERT-base-CT", "BERT-large-CT"]
+    others = {"consert-2": ["CLEAR-base"], "infocse-10": ["Skip-thought"]}
+    others["consert-3"] = ["InferSent - GloVe", "Universal Sentence Encoder", *copied]
+    only: dict[str, list] = {}
+    for name, row in ROWS:
+        plan = plan_of(TABLES[name], row, Choice(data_dir="nowhere"))
+        if isinstance(plan, str):
+            assert plan == f"published only: {row.published_only}" and len(row.published_only) > 10
+            only.setdefault(name, []).append(row.label)
+    assert only == others
+
+
 def test_every_configuration_is_there():
     paths = {config_path(row.config, row.backbone) for _, row in ROWS if row.config}
     assert not {path.stem for path in paths if not path.is_file()}
