@@ -33,6 +33,7 @@ SMALL = {
     "rtd_weight": 1.0,
     "generator_dropout": False,
     "queue_size": 11,
+    "bank_size": 30,
     "momentum": 0.5,
     "negatives": 2,
     "filters": 6,
