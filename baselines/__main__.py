@@ -18,8 +18,8 @@ from torch import nn
 
 from baselines.flow import Settings, fit
 from baselines.whitening import kernel, linear_map, moments
-from baselines.words import STOP_WORDS, read_word_vectors, save_words
-from common.files import write_json
+from baselines.words import STOP_WORDS, learn_word_vectors, read_word_vectors, save_words
+from common.files import find_files, write_json
 from common.flags import Parser, add_pooling, positive
 from common.streams import show
 from data.lines import content_hash
@@ -51,9 +51,10 @@ one dimension less: the encoder ends in a layer norm, so the vectors do not vary
 _FLOW = """BERT-flow (Li et al. 2020): an invertible network that makes the vectors of the text Gaussian, trained by
 maximum likelihood with a frozen encoder. Prints the mean negative log likelihood in nats per sentence. Defaults are
 those of the released code, whose pooling avg-last-2 actually means layers 1 and last: --pooling avg_first_last."""
-_WORDS = """Averaged word vectors (GloVe and others) from a text file. A word is looked up unchanged, then without
-surrounding punctuation, then in lower case, as in sentence-transformers. The average ignores unknown words;
-`python -m eval` reports their share."""
+_WORDS = """Averaged word vectors (GloVe and others) from a text file, or learnt from --train_file: 300 dimensions of
+the SVD of their positive pointwise mutual information (Levy, Goldberg and Dagan 2015). A word is looked up unchanged,
+then without surrounding punctuation, then in lower case, as in sentence-transformers. The average ignores unknown
+words; `python -m eval` reports their share."""
 
 
 def parser() -> Parser:
@@ -83,7 +84,8 @@ def parser() -> Parser:
         flow.add_argument(f"--{field.name}", **values, **field.metadata)
     words = command("word_vectors", run_word_vectors, _WORDS)
     lines = "lines of a word and its numbers; plain, .gz, .xz, .bz2, .zst"
-    words.add_argument("file", metavar="FILE", type=Path, help=lines)
+    words.add_argument("file", metavar="FILE", type=Path, nargs="?", help=lines)
+    _add_text(words, required=False)
     words.add_argument("--header", action="store_true", help="the first line is COUNT DIMENSIONS, as in word2vec files")
     words.add_argument("--lower_case", action="store_true", help="convert sentences to lower case first")
     ignored = "words to ignore (default: sentence-transformers' English list)"
@@ -95,12 +97,27 @@ def parser() -> Parser:
 def _add_encoder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="run or export folder, Hugging Face encoder")
     add_pooling(parser)
-    text = "text to fit on: UTF-8, one sentence per line, plain, .gz, .xz, .bz2 or .zst"
-    parser.add_argument("--train_file", nargs="+", required=True, metavar="TEXT", help=text)
-    columns = "tab-separated sentences per line, all of which are used; of a table the column 'text' is read"
-    parser.add_argument("--columns", type=int, choices=[1, 2, 3], default=1, help=columns)
+    _add_text(parser, required=True)
     parser.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     parser.add_argument("--output", required=True, metavar="DIR", help="new folder for the result")
+
+
+def _add_text(parser: argparse.ArgumentParser, required: bool) -> None:
+    text = "text to fit on, as given or below --data_dir: UTF-8, one sentence per line, plain, .gz, .xz, .bz2 or .zst"
+    parser.add_argument("--train_file", nargs="+", required=required, metavar="TEXT", help=text)
+    parser.add_argument("--data_dir", default="corpora", help="folder with texts")
+    columns = "tab-separated sentences per line, all of which are used; of a table the column 'text' is read"
+    parser.add_argument("--columns", type=int, choices=[1, 2, 3], default=1, help=columns)
+    names = "columns to read from a table, or from lines with a header"
+    parser.add_argument("--text_column", nargs="+", default=[], metavar="NAME", help=names)
+
+
+def _sentences(args: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
+    """Every sentence of the text, and its origin for baseline.json."""
+    source = Source(tuple(find_files(args.train_file, args.data_dir)), args.columns, tuple(args.text_column))
+    with TemporaryDirectory() as folder:
+        texts = list(read_text(source, folder).cells())
+    return texts, {"texts": len(texts), "train_file": args.train_file, "train_sha256": source.sha256}
 
 
 class EncodedText(NamedTuple):
@@ -118,9 +135,7 @@ def encode_text(args: argparse.Namespace) -> EncodedText:
     Raises:
         BadInput: the text or the model cannot be read, or the model ends in a flow or a normalisation.
     """
-    source = Source(tuple(map(Path, args.train_file)), args.columns)
-    with TemporaryDirectory() as folder:
-        texts = list(read_text(source, folder).cells())
+    texts, origin = _sentences(args)
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
     if encoder.flow is not None or encoder.normalizes:
         raise BadInput(f"'{args.model}' ends in a flow or a normalisation; start from the encoder before it: --pooling")
@@ -128,8 +143,7 @@ def encode_text(args: argparse.Namespace) -> EncodedText:
     shape = encoder.pooling, encoder.max_length, len(texts)
     logger.info("%s: pooling %s, at most %d tokens; encoding %d sentences", args.model, *shape)
     vectors = Encode(encoder, tokenizer, progress=True)(texts)
-    record = {"model": args.model, "pooling": encoder.pooling, "texts": len(texts)}
-    record |= {"train_file": args.train_file, "train_sha256": source.sha256}
+    record = {"model": args.model, "pooling": encoder.pooling, **origin}
     return EncodedText(encoder, tokenizer, vectors, record)
 
 
@@ -166,13 +180,23 @@ def run_flow(args: argparse.Namespace, folder: str) -> dict[str, Any]:
 
 
 def run_word_vectors(args: argparse.Namespace, folder: str) -> dict[str, Any]:
-    """Convert a text file of word vectors to a folder, and return the record."""
-    words = read_word_vectors(args.file, args.header, len(SPECIAL), progress=sys.stderr.isatty())
-    logger.info("%s: %d words, %d dimensions", args.file, len(words.words), words.table.shape[1])
+    """Convert a text file of word vectors to a folder, or learn them, and return the record."""
+    if bool(args.file) == bool(args.train_file):
+        raise BadInput("give either FILE, a file of word vectors, or --train_file, a text to learn them from")
+    if args.file:
+        words = read_word_vectors(args.file, args.header, len(SPECIAL), progress=sys.stderr.isatty())
+        origin = {"file": str(args.file), "sha256": content_hash([args.file])}
+    else:
+        texts, origin = _sentences(args)
+        words = learn_word_vectors(texts, len(SPECIAL))
+    logger.info("%d words, %d dimensions", len(words.words), words.table.shape[1])
     save_words(folder, words, args.lower_case, STOP_WORDS[args.stop_words]())
     logger.info("no modules.json: sentence-transformers cannot load word vectors; use load_encoder")
-    record = {"command": "word_vectors", "file": str(args.file), "sha256": content_hash([args.file])}
-    return record | {"words": len(words.words), "lower_case": args.lower_case, "stop_words": args.stop_words}
+    return {"command": "word_vectors", **origin} | {
+        "words": len(words.words),
+        "lower_case": args.lower_case,
+        "stop_words": args.stop_words,
+    }
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -1,16 +1,20 @@
-"""Averaged word vectors: read a text file and save it as an encoder.
+"""Averaged word vectors: read a text file, or learn them from a text, and save them as an encoder.
 
 The file is in GloVe's format (lines of a word and its numbers) or in word2vec's, with a header line.
 """
 
 import math
+import string
 from array import array
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.linalg import svds
 from tqdm.auto import tqdm
 
 from common.errors import BadInput
@@ -19,6 +23,9 @@ from models.encoder import SentenceEncoder
 from models.word_vectors import WordTokenizer, WordVectors
 
 LONGEST = 1_000_000  # words per sentence: no limit in practice
+# Of learnt vectors: those of GloVe's smallest file; window and smoothing as in Levy, Goldberg and Dagan 2015; the rest
+# is ours, so that a million sentences take minutes.
+DIMENSIONS, WINDOW, SMOOTHING, LEAST, MOST_WORDS = 300, 5, 0.75, 5, 30_000
 
 
 class WordFile(NamedTuple):
@@ -73,6 +80,46 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def learn_word_vectors(texts: Sequence[str], zero_rows: int = 0) -> WordFile:
+    """Learn vectors of the words of a text: U sqrt(S) of the SVD of their positive pointwise mutual information.
+
+    Words are in lower case, without surrounding punctuation; those with fewer than LEAST occurrences and all but the
+    MOST_WORDS most frequent are left out. Two words co-occur if they are at most WINDOW words apart in a sentence; the
+    context's probability is proportional to its count to the power SMOOTHING. Source: Levy, Goldberg and Dagan 2015
+    (TACL 3), whose best eigenvalue weighting is 0.5.
+
+    Raises:
+        BadInput: fewer than three words are frequent enough, or they never co-occur.
+    """
+    sentences = [list(filter(None, (word.strip(string.punctuation).lower() for word in t.split()))) for t in texts]
+    counted = Counter(word for sentence in sentences for word in sentence).most_common(MOST_WORDS)
+    words = [word for word, count in counted if count >= LEAST]
+    counts = _cooccurrences(sentences, words)
+    if len(words) < 3 or not counts.nnz:
+        raise BadInput(f"the text has {len(words)} words with {LEAST} occurrences: too few to learn vectors from")
+    totals = np.maximum(counts.sum(1), 1)  # a word that is alone in its sentences has no entry to divide
+    context = totals**SMOOTHING / (totals**SMOOTHING).sum()
+    row, column = counts.coords
+    values = np.maximum(np.log(counts.data) - np.log(totals[row]) - np.log(context[column]), 0)
+    size = min(DIMENSIONS, len(words) - 1)
+    left, scale, _ = svds(csr_array((values, (row, column)), counts.shape), size, v0=np.ones(len(words)))
+    vectors = (left * np.sqrt(scale))[:, ::-1]  # from the largest
+    return WordFile(words, np.vstack([np.zeros((zero_rows, size)), vectors]).astype(np.float32))
+
+
+def _cooccurrences(sentences: Sequence[Sequence[str]], words: Sequence[str]) -> coo_array:
+    """How often two of the V words are at most WINDOW words apart in a sentence, (V, V), symmetric."""
+    rows = {word: row for row, word in enumerate(words)}
+    flat = np.array([rows.get(word, -1) for sentence in sentences for word in sentence])
+    sentence = np.repeat(np.arange(len(sentences)), [len(sentence) for sentence in sentences])
+    counts = csr_array((len(words), len(words)))
+    for distance in range(1, WINDOW + 1):
+        left, right = flat[:-distance], flat[distance:]
+        near = (sentence[:-distance] == sentence[distance:]) & (left >= 0) & (right >= 0)
+        counts += coo_array((np.ones(near.sum()), (left[near], right[near])), counts.shape).tocsr()
+    return (counts + counts.T).tocoo()
 
 
 def _english() -> Collection[str]:

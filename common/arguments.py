@@ -180,6 +180,11 @@ class ScoredArguments(DataArguments):
     max_rows: Count | None = flag(
         None, "use this many rows, drawn by --seed, held-out ones included (few-shot studies); default: all"
     )
+    upsample: bool = flag(
+        False,
+        "repeat the rows of max_rows until the text has its size again, so that few sentences fill a batch (ConSERT's "
+        "code, --do_upsampling)",
+    )
     test_tasks: list[str] = flag(["sts"], "tasks to score once at the end: sts, task names, or none")
 
 

@@ -1,6 +1,7 @@
 """Turn keys into a batch. Every discrete random draw of training happens here."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -63,7 +64,9 @@ class Collator:
         words: bool = False,
         packing=None,
     ) -> None:
-        self.text, self.views, self.masking, self.seed = text, list(views), tuple(masking), seed
+        self.text, self.views, self.seed = text, list(views), seed
+        every = tuple(range(len(self.views)))
+        self.masking = tuple(replace(some, views=every) if some.views is None else some for some in masking)
         self.width, self.words, self.packing = width, words, packing
         self.pad, self.mask = tokenizer.pad_token_id, tokenizer.mask_token_id
         self._special = np.isin(np.arange(max(tokenizer.get_vocab().values()) + 1), tokenizer.all_special_ids)

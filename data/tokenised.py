@@ -33,16 +33,18 @@ WHOLE = np.iinfo(np.int32).max  # no length limit
 
 @dataclass(frozen=True)
 class Sample:
-    """Some rows of a text, drawn without replacement."""
+    """Some rows of a text, drawn without replacement; with `repeated`, as often as they fit into the text."""
 
     count: int
     seed: int
+    repeated: bool = False
 
     def rows(self, total: int) -> np.ndarray:
         """Indices of the drawn rows, in the order of the draw; BadInput if `total` is smaller than `count`."""
         if not 1 <= self.count <= total:
             raise BadInput(f"--max_rows {self.count}: the text has {total:,} rows")
-        return draws.permutation(self.seed, 0, total, "sample")[: self.count]
+        drawn = draws.permutation(self.seed, 0, total, "sample")[: self.count]
+        return np.tile(drawn, total // self.count) if self.repeated else drawn
 
 
 class TokenisedText:

@@ -79,7 +79,7 @@ class Masking:
         recipe: `bert` replaces 80 % by the mask token, 10 % by a random one and keeps 10 % (Devlin et al. 2018,
             section 3.1); `mask` replaces all.
         whole_words: mask all pieces of a word together.
-        views: the copies that get a masked twin, by position.
+        views: the copies that get a masked twin, by position; None: all, whatever the number of sentences in a row.
         name: key of the twins in `Batch.twins`; the collator returns `NAME_input_ids` and `NAME_labels`.
         uniforms: also draw a number in [0, 1) per position, `NAME_uniforms`, for a generator that samples.
         stop_words: how many of the text's most frequent tokens get no label; they are masked like the others.
@@ -88,7 +88,7 @@ class Masking:
     rate: float
     recipe: Literal["bert", "mask"] = "bert"
     whole_words: bool = False
-    views: tuple[int, ...] = (0,)
+    views: tuple[int, ...] | None = (0,)
     name: str = "masked"
     uniforms: bool = False
     stop_words: int = 0

@@ -68,9 +68,11 @@ def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it wrote."""
     args = parser().parse_args(argv)
     contents = [_read(name, args) for name in args.tables or _names()]
-    if not args.tables or args.list or args.dry_run:
-        titles = markdown([["table", "title"], *([content.name, content.title] for content, *_ in contents)])
-        show("\n".join(listing(*content, args.dry_run) for content in contents) if args.tables else titles)
+    if not args.tables:
+        show(overview([content for content, *_ in contents], contents[0][1], Path(args.output)))
+        return []
+    if args.list or args.dry_run:
+        show("\n".join(listing(*content, args.dry_run) for content in contents))
         return []
     output_folder(args.output)  # fail before training, not after it
     return [row for content, choice, path in contents for row in _fill(content, choice, path, args)]
@@ -96,6 +98,29 @@ def _read(name: str, args: argparse.Namespace) -> tuple[Table | Study, Choice, P
     return table, choice, Path(args.output) / f"{name}{f'-{args.backbone}' * bool(args.backbone)}.json"
 
 
+def overview(contents: Sequence[Table | Study], choice: Choice, output: Path) -> str:
+    """A line per table and study: its rows, those with a figure of ours in `output`, and those that can be run or not.
+
+    Below are the rows that cannot be run, each with its reason.
+    """
+    body, reasons = [["table", "title", "rows", "run", "runnable", "published only"]], []
+    for content in contents:
+        files = [*output.glob(f"{content.name}.json"), *output.glob(f"{content.name}-*.json")]
+        if isinstance(content, Study):
+            keys = {key[:-1] for file in files for key in study.known_rows(content, file)}
+            counts = [len(content.combinations), len(keys), len(content.combinations) - len(keys), 0]
+        else:
+            results = [row for file in files for row in read_json(file, "a results table", None, list)]
+            run_labels = {result["label"] for result in results if result["ours"] is not None}
+            plans = {row.label: plan_of(content, row, choice) for row in content.rows}
+            not_run = {label: plan for label, plan in plans.items() if label not in run_labels}
+            only = {label: why for label, why in not_run.items() if isinstance(why, str)}
+            reasons += [f"{content.name}, {label}: {why}" for label, why in only.items()]
+            counts = [len(plans), len(plans) - len(not_run), len(not_run) - len(only), len(only)]
+        body.append([content.name, content.title, *map(str, counts)])
+    return "\n".join([markdown(body), *reasons])
+
+
 def listing(content: Table | Study, choice: Choice, path: Path, commands: bool) -> str:
     """A line per row with its state, the number of missing runs and, if asked for, their commands."""
     if isinstance(content, Study):
@@ -115,7 +140,8 @@ def listing(content: Table | Study, choice: Choice, path: Path, commands: bool) 
                 for planned in filter(None, (plan.starts_from, plan)):
                     if finished(planned.folder(choice, seed)) is None:
                         missing[planned.folder(choice, seed)] = planned.command(choice, seed)
-            plan = f"{len(folders) - len(left)} of {len(folders)} finished" if plan.flags else "evaluated untrained"
+            state = f"{len(folders) - len(left)} of {len(folders)} finished"
+            plan = state if plan.flags or plan.baseline else "evaluated untrained"
         body.append([label, plan])
     lines = [f"{content.name}: {content.title}", markdown(body)]
     lines.append(f"{len(missing)} runs are missing; runs shared by rows count once.")

@@ -1,6 +1,6 @@
 """A table's rows of results: which tasks its columns need, the paper's figure, ours, and how they compare."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from models.pooling import pooling_named
 from papers.runs import Choice, RunPlan, facts_of, plan_of
 from papers.specification import Column, Table, TableRow
 
+STEPS = "steps"  # metric of a column of best steps, which are in the run's record
 FREQUENT = "frequent_tokens"  # metrics: "spearman without N tokens"
 _FAMILY = {"spearman": "sts", "accuracy": "transfer", "ndcg@10": "beir"}
 _FAMILY |= dict.fromkeys(("recall@1", "recall@5", "recall@10"), "retrieval")
@@ -28,7 +29,7 @@ def needed(columns: Iterable[Column], data_dir: str) -> dict[str, list[Task]]:
     Each BEIR set has its own file. Sets that are not in DATA_DIR/beir are skipped, because few users have all fourteen;
     their figures are shown as missing.
     """
-    keys, options = [column.key for column in columns], Options(device=device_here())
+    keys, options = [column.key for column in columns if column.key.metric != STEPS], Options(device=device_here())
     tasks: dict[str, list[Task]] = {}
     for family in dict.fromkeys("dev" if key.split == "dev" else _FAMILY.get(key.metric, FREQUENT) for key in keys):
         if family == "dev":
@@ -45,9 +46,11 @@ def needed(columns: Iterable[Column], data_dir: str) -> dict[str, list[Task]]:
     return tasks
 
 
-def figures_of(folder: Path, columns: Iterable[Column]) -> dict[Key, float]:
-    """The columns' figures in a run's scores files; averages over several files are computed here."""
+def figures_of(folder: Path, record: Mapping[str, Any], columns: Iterable[Column]) -> dict[Key, float]:
+    """The columns' figures in a run's scores files and record; averages over several files are computed here."""
     figures: dict[Key, float] = {}
+    if best := record.get("best"):
+        figures = {column.key: best["step"] for column in columns if column.key.metric == STEPS}
     for path in sorted(folder.glob("*.json")):
         if path.stem in {*_FAMILY.values(), "dev", FREQUENT} or path.stem.startswith("beir-"):
             figures |= {key: score.mean for key, score in from_files(path.name, [path]).scores.items()}
@@ -75,7 +78,7 @@ def _row(table: Table, row: TableRow, choice: Choice) -> Iterable[dict[str, Any]
     if isinstance(plan, RunPlan):
         runs = {seed: (folder, plan.finished(choice, seed)) for seed, folder in plan.folders(choice).items()}
         finished = {seed: run for seed, run in runs.items() if run[1]}
-    figures = {seed: figures_of(folder, table.columns) for seed, (folder, _) in finished.items()}
+    figures = {seed: figures_of(folder, record, table.columns) for seed, (folder, record) in finished.items()}
     theirs = records()[row.published] if row.published else None
     shared = {
         "table": table.name,
@@ -91,12 +94,18 @@ def _row(table: Table, row: TableRow, choice: Choice) -> Iterable[dict[str, Any]
         column.key: {seed: values[column.key] for seed, values in figures.items() if column.key in values}
         for column in table.columns
     }
-    ours = {key: Score.over([*v.values()], low=min(v.values()), high=max(v.values())) for key, v in by_key.items() if v}
-    judged = verdicts(ours, theirs, plan.differences) if isinstance(plan, RunPlan) else {}
     missing = "not run" if isinstance(plan, RunPlan) else plan
     for column in table.columns:
-        score, printed = ours.get(column.key), theirs.scores.get(column.key) if theirs else None
-        is_maximum = score and column.statistic == "max"
+        score = statistic([*by_key[column.key].values()], column.statistic)
+        printed = theirs.scores.get(column.key) if theirs else None
+        if score and column.statistic == "max":
+            verdict = "cannot say: a maximum"
+        elif score and len(by_key[column.key]) != chosen_of(column.statistic, len(by_key[column.key]))[1]:
+            verdict = f"cannot say: {column.statistic}, but {len(by_key[column.key])} runs"
+        elif score and isinstance(plan, RunPlan):
+            verdict = verdicts({column.key: score}, theirs, plan.differences)[column.key]
+        else:
+            verdict = missing
         yield {
             **shared,
             "column": column.name,
@@ -107,8 +116,20 @@ def _row(table: Table, row: TableRow, choice: Choice) -> Iterable[dict[str, Any]
             "source": printed.source if printed else None,
             **_fields(score, column, "ours"),
             "by_seed": by_key[column.key],
-            "verdict": "cannot say: a maximum" if is_maximum else judged.get(column.key, missing),
+            "verdict": verdict,
         }
+
+
+def chosen_of(statistic: str, count: int) -> tuple[int, int]:
+    """How many of how many runs a statistic is over: 3 and 7 for `best 3 of 7`, otherwise all `count`."""
+    _, *numbers = statistic.replace(" of ", " ").split()
+    return (int(numbers[0]), int(numbers[1])) if numbers else (count, count)
+
+
+def statistic(values: Sequence[float], name: str) -> Score | None:
+    """The score of a row's runs, or of the best among them; None without a run."""
+    best = sorted(values)[-chosen_of(name, len(values))[0] :]
+    return Score.over(best, low=min(best), high=max(best)) if best else None
 
 
 def _fields(score: Score | None, column: Column, name: str) -> dict[str, Any]:

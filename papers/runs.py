@@ -11,18 +11,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from common.arguments import NLI_COLUMNS
 from common.errors import BadInput, CheckpointRefused, ProjectError
-from common.files import ROOT, digest, find_files
+from common.files import ROOT, digest, find_files, read_json
 from data.lines import content_hash
 from eval.compare.sides import backbone_of
 from eval.encode import Encode, device_here
 from eval.scores import rows_of, write_scores
 from eval.tasks import Task, score_all
+from export.facts import BASELINE
 from models.encoder import load_encoder
 from models.loading import load_config
 from papers.specification import Table, TableRow
 from training.folder import RUN_FILE, discard, read_run, write_run
-from training.methods import load_method, script_of
+from training.methods import SUP, load_method, script_of
 from training.provenance import contents, provenance
 from training.settings import read_config, words_of
 from training.signals import run_to_its_end
@@ -30,6 +32,7 @@ from training.signals import run_to_its_end
 logger = logging.getLogger(__name__)
 CONFIGS = ROOT / "configs"
 FACTS = ("steps", "commit", "versions", "hardware", "text", "start")  # facts about a run in a row of results
+GLOVE = "word_vectors/glove.6B.300d.txt"  # below DATA_DIR; the file of SBERT's 61.32, which InfoCSE and ConSERT copy
 SEARCH_LENGTH = 128  # tokens per document and query in studies: longer ones take hours on a CPU
 read_once = cache(read_config)  # tables read the same configurations repeatedly
 hash_once = cache(content_hash)
@@ -52,14 +55,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """How to fill a row: train a configuration once per seed, or evaluate a model untrained.
+    """How to fill a row: train a configuration once per seed, evaluate a model untrained, or fit a baseline to it.
 
     Attributes:
         name: prefix of the folder names.
         flags: flags of the script, without seed, data and output paths; empty for an untrained model.
         starts_from: the plan whose run with the same seed this one starts from.
-        model, pooling: of an untrained model.
+        model: of an untrained model or a baseline; a file, for word vectors.
+        pooling: of an untrained model.
         differences: from the paper's runs: backbone, initial model, text, budget.
+        baseline: command of `python -m baselines`.
     """
 
     name: str
@@ -68,10 +73,17 @@ class RunPlan:
     model: str | None = None
     pooling: str | None = None
     differences: tuple[str, ...] = ()
+    baseline: str | None = None
+
+    @property
+    def seeded(self) -> bool:
+        """Whether seeds give different figures; whitening and word vectors draw nothing."""
+        return bool(self.starts_from or (self.flags and self.baseline in (None, "flow")))
 
     def settings(self) -> dict[str, Any]:
         """The configuration, overridden by the flags."""
-        return {**read_once(self.flags["config"]), **self.flags} if self.flags else {"model_name_or_path": self.model}
+        config = read_once(self.flags["config"]) if "config" in self.flags else {}
+        return {**config, **self.flags} | ({"model_name_or_path": self.model} if self.model else {})
 
     def folder(self, choice: Choice, seed: int) -> Path:
         """The run's folder: the configuration, a hash of everything that determines its weights, the seed."""
@@ -79,16 +91,21 @@ class RunPlan:
         start = self.starts_from.folder(choice, seed).name if self.starts_from else None
         decisive = dict(sorted(settings.items())) if self.flags else None
         hashed = digest([decisive, start, self.model, self.pooling, choice.bf16])[:10]
-        end = f"_seed-{self.flags.get('seed', seed)}" if self.flags else ""
+        end = f"_seed-{self.flags.get('seed', seed)}" if self.seeded else ""
         return Path(choice.runs) / f"{self.name}_{hashed}{end}"
 
     def folders(self, choice: Choice) -> dict[int, Path]:
-        """Seed -> folder; an untrained model only has the first seed."""
-        seeds = choice.seeds if self.flags else choice.seeds[:1]
+        """Seed -> folder; without a random draw there is only the first seed."""
+        seeds = choice.seeds if self.seeded else choice.seeds[:1]
         return {seed: self.folder(choice, seed) for seed in seeds}
 
     def command(self, choice: Choice, seed: int) -> list[str]:
         """The script and the flags of the run; empty for an untrained model."""
+        if self.baseline:
+            model = str(self.starts_from.folder(choice, seed)) if self.starts_from else self.model
+            flags = self.flags | ({"seed": seed} if self.baseline == "flow" else {})
+            flags |= {"data_dir": choice.data_dir, "output": self.folder(choice, seed)}
+            return ["-m", "baselines", self.baseline, *filter(None, [model]), *words_of(flags)]
         if not self.flags:
             return []
         flags = {"data_dir": choice.data_dir, "seed": str(seed), "bf16": str(choice.bf16).lower(), **self.flags}
@@ -111,7 +128,11 @@ class RunPlan:
             return
         if self.starts_from:
             self.starts_from.train(choice, seed)
-        if self.flags:
+        if self.baseline:
+            if not (folder / BASELINE).is_file():
+                launch(*self.command(choice, seed))
+            record_baseline(folder, self.model)
+        elif self.flags:
             launch(*self.command(choice, seed))
             discard(folder, finished(folder).get("run_id"))
         else:
@@ -122,7 +143,8 @@ class RunPlan:
         for name, some in tasks.items():
             longest = SEARCH_LENGTH if name.startswith("search-") else None
             settings = {"pooling": self.pooling, "max_length": longest, "bf16": choice.bf16}
-            score(self.folder(choice, seed), name, some, choice.data_dir, self.model, **settings)
+            model = None if self.baseline else self.model
+            score(self.folder(choice, seed), name, some, choice.data_dir, model, **settings)
 
     def finished(self, choice: Choice, seed: int) -> dict[str, Any] | None:
         """The record of the run if it has finished; CheckpointRefused if its text or models have changed since.
@@ -160,7 +182,9 @@ def plan_of(table: Table, row: TableRow, choice: Choice) -> RunPlan | str:
     first = None
     if row.after:
         first = _trained(replace(row, config=row.after, overrides={}), backbone, choice, None)
-    return first if isinstance(first, str) else _trained(row, backbone, choice, first)
+    if isinstance(first, str):
+        return first
+    return (_fitted if row.baseline else _trained)(row, backbone, choice, first)
 
 
 def _untrained(row: TableRow, backbone: str, model: str | None) -> RunPlan | str:
@@ -170,6 +194,32 @@ def _untrained(row: TableRow, backbone: str, model: str | None) -> RunPlan | str
     difference = model_difference(model or plain, plain, backbone, row.backbone)
     name = f"untrained-{backbone}-{row.evaluate}"
     return RunPlan(name, {}, None, model or plain, row.evaluate, (difference,) if difference else ())
+
+
+def _fitted(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None) -> RunPlan | str:
+    """The plan of a baseline, fitted to the text of the row's configuration; or why there is none.
+
+    Word vectors are those of GloVe's file if DATA_DIR has it, otherwise they are learnt from the text.
+    """
+    config = config_path(row.config, backbone)
+    if not config.is_file():
+        return f"no config: configs/{config.name}"
+    settings, words = read_once(str(config)), row.baseline == "word_vectors"
+    labelled = script_of(settings["method"]) == SUP
+    text = settings.get("train_file") if labelled else choice.train_file or settings.get("train_file")
+    plain = _plain_model(backbone)
+    model = None if first or words else choice.model or plain
+    if not (model or first or words):
+        return _no_model(backbone)
+    if words and (file := Path(choice.data_dir) / GLOVE).is_file():
+        return RunPlan(row.baseline, {}, None, str(file), baseline=row.baseline)
+    reading = {"text_column": list(NLI_COLUMNS)} if labelled else {"columns": settings.get("columns", "1")}
+    differences = first.differences if first else ()
+    given = {"train_file": text} | ({"model_name_or_path": model} if model else {})
+    differences += _differences(given, config_path(row.config, row.backbone), backbone, row.backbone)
+    differences = (f"word vectors learnt from {text}, not GloVe's",) if words else tuple(dict.fromkeys(differences))
+    flags = {**row.overrides, "train_file": text, **reading}
+    return RunPlan(f"{row.baseline}-{config.stem}", flags, first, model, None, differences, row.baseline)
 
 
 def _trained(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None) -> RunPlan | str:
@@ -259,8 +309,9 @@ def model_difference(model: str | None, usual: str | None, backbone: str, papers
 
 
 def launch(script: str, *argv: str) -> None:
-    """Run a training script; ProjectError with its exit code if it fails."""
-    code = run_to_its_end([sys.executable, str(ROOT / script), *argv], stdout=sys.stderr)  # stdout is for the table
+    """Run a training script, or with `-m` a module; ProjectError with its exit code if it fails."""
+    script_path = script if script == "-m" else str(ROOT / script)
+    code = run_to_its_end([sys.executable, script_path, *argv], stdout=sys.stderr)  # stdout is for the table
     if code:
         advice = "see above" if code == BadInput.exit_code else "run it again to resume"
         error = ProjectError(f"{script} {' '.join(argv)} failed with exit code {code}; {advice}")
@@ -272,6 +323,13 @@ def record_untrained(folder: Path, facts: Mapping[str, Any], model: str | None =
     """Make a folder for the scores of an untrained model, with a record like that of a finished run."""
     inputs = {"contents": {"model_name_or_path": files}} if (files := model_files(model)) else {}
     write_run(folder, {"status": "finished", "trajectory": inputs, "steps": 0, **facts})
+
+
+def record_baseline(folder: Path, model: str | None) -> None:
+    """Add a record like that of a finished run to the folder of a baseline."""
+    text = {"sha256": read_json(folder / BASELINE, "a baseline's record").get("train_sha256")}
+    inputs = {"text": text} | ({"contents": {"model_name_or_path": files}} if (files := model_files(model)) else {})
+    write_run(folder, {"status": "finished", "trajectory": inputs, "steps": 0, **provenance()})
 
 
 def finished(folder: Path) -> dict[str, Any] | None:

@@ -3,7 +3,8 @@
     title, paper, where    what the table shows and where it is printed
     backbone               default for rows: the second half of configs/METHOD-BACKBONE.yaml
     columns                [{tasks, split, metric, statistic, name, x}]: what is evaluated
-    rows                   [{label, and one of: config with overrides and after; evaluate; published_only}]
+    rows                   [{label, and one of: config with overrides and after; evaluate; published_only}]; with
+                           baseline, a command of `python -m baselines` is fitted to the text of config
     figure                 {chart: curve or heat map, x, y, log}, for a figure of the paper
     note                   for the reader
 
@@ -25,7 +26,10 @@ FOLDER = Path(__file__).parent / "tables"
 
 @dataclass(frozen=True)
 class Column:
-    """One figure of a row: `statistic` (mean or max) of `key` over the runs; `x` is its position on a curve."""
+    """One figure of a row: `statistic` of `key` over the runs (mean, max, or the mean of the `best N of M` seeds).
+
+    The metric `steps` is the step of the best model. `x` is the position on a curve.
+    """
 
     name: str
     key: Key
@@ -41,7 +45,9 @@ class TableRow:
         label: as in the paper.
         backbone: as in the paper.
         config: the method half of a configuration's name.
-        overrides: flags of the script that override the configuration.
+        overrides: flags of the script that override the configuration, or flags of the baseline.
+        baseline: command of `python -m baselines` that is fitted to the text of the configuration, after the untrained
+            backbone or the run of `after`.
         after: the method half of the configuration whose run this one starts from.
         evaluate: pooling of the untrained backbone, if nothing is trained.
         published_only: why the row cannot be run here.
@@ -55,6 +61,7 @@ class TableRow:
     backbone: str
     config: str | None = None
     overrides: dict[str, str] = field(default_factory=dict)
+    baseline: str | None = None
     after: str | None = None
     evaluate: str | None = None
     published_only: str | None = None

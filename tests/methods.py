@@ -33,6 +33,7 @@ SMALL = {
     "rtd_weight": 1.0,
     "generator_dropout": False,
     "queue_size": 11,
+    "bank_size": 30,
     "momentum": 0.5,
     "negatives": 2,
     "filters": 6,
@@ -113,7 +114,7 @@ def make_batch(case: str, folder, mask: torch.Tensor, chosen: torch.Tensor | flo
     drawn[:, :, 0] = False
     batch = {"input_ids": ids, "attention_mask": mask}
     for masking in method.masking(args):
-        of = list(masking.views)
+        of = range(len(views)) if masking.views is None else list(masking.views)
         batch[f"{masking.name}_input_ids"] = torch.where(drawn, 7, ids)[of]
         batch[f"{masking.name}_labels"] = torch.where(drawn, ids, -100)[of]
         if masking.uniforms:

@@ -138,7 +138,11 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
         raise BadInput("--model_name_or_path is missing: give the initial model")
     pooling_named(model_args.pooling)  # check it before reading a long text
     tokenizer = load_tokenizer(model_args.model_name_or_path)
-    sample = None if data_args.max_rows is None else Sample(data_args.max_rows, args.seed)
+    sample = None
+    if data_args.max_rows is not None:
+        sample = Sample(data_args.max_rows, args.seed, data_args.upsample)
+    elif data_args.upsample:
+        logger.warning("--upsample has no effect without --max_rows")
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, method.labels, (data_args.cache_dir, args.output_dir))
         if source.titled and not cuts(method.views_of_rows(method_args, source.width)):

@@ -15,8 +15,9 @@ from models.contrast import nt_xent
 from models.families import check_apart
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
-Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout"]
-STRENGTHS = {"token_cutoff": "token_cutoff", "feature_cutoff": "feature_cutoff", "dropout": "embedding_dropout"}
+Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout", "span"]
+STRENGTHS = {name: name for name in ("token_cutoff", "feature_cutoff")}
+STRENGTHS |= {"dropout": "embedding_dropout", "span": "span_cutoff"}
 
 
 @dataclass
@@ -28,6 +29,7 @@ class Arguments(MethodArguments):
     token_cutoff: Rate = flag(0.15, "share of tokens set to zero (section 4.1)")
     feature_cutoff: Rate = flag(0.2, "share of features set to zero (section 4.1)")
     embedding_dropout: Rate = flag(0.2, "probability that a value is set to zero (section 4.1)")
+    span_cutoff: Rate = flag(0.15, "share of tokens outside the kept span, set to zero (ours, as token_cutoff)")
     temperature: Positive = flag(0.1, "tau: cosines are divided by it (section 4.1)")
     contrastive_weight: Weight = flag(0.15, "alpha; the code applies it even without another loss")
     directions: Literal["sum", "mean"] = flag(
@@ -36,12 +38,20 @@ class Arguments(MethodArguments):
 
 
 def perturb(
-    count: int, width: int, generator: np.random.Generator, change: Change, token: float, feature: float, element: float
+    count: int,
+    width: int,
+    generator: np.random.Generator,
+    change: Change,
+    token: float,
+    feature: float,
+    element: float,
+    span: float,
 ) -> Perturbed:
     """Apply one change of section 3.2 to a sentence of `count` tokens, special ones included as in the code.
 
-    Positions are permuted, or int(rate x n) whole rows or columns are set to zero, or single values at random. The rest
-    is not rescaled.
+    Positions are permuted, or int(rate x n) whole rows or columns are set to zero, or single values at random, or all
+    rows outside one span of max(int((1 - rate) x n), 1) tokens. The rest is not rescaled. The span is of the code only
+    (transformers/modeling_bert.py, `_sample_span`, at 8fe79b6), where the tokens outside become padding tokens.
     """
     positions, kept = np.arange(count), np.ones((count, width), dtype=bool)
     if change == "shuffle":
@@ -52,6 +62,10 @@ def perturb(
         kept[:, generator.choice(width, int(feature * width), replace=False)] = False
     elif change == "dropout":
         kept = generator.random((count, width), dtype=np.float32) >= element
+    elif change == "span":
+        length = max(int((1 - span) * count), 1)
+        start = generator.integers(count - length, endpoint=True)
+        kept[:start] = kept[start + length :] = False
     return Perturbed(positions, kept)
 
 
@@ -67,6 +81,7 @@ def view(args: Arguments, change: Change) -> View:
     if change == "none":
         return View()
     rates = {"token": args.token_cutoff, "feature": args.feature_cutoff, "element": args.embedding_dropout}
+    rates["span"] = args.span_cutoff
     return View(perturb=partial(perturb, change=change, **rates))
 
 

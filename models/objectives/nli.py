@@ -21,7 +21,7 @@ from models.precision import at_least_float32
 
 CLASSES = 3
 ADVERSARIAL = "adversarial"
-Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout", "adversarial"]
+Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout", "span", "adversarial"]
 
 
 @dataclass

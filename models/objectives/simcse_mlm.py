@@ -1,6 +1,9 @@
 """SimCSE with a masked-language loss of the encoder itself (SimCSE section 4; InfoCSE Tables 1 and 10).
 
-python run_unsup.py --config configs/simcse-mlm-mini.yaml
+Every sentence of a row is masked, the positive and the hard negative too, with one mean over the masked tokens, as in
+SimCSE's code (train.py, `mask_tokens`, and simcse/models.py, `cl_forward`, at 206d7ae).
+
+    python run_unsup.py --config configs/simcse-mlm-mini.yaml
 """
 
 from dataclasses import dataclass
@@ -46,7 +49,10 @@ class SimCSEWithMLM(simcse.SimCSE):
     arguments = Arguments
 
     def masking(self, args: Arguments) -> tuple[Masking, ...]:
-        return (Masking(args.mask_rate, views=(0, 1)),)  # both, as in SimCSE's code
+        return (Masking(args.mask_rate, views=None),)
+
+    def most_columns(self, args: Arguments) -> int:
+        return self.columns
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         output = VocabularyHead(load_masked_lm(source))

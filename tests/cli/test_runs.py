@@ -111,6 +111,14 @@ def test_rows_of_three_sentences_train(unsup, tmp_path, rows):
     assert history(tmp_path / "run")[0]["contrastive"] > 0
 
 
+def test_one_sentence_fills_a_batch_if_it_is_repeated(unsup, tmp_path):
+    flags = {"max_rows": 1, "method": "consert", "train_pooling": "avg", "max_steps": 2}
+    run_unsup.main(unsup(**flags, upsample=True))
+    assert history(tmp_path / "run")[0]["contrastive"] > 0
+    with pytest.raises(BadInput):
+        run_unsup.main(unsup("few", **flags))
+
+
 def test_the_second_column_is_edited_like_the_second_view(unsup, tmp_path, rows):
     flags = {"method": "esimcse", "train_file": rows(2), "columns": 2, "max_steps": 2}
     run_unsup.main(unsup("repeated", **flags))

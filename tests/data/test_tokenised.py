@@ -209,6 +209,13 @@ def test_the_drawn_rows_alone_are_tokenised_in_order(sentences, bert_tokenizer, 
     assert drawn(20, 8)[0] != drawn_ids and drawn(19, 7)[0] == drawn_ids[:19]
 
 
+def test_an_upsampled_sample_has_the_size_of_the_text_again():
+    """As `train_samples * int(1.0 / data_proportion)` in ConSERT's main.py."""
+    for count, times in ((1, 20), (3, 6), (20, 1)):
+        drawn = Sample(count, 7).rows(20).tolist()
+        assert Sample(count, 7, repeated=True).rows(20).tolist() == drawn * times
+
+
 @pytest.mark.parametrize("count", [0, 21])
 def test_a_sample_of_more_rows_than_there_are_is_refused(load, text, count):
     with pytest.raises(BadInput, match=f"--max_rows {count}: the text has 20 rows"):

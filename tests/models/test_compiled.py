@@ -85,7 +85,7 @@ def test_the_whole_step_is_one_graph_with_the_same_gradients(kind, packed):
     check_step(kind, packed, "aot_eager")
 
 
-BREAKS = {"dclr", "esimcse", "moco"}  # noise drawn on the host; a queue that grows in every step
+BREAKS = {"dclr", "esimcse", "memory_bank", "moco"}  # noise drawn on the host; a queue that grows in every step
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from models.loading import load_backbone, load_config
 from models.objectives import consert
 from models.perturb import Perturbation
 
-RATES = {"token": 0.3, "feature": 0.25, "element": 0.4}
+RATES = {"token": 0.3, "feature": 0.25, "element": 0.4, "span": 0.3}
 
 
 def slow_nt_xent(first, second, tau):
@@ -67,6 +67,18 @@ def test_dropout_zeroes_single_values_at_its_rate():
     assert list(positions) == list(range(200))
     assert kept.mean() == pytest.approx(0.6, abs=0.005)
     assert 0.4 < kept.mean(0).min() and 0.4 < kept.mean(1).min()  # neither rows nor columns as a whole
+
+
+def test_a_span_keeps_one_run_of_whole_rows():
+    starts = set()
+    for seed in range(60):
+        positions, kept = changed("span", seed=seed)
+        rows = np.flatnonzero(kept.any(1))
+        assert kept[rows].all() and len(rows) == 7, "int(0.7 x 11)"
+        assert list(positions) == list(range(11)) and rows[-1] - rows[0] == 6
+        starts.add(int(rows[0]))
+    assert starts == set(range(5))
+    assert changed("span", count=1).kept.all(), "at least one token is kept"
 
 
 def test_the_change_none_leaves_the_sentence_alone():

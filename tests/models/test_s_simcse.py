@@ -174,3 +174,19 @@ def test_rates_have_the_distribution_asked_for():
     listed = s_simcse.quantile(uniform, s_simcse.Arguments(rate_distribution="list", rate_values=[0.1, 0.3]))
     assert np.unique(listed, return_counts=True)[1].tolist() == [10000, 10000]
     assert np.unique(listed).tolist() == [0.1, 0.3]
+
+
+@pytest.mark.parametrize("per_operation", [False, True])
+def test_attention_weights_keep_their_rate_if_only_dropout_before_linear_layers_is_drawn(tiny_bert, per_operation):
+    args = s_simcse.Arguments(linear_only=True, per_operation=per_operation, rate_low=0.3, rate_high=0.6)
+    encoder = SentenceEncoder(load_backbone(str(tiny_bert)), "cls_before_pooler", None, 64, False)
+    s_simcse.METHOD.build(args, encoder, None, str(tiny_bert))
+    [view, _] = s_simcse.METHOD.views(args)
+    uniform = np.random.default_rng(0).random((5, OPERATIONS))
+    rates = view.dropout.quantile(uniform)
+    kept = {number for number in range(OPERATIONS) if np.isnan(rates[:, number]).all()}
+    drops = [name for name, child in encoder.backbone.named_modules() if isinstance(child, SampledDropout)]
+    assert kept == {number for number, name in enumerate(drops) if "attention.self" in name}
+    expected = uniform if per_operation else np.repeat(uniform[:, :1], OPERATIONS, 1)
+    others = [number for number in range(OPERATIONS) if number not in kept]
+    assert rates[:, others] == pytest.approx(0.3 + 0.3 * expected[:, others]) and view.dropout.per_operation

@@ -2,9 +2,14 @@
 
 import pytest
 import torch
+from torch.nn import functional as F
 from transformers import AutoModelForMaskedLM
 
-from tests.methods import build_model, make_batch, mask_of
+from data.collator import Collator
+from data.source import Source
+from data.tokenised import load_tokenised
+from models.loading import load_tokenizer
+from tests.methods import arguments, build_model, make_batch, mask_of
 
 LENGTHS = [9, 4, 7, 6]
 
@@ -34,3 +39,36 @@ def test_its_gradient_reaches_every_layer_of_the_encoder_and_a_vocabulary_head_o
             assert (gradient - without[name]).norm() > 1e-6, name
     decoder, embedding = model.objectives[1].output.decoder.weight, model.encoder.backbone.embeddings.word_embeddings
     assert torch.equal(decoder, embedding.weight) and decoder is not embedding.weight, "untied, from the same values"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_rows_of_three_have_every_sentence_masked_and_a_hard_negative(folder, packed, sentences, tmp_path):
+    rows = ["\t".join(sentences[3 * i : 3 * i + 3]) for i in range(4)]
+    (tmp_path / "rows.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    method, args = arguments("simcse_mlm", folder, mask_rate=0.5)
+    tokenizer = load_tokenizer(folder)
+    text = load_tokenised(Source((tmp_path / "rows.tsv",), 3), tokenizer, tmp_path / "cache")
+    views, masking = method.views_of_rows(args, 3), method.masking(args)
+    batch = Collator(text, tokenizer, views, 32, 0, masking)([(0, row, 0) for row in range(4)])
+    assert batch["masked_input_ids"].shape == batch["input_ids"].shape and len(batch["input_ids"]) == 3
+    model = build_model("simcse_mlm", folder, packed, mlm_weight=0.3)
+    out = model(**batch)
+
+    lm = AutoModelForMaskedLM.from_pretrained(folder).eval()
+    losses, vectors = [], [[], [], []]
+    with torch.no_grad():
+        for number in range(3):
+            for row in range(4):
+                mask = batch["attention_mask"][number, row : row + 1]
+                states = lm.base_model(batch["input_ids"][number, row : row + 1], mask).last_hidden_state
+                vectors[number].append(F.normalize(model.projection(states[:, 0])[0], dim=0))
+                logits = lm(batch["masked_input_ids"][number, row : row + 1], mask).logits[0]
+                labels = batch["masked_labels"][number, row]
+                losses += [F.cross_entropy(logits[i], labels[i]) for i in range(len(labels)) if labels[i] != -100]
+        first, second, hard = vectors
+        scores = [torch.stack([anchor @ other / 0.1 for other in [*second, *hard]]) for anchor in first]
+        contrast = sum(-row[i] + row.logsumexp(0) for i, row in enumerate(scores)) / 4  # equation 5, alpha 1
+    assert len(losses) > 20 and all((batch["masked_labels"][number] != -100).any() for number in range(3))
+    assert out.terms["mlm"].item() == pytest.approx((sum(losses) / len(losses)).item(), rel=1e-5)
+    assert out.terms["contrastive"].item() == pytest.approx(contrast.item(), rel=1e-4)
+    assert out.loss.item() == pytest.approx((contrast + 0.3 * sum(losses) / len(losses)).item(), rel=1e-4)

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -113,6 +114,27 @@ def test_a_maximum_is_shown_and_not_judged(choice):
     highest, mean = collect(table, choice)
     assert (highest["published"], highest["ours"], highest["verdict"]) == (77.35, 72.0, "cannot say: a maximum")
     assert (mean["published"], mean["published_std"], mean["ours"]) == (76.92, 0.32, 71.0)
+
+
+def test_the_best_three_of_seven_seeds_and_their_steps(choice):
+    steps = Column("best step", Key("best", "dev", "test", "steps"))
+    columns = (steps, Column("best 3", AVERAGE, "best 3 of 7"))
+    row = TableRow("S-SimCSE", "bert-base", config="s-simcse", published="s-simcse-sentence-bert-base")
+    table = one_table(row, columns=columns)
+    choice = replace(choice, seeds=range(7))
+    plan = replace(plan_of(table, row, choice), differences=())
+    for seed, value in enumerate((70.0, 76.0, 71.0, 75.0, 77.0, 60.0, 76.5)):
+        if seed == 6:
+            early = collect(table, choice)[1]
+            assert (early["ours_runs"], early["verdict"]) == (3, "cannot say: best 3 of 7, but 6 runs")
+        folder = plan.folder(choice, seed)
+        runs.record_untrained(folder, {"best": {"step": 100 * seed, "value": 1.0}})
+        write_rows(folder / "sts.json", [score_row("Avg.", "test", "spearman", "mean of tasks", 9, value)])
+    steps, best = collect(table, choice)
+    assert steps["ours"] == 300.0 and steps["ours_runs"] == 7
+    assert best["ours"] == pytest.approx((76.0 + 76.5 + 77.0) / 3) and best["ours_runs"] == 3
+    assert best["ours_std"] == pytest.approx(0.5) and best["by_seed"][5] == 60.0
+    assert best["verdict"] == "not comparable: other backbone, other text, other budget"
 
 
 def test_an_average_over_sets_with_files_of_their_own_needs_them_all(choice):

@@ -8,17 +8,20 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import run_unsup
+from baselines import __main__ as baselines
 from common.errors import BadInput, CheckpointRefused
 from common.files import sha256
 from data.lines import content_hash
 from eval.analyse.tokens import AverageWithout, FrequentTokens, most_frequent
 from eval.encode import Encode
+from eval.scores import Key
 from eval.sts import Pairs, correlation, cosines
 from models.pooling import POOLINGS
 from papers import runs
-from papers.__main__ import main
+from papers.__main__ import main, run
+from papers.results import collect
 from papers.runs import Choice, RunPlan, model_difference, plan_of
-from papers.specification import Table, TableRow
+from papers.specification import Column, Table, TableRow
 from tests.encoders import encode_of
 from tests.eval.toys import write_stsb
 
@@ -90,6 +93,36 @@ def test_figures_of_a_model_that_is_evaluated_as_it_is_are_of_its_files(tmp_path
     runs.model_files.cache_clear()
     with pytest.raises(CheckpointRefused, match=r"the files of .* have changed"):
         plan.finished(choice, 0)
+
+
+def test_baselines_are_fitted_scored_and_kept(tmp_path, tiny_bert, text_file, data_dir, monkeypatch):
+    """Once per seed where something is drawn, and once where nothing is."""
+    monkeypatch.chdir(tmp_path)
+    started = []
+    monkeypatch.setattr(runs, "launch", lambda *argv: started.append(argv) or baselines.main(list(argv[2:])))
+    rows = (
+        TableRow("flow", "bert-base", "simcse", {"pooling": "avg_first_last", "steps": "1"}, baseline="flow"),
+        TableRow("words", "bert-base", "simcse", baseline="word_vectors"),
+    )
+    columns = (Column("dev", Key("STS-B", "dev", "test", "spearman")),)
+    table = Table("t-1", "A title", "A paper", "table 1", columns, rows)
+    flags = {"backbone": "mini", "model": str(tiny_bert), "data_dir": str(data_dir), "bf16": False}
+    choice = Choice(seeds=(0, 1), train_file=str(text_file), runs=str(tmp_path / "runs"), **flags)
+    plans = [plan_of(table, row, choice) for row in rows]
+    for _ in range(2):
+        run(table, plans, choice)
+        assert [argv[2] for argv in started] == ["flow", "word_vectors", "flow"]
+    flow, words = collect(table, choice)
+    assert (flow["ours_runs"], words["ours_runs"]) == (2, 1)
+    assert flow["by_seed"][0] != flow["by_seed"][1]
+    assert "learnt from" in plans[1].differences[0]
+    assert flow["provenance"][1]["text"] == words["provenance"][0]["text"] == content_hash([text_file])
+    assert flow["provenance"][0]["start"] == sha256(tiny_bert / "model.safetensors")
+    glove = data_dir / runs.GLOVE
+    glove.parent.mkdir()
+    glove.write_text("a 1 2\n")
+    plan = plan_of(table, rows[1], choice)
+    assert plan.model == str(glove) and not plan.differences and plan.folder(choice, 0) != plans[1].folder(choice, 0)
 
 
 def test_missing_test_data_is_known_before_anything_is_trained(tmp_path, monkeypatch):

@@ -1,0 +1,75 @@
+"""Memory bank: negatives are vectors of other sentences as the encoder made them when it last saw them.
+
+Source: Wu et al. 2018 (arXiv 1805.01978), for images; MoCo (arXiv 1911.05722, figure 2b) compares with it. K negatives
+are drawn from the bank in every step; they carry no gradient and are as old as an epoch. There is no published recipe
+for text: positive, negatives of the batch, temperature and loss are SimCSE's, where Wu et al. compare a sample with its
+own entry by noise-contrastive estimation and move an entry halfway to its new value. The bank keeps the last `bank_size`
+vectors. In a run of at most one epoch this is an entry per sentence; after it, a sentence can have two for a while.
+
+    python run_unsup.py --config configs/memory-bank-mini.yaml
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from common.ranges import Count, flag
+from models.contrast import info_nce
+from models.objectives import moco, simcse
+from models.objectives.base import Batch, Contrast, Encoded, Objective
+
+
+@dataclass
+class Arguments(simcse.Arguments):
+    """Options of the bank."""
+
+    queue_size: Count = flag(4096, "K: negatives drawn from the bank in every step (Wu et al.: 4096)")
+    bank_size: Count = flag(65536, "vectors in the bank (Wu et al.: one per sample; ours, for memory)")
+
+
+def drawn(held: int, pushed: int, count: int) -> Tensor:
+    """Positions of `count` of `held` vectors, all if there are fewer, (K,): every (held // count)-th.
+
+    The first moves with the number of vectors ever pushed, so all entries get their turn, and a resumed run and all
+    processes draw the same. The bank is in the order of training, which is random already.
+    """
+    if held <= count:
+        return torch.arange(held)
+    return (pushed % held + (held // count) * torch.arange(count)) % held
+
+
+class BankContrast(Contrast):
+    """InfoNCE of two views, with vectors from the bank as further negatives; the second views enter it."""
+
+    not_replayed = "its bank grows in every step until it is full"
+
+    def __init__(self, temperature: float, count: int, size: int, width: int) -> None:
+        super().__init__(lambda query, keys, stored: info_nce(query, keys, temperature, stored))
+        self.queue, self.count = moco.VectorQueue(size, width), count
+
+    def vectors(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, ...]:
+        """Two views, and the drawn vectors from before this step."""
+        query, keys = encoded.projected[:2]
+        bank, pushed = self.queue.vectors, int(self.queue.pushed)
+        stored = bank[drawn(min(pushed, len(bank)), pushed, self.count).to(bank.device)]
+        self.queue.push(keys.detach())
+        return query, keys, stored
+
+
+class MemoryBank(simcse.SimCSE):
+    """SimCSE with negatives from a memory bank; a row's second sentence is the positive."""
+
+    arguments = Arguments
+    columns = 2
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        width = encoder.config.hidden_size
+        return [BankContrast(args.temperature, args.queue_size, args.bank_size, width)]
+
+
+CITATION = """@misc{wu2018memory, title = {Unsupervised Feature Learning via Non-Parametric Instance-level
+  Discrimination},
+  author = {Wu, Zhirong and Xiong, Yuanjun and Yu, Stella and Lin, Dahua},
+  year = {2018}, eprint = {1805.01978}, archivePrefix = {arXiv}}"""
+METHOD = MemoryBank(CITATION, simcse.CITATION)
