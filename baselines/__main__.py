@@ -99,7 +99,7 @@ def _add_encoder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train_file", nargs="+", required=True, metavar="TEXT", help=text)
     columns = "tab-separated sentences per line, all of which are used; of a table the column 'text' is read"
     parser.add_argument("--columns", type=int, choices=[1, 2, 3], default=1, help=columns)
-    parser.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
+    parser.add_argument("--max_length", type=int, help="maximum tokens per sentence (default: the model's limit)")
     parser.add_argument("--output", required=True, metavar="DIR", help="new folder for the result")
 
 
@@ -123,7 +123,7 @@ def encode_text(args: argparse.Namespace) -> EncodedText:
         texts = list(read_text(source, folder).cells())
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
     if encoder.flow is not None or encoder.normalizes:
-        raise BadInput(f"'{args.model}' ends in a flow or a normalisation; start from the encoder before it: --pooling")
+        raise BadInput(f"'{args.model}' ends in a flow or a normalisation; give --pooling for the encoder without it")
     encoder.to(device_here())
     shape = encoder.pooling, encoder.max_length, len(texts)
     logger.info("%s: pooling %s, at most %d tokens; encoding %d sentences", args.model, *shape)
@@ -139,7 +139,7 @@ def save_encoder(folder: str, source: EncodedText, part: nn.Module) -> None:
     source.encoder.head = Head(*kept, part)
     source.encoder.cpu().save(folder, source.tokenizer)
     if not source.encoder.has_modules:
-        logger.info("no modules.json: sentence-transformers has no module for a part of this model; use load_encoder")
+        logger.info("no modules.json: sentence-transformers has no module for part of this model; use load_encoder")
 
 
 def run_whitening(args: argparse.Namespace, folder: str) -> dict[str, Any]:

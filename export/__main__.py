@@ -47,7 +47,9 @@ def main(argv: list[str] | None = None) -> None:
     facts, output = read_facts(Path(args.run)), Path(args.output)
     before = read_modules(args.run) if args.pooling else None
     if before is not None and (before.pooling != args.pooling or before.head):
-        raise BadInput(f"--pooling {args.pooling}: '{args.run}' has its pooling, {before.pooling}; leave the flag out")
+        raise BadInput(
+            f"--pooling {args.pooling}: '{args.run}' states its pooling, {before.pooling}; leave out the flag"
+        )
     logger.info("reading %s", args.run)
     with new_folder(output) as folder:
         encoder, tokenizer = load_encoder(args.run, args.pooling)

@@ -69,7 +69,7 @@ def build(args: argparse.Namespace) -> None:
     )
     window = min(args.window, model.longest)
     if window < args.window:
-        logger.info("windows of %d tokens: the model reads no more", window)
+        logger.info("windows have %d tokens, the model's limit", window)
     cut = cutter(model.tokenizer, window, min(args.stride, window))
     model.index = Index.build(partial(model.encode, role="document"), documents, cut, args.language)
     model.save(args.output, args.dtype)
