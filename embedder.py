@@ -168,7 +168,7 @@ class Embedder:
         if embedder._encode.identity != facts["identity"]:
             raise BadInput(
                 f"{folder}: {model or facts['model']} is not the model that built the index; its vectors would not "
-                "fit, give that model or build the index again"
+                "fit; give that model, or build the index again"
             )
         embedder.index = Index.load(Path(folder))
         return embedder

@@ -41,7 +41,7 @@ def train(
 
     Args:
         text: sentences, rows of two or three sentences, a `datasets.Dataset`, or the path of a file or folder.
-        model: the checkpoint to start from: a folder or a hub id.
+        model: the initial model: a folder or a hub id.
         method: a file of models/objectives; default: `simcse`, unless `config` is given.
         output_dir: the run's folder.
         callbacks: `transformers.TrainerCallback`s.

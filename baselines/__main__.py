@@ -98,7 +98,7 @@ def _add_encoder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="run or export folder, Hugging Face encoder")
     add_pooling(parser)
     _add_text(parser, required=True)
-    parser.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
+    parser.add_argument("--max_length", type=int, help="maximum tokens per sentence (default: the model's limit)")
     parser.add_argument("--output", required=True, metavar="DIR", help="new folder for the result")
 
 
@@ -138,7 +138,7 @@ def encode_text(args: argparse.Namespace) -> EncodedText:
     texts, origin = _sentences(args)
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
     if encoder.flow is not None or encoder.normalizes:
-        raise BadInput(f"'{args.model}' ends in a flow or a normalisation; start from the encoder before it: --pooling")
+        raise BadInput(f"'{args.model}' ends in a flow or a normalisation; give --pooling for the encoder without it")
     encoder.to(device_here())
     shape = encoder.pooling, encoder.max_length, len(texts)
     logger.info("%s: pooling %s, at most %d tokens; encoding %d sentences", args.model, *shape)
@@ -153,7 +153,7 @@ def save_encoder(folder: str, source: EncodedText, part: nn.Module) -> None:
     source.encoder.head = Head(*kept, part)
     source.encoder.cpu().save(folder, source.tokenizer)
     if not source.encoder.has_modules:
-        logger.info("no modules.json: sentence-transformers has no module for a part of this model; use load_encoder")
+        logger.info("no modules.json: sentence-transformers has no module for part of this model; use load_encoder")
 
 
 def run_whitening(args: argparse.Namespace, folder: str) -> dict[str, Any]:

@@ -15,14 +15,14 @@ class ModelArguments:
     """The encoder."""
 
     method: str | None = flag(None, "training method; with --help, its flags are shown too")
-    model_name_or_path: str | None = flag(None, "checkpoint to start from: a folder, a run of stage 1, or a hub id")
+    model_name_or_path: str | None = flag(None, "initial model: a folder, a run of stage 1, or a hub id")
     pooling: str = flag(
         "cls_before_pooler",
         "cls_before_pooler, cls (keeps the projection head), avg, last_token, avg_top2, avg_first_last, "
         "avg_embedding_last, mask (of promptbert's template); saved in the model",
     )
-    query_prompt: str | None = flag(None, "text before every query, such as 'query: '; default: the model's own prompt")
-    document_prompt: str | None = flag(None, "text before every document; default: the model's own prompt")
+    query_prompt: str | None = flag(None, "text put before every query, such as 'query: '; default: the model's own")
+    document_prompt: str | None = flag(None, "text put before every document; default: the model's own prompt")
     train_pooling: str | None = flag(None, "pooling of the loss, if it differs from the saved one (ConSERT)")
     projection: str = flag(
         "linear_tanh",
@@ -30,19 +30,19 @@ class ModelArguments:
     )
     dropout: Rate | None = flag(None, "hidden and attention dropout; default: the checkpoint's")
     train_last_layers: Count | None = flag(
-        None, "train only this many last layers, and freeze the others and the embeddings; default: train all"
+        None, "train only the last N layers; freeze the embeddings and all layers below; default: train everything"
     )
     bidirectional: bool = flag(
-        False, "let a decoder's tokens see later ones too (LLM2Vec, 2404.05961, section 2.1); saved in the model"
+        False, "let each token of a decoder attend to later ones (LLM2Vec, 2404.05961, section 2.1); saved in the model"
     )
     lora_r: Count | None = flag(
         None,
-        "train adapters of this rank instead of the encoder's weights (LoRA, 2106.09685); saved merged; default: "
-        "train all weights",
+        "train adapters of this rank instead of the encoder's weights (LoRA, 2106.09685), and merge them when saving; "
+        "default: train all weights",
     )
     lora_alpha: Positive | None = flag(
         None,
-        "adapter outputs are multiplied by lora_alpha / lora_r (LoRA 4.1); default: by 1 (ours; LLM2Vec's code: by 2)",
+        "multiply the adapters' outputs by lora_alpha / lora_r (LoRA 4.1); default: by 1 (ours; LLM2Vec's code: by 2)",
     )
     lora_dropout: Rate = flag(0.0, "dropout of the adapters' inputs (ours; LLM2Vec's code: 0.05)")
     lora_target: list[str] = flag(
@@ -50,11 +50,11 @@ class ModelArguments:
         "layers to adapt, by suffixes of their names, or all-linear; default: queries and values (LoRA table 5) for "
         "architectures that peft knows",
     )
-    lora_keep: bool = flag(False, "also write the adapters, to the folder adapter/ of the result")
+    lora_keep: bool = flag(False, "also write the adapters by themselves, to adapter/ in the run's folder")
     matryoshka_dims: list[Count] | None = flag(
         None,
-        "lengths, such as 256 128 64: also train so many first entries of the vector for use on their own; each gets a "
-        "dev score (Matryoshka, 2205.13147); default: none",
+        "prefix lengths, such as 256 128 64: also train the vector's first entries to work on their own, and score "
+        "each prefix on the dev set (Matryoshka, 2205.13147); default: none",
     )
     bow_weight: Weight | None = flag(
         None,
@@ -63,21 +63,21 @@ class ModelArguments:
     )
     packed: bool | None = flag(
         None,
-        "compute real tokens only (same losses; unsupported families run padded, with a log line); default: true on "
-        "a CPU and with --cuda_graph",
+        "skip padding tokens (the losses are the same; an unsupported family runs padded and says so); default: true "
+        "on a CPU and with --cuda_graph",
     )
     attn_implementation: str | None = flag(
-        None, "transformers' attention, such as sdpa or flash_attention_2; runs padded; default: the library's"
+        None, "attention of transformers, such as sdpa or flash_attention_2; runs padded; default: the library's choice"
     )
     probe_gradients: bool = flag(
         False,
-        "log the norm of every term's gradient at the sentence vectors at each evaluation, as eval_gradient_TERM; one "
-        "process",
+        "at each evaluation, log the norm of every loss term's gradient at the sentence vectors as "
+        "eval_gradient_TERM; needs one process",
     )
     chunk_size: CountOrZero = flag(
         0,
-        "sentences per process whose graph is in memory at a time, for batches larger than memory; costs one more "
-        "forward pass (gradient caching, 2101.06983); 0: the whole batch",
+        "process a batch this many sentences at a time, so that batches larger than memory fit; costs one more "
+        "forward pass (gradient caching, 2101.06983); 0: the whole batch at once",
     )
 
 
@@ -85,38 +85,40 @@ class ModelArguments:
 class PretrainArguments:
     """The masked language model and its auxiliary head."""
 
-    model_name_or_path: str | None = flag(None, "masked language model to start from: a folder or a hub id")
+    model_name_or_path: str | None = flag(None, "initial masked language model: a folder or a hub id")
     config_name: str | None = flag(
         None,
         "instead of model_name_or_path: configuration (JSON file or folder) of a model to train from scratch, with a "
         "vocabulary learned from train_file",
     )
-    vocabulary_size: Count = flag(4000, "with config_name: number of word pieces")
+    vocabulary_size: Count = flag(4000, "with config_name: size of the vocabulary in word pieces")
     output_init: Literal["checkpoint", "new"] = flag(
-        "checkpoint", "the language model's output head: the checkpoint's, or new, for a checkpoint without one"
+        "checkpoint", "the language model's output head: read it from the checkpoint, or make a new one if it has none"
     )
     skip_from: int = flag(
         6,
-        "layer whose states the head sees (6 of 12: InfoCSE 3.1); auto: as in the checkpoint, else half of the layers",
+        "layer whose states the head reads (6 of 12: InfoCSE 3.1); auto: the checkpoint's, else half of the layers",
     )
     head_layers: CountOrZero = flag(
         2, "layers of the auxiliary head (InfoCSE 3.1); 0 trains a plain masked language model"
     )
     head_init: Literal["new", "encoder_top"] = flag(
-        "new", "head layers for a checkpoint without any: new (Condenser), or copies of its top layers"
+        "new", "head layers if the checkpoint has none: new ones (Condenser), or copies of its top layers"
     )
     aux_cls: Literal["masked", "clean"] = flag(
-        "masked", "the head's [CLS] comes from the masked text (InfoCSE 3.1), or from the clean one, as in stage 2"
+        "masked", "text that the head's [CLS] comes from: masked (InfoCSE 3.1), or clean, as in stage 2"
     )
     aux_mask_rate: Share | None = flag(
-        None, "give the head its own masks, at this rate (RetroMAE 0.5, CoT-MAE 0.45); default: the encoder's masks"
+        None, "mask the head's text separately, at this rate (RetroMAE 0.5, CoT-MAE 0.45); default: the encoder's masks"
     )
-    bow_weight: Weight = flag(0.0, "weight of predicting the text's words from [CLS] alone (2401.11248); 0: off")
+    bow_weight: Weight = flag(
+        0.0, "weight of the loss that predicts the text's words from [CLS] alone (2401.11248); 0: off"
+    )
     mask_rate: Share = flag(0.15, "share of masked tokens (Condenser)")
     whole_words: bool = flag(True, "mask whole words (Condenser)")
     dropout: Rate | None = flag(None, "hidden and attention dropout; default: the checkpoint's")
     packed: bool | None = flag(
-        None, "compute real tokens only (same losses); default: true on a CPU and with --cuda_graph"
+        None, "skip padding tokens (the losses are the same); default: true on a CPU and with --cuda_graph"
     )
 
 
@@ -127,7 +129,7 @@ class DataArguments:
     train_file: list[str] = flag(
         [],
         "UTF-8 text, plain, .gz, .xz, .bz2 or .zst: files, folders (read with subfolders, sorted by path) or patterns "
-        "(*, **); looked up as given, then below data_dir. A file's name decides whether it is a table (csv, json, "
+        "(*, **); searched as given, then below data_dir. A file's name decides whether it is a table (csv, json, "
         "jsonl, parquet, arrow) or lines of text",
     )
     dataset_name: str | None = flag(None, "instead of train_file: a dataset on the hub, such as OWNER/NAME")
@@ -135,16 +137,18 @@ class DataArguments:
     dataset_split: str = flag("train", "its split")
     text_column: list[str] = flag(
         [],
-        "column with the text (default: text; labelled pairs: premise hypothesis label); several are the sentences of "
-        "a row; lines of text need a tab-separated header",
+        "column with the text (default: text; labelled pairs: premise hypothesis label); several columns are the "
+        "sentences of a row; a text file needs a tab-separated header line",
     )
     title_column: str | None = flag(None, "column with the title, which becomes the first text of a row")
-    max_length: int = flag(32, "tokens per sentence or block, special tokens included (SimCSE's and InfoCSE's code)")
+    max_length: int = flag(
+        32, "maximum tokens per sentence or block, special ones included (SimCSE's and InfoCSE's code)"
+    )
     data_dir: str = flag("corpora", "folder that `python -m data.prepare` fills")
-    cache_dir: str = flag("corpora/cache", "tokenised text, keyed by content")
+    cache_dir: str = flag("corpora/cache", "cache of tokenised text, keyed by content")
     held_out: CountOrZero = flag(
         128,
-        "examples kept out of training, for diagnostics at every evaluation; at most one in a hundred, and none if "
+        "examples to hold out of training for diagnostics at every evaluation; at most one in a hundred, and none if "
         "that is fewer than ten",
     )
     dry_run: bool = flag(False, "print the plan, with time and memory measured on one batch, and stop")
@@ -154,7 +158,7 @@ class DataArguments:
 class ScoredArguments(DataArguments):
     """The training text and the data that the encoder is scored on."""
 
-    dev: Literal["stsb", "none"] = flag("stsb", "what selects the best model: STS-B dev, or none (the last is kept)")
+    dev: Literal["stsb", "none"] = flag("stsb", "what selects the best model: STS-B dev, or none (keep the last)")
     dev_file: str | None = flag(
         None, "your dev pairs instead of STS-B: tab-separated, header sentence1, sentence2, score (0 to 5)"
     )
@@ -165,8 +169,8 @@ class ScoredArguments(DataArguments):
     )
     start_shares: list[Share] = flag(
         [],
-        "shares of the initial weights, such as 0.25 0.5 0.75: at the end the dev score chooses among these mixtures "
-        "and the trained model (LM-Cocktail, 2311.13534); default: none",
+        "at the end, also try mixing these shares of the initial weights, such as 0.25 0.5 0.75, into the trained "
+        "model, and keep what has the best dev score (LM-Cocktail, 2311.13534); default: none",
     )
     keep_start: bool = flag(False, "keep the initial model unless the trained one is significantly better")
     least_gain: Rate = flag(
@@ -178,7 +182,7 @@ class ScoredArguments(DataArguments):
         "default: train to the last step",
     )
     max_rows: Count | None = flag(
-        None, "use this many rows, drawn by --seed, held-out ones included (few-shot studies); default: all"
+        None, "use this many rows, sampled with --seed and including held-out ones (few-shot studies); default: all"
     )
     upsample: bool = flag(
         False,

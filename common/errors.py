@@ -162,7 +162,7 @@ def _refuse_empty(words: Sequence[str]) -> None:
     """Raise BadInput for an empty argument, which would mean this folder."""
     for before, word in zip(["the first argument", *words], words, strict=False):
         if not word or (word.startswith("--") and word.endswith("=")):
-            raise BadInput(f"{word.rstrip('=') or before}: followed by an empty value; is a shell variable unset?")
+            raise BadInput(f"{word.rstrip('=') or before}: the value is empty; is a shell variable unset?")
 
 
 def refuse_tokens(words: Sequence[str]) -> None:

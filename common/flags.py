@@ -119,18 +119,18 @@ def _check_writable(output: str, folder: Path, flag: str = "output") -> None:
 
 def add_pooling(parser: argparse.ArgumentParser) -> None:
     """Add `--pooling` for commands that read any encoder."""
-    said = "pooling; needed for plain encoders only; pooler: [CLS] behind the checkpoint's own (supervised SimCSE)"
+    said = "pooling, if the model does not state it; pooler: [CLS] behind the checkpoint's own (supervised SimCSE)"
     parser.add_argument("--pooling", help=said)
 
 
 def add_encoder(parser: argparse.ArgumentParser) -> None:
     """Add the flags of commands that encode: `--pooling`, `--max_length`, `--bf16`."""
     add_pooling(parser)
-    parser.add_argument("--max_length", type=int, help="tokens per text (default: what the model allows)")
-    parser.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
+    parser.add_argument("--max_length", type=int, help="maximum tokens per text (default: the model's limit)")
+    parser.add_argument("--bf16", action="store_true", help="compute in bfloat16: faster; scores change by about 0.01")
 
 
 def add_prompts(parser: argparse.ArgumentParser, *roles: str) -> None:
     """Add `--query_prompt` or `--document_prompt`."""
     for role in roles:
-        parser.add_argument(f"--{role}_prompt", help=f"text before every {role} (default: the model's own prompt)")
+        parser.add_argument(f"--{role}_prompt", help=f"text put before every {role} (default: the model's own prompt)")

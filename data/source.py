@@ -116,7 +116,7 @@ def source_of(args, labelled: bool = False, written: Sequence[str | Path] = ()) 
     columns = getattr(args, "columns", 1)
     source = Source(tuple(files), columns, tuple(names), bool(titles), labelled, args.dataset_name or None, label)
     if source.read and columns not in (1, source.width):
-        raise BadInput(f"--columns {columns}: only for lines without a header; name columns by --text_column")
+        raise BadInput(f"--columns {columns}: only for lines without a header; name the columns with --text_column")
     return source
 
 

@@ -58,7 +58,7 @@ def framed(tokenizer, template: str) -> Frame:
     parts = template.strip().split(TEXT)
     masks = template.count(MASK)
     if len(parts) != 2 or masks > 1 or (masks and tokenizer.mask_token_id is None):
-        said = f"must contain {TEXT} once, and {MASK} at most once, for a tokenizer with a mask token"
+        said = f"must contain {TEXT} once and {MASK} at most once; {MASK} needs a tokenizer with a mask token"
         raise BadInput(f"the template '{template}' {said}")
     names = ("cls_token_id", "bos_token_id", "sep_token_id", "eos_token_id")
     outer = {getattr(tokenizer, name) for name in names}

@@ -169,7 +169,7 @@ def _encoded(source: Source, tokenizer, rows: Dataset, drawn: np.ndarray | None)
                 row = done + empty // len(names)
                 row = 1 + (row if drawn is None else drawn[row])
                 said = f"the tokenizer finds no token in {cells[empty][:40]!a}; remove the row"
-                raise BadInput(f"{source.described}: row {row:,}, empty rows not counted: {said}")
+                raise BadInput(f"{source.described}: row {row:,} (not counting empty rows): {said}")
             columns = {name: ids[index :: len(names)] for index, name in enumerate(names)}
             yield columns | ({LABEL: batch[LABEL]} if LABEL in batch else {})
             done += len(cells) // len(names)

@@ -70,7 +70,7 @@ def parser() -> Parser:
     add_prompts(p, "query", "document")
     sets = "sets for --tasks beir: folders in DATA_DIR/beir, paper14, nano"
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME", help=sets)
-    search = "how search tasks rank: by cosine, by BM25, by both; several give one table and the intervals between them"
+    search = "how to rank in search tasks: by cosine, BM25 or both; several are compared in one table, with intervals"
     p.add_argument("--search", nargs="+", choices=SEARCHES, default=["dense"], help=search)
     language = "stop words of BM25; only English words are stemmed"
     p.add_argument("--language", choices=LANGUAGES, default="english", help=language)

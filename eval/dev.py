@@ -67,7 +67,7 @@ class DevSet:
 
 @dataclass(frozen=True)
 class _Cut:
-    """An encoder that cuts vectors to a width; several share what they know: {(role, texts): vectors}."""
+    """An encoder that cuts vectors to a width; several share one cache, {(role, texts): vectors}."""
 
     encode: Encoder
     width: int | None
@@ -110,7 +110,7 @@ def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
     if both := set.intersection(*(set(part.queries) for part in parts)) if parts[1:] else set():
         files = " and ".join(f"qrels/{split}.tsv" for split in splits)
         raise BadInput(
-            f"{folder}: query '{min(both)}' is in {files}: it cannot select the model and judge it; remove one"
+            f"{folder}: query '{min(both)}' is in {files}: it cannot both select and judge the model; remove one"
         )
     queries = {name: text for part in parts for name, text in part.queries.items()}
     grades = {name: graded for part in parts for name, graded in part.grades.items()}

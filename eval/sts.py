@@ -142,8 +142,8 @@ class StsTask:
         gold = merged(subsets).gold
         if self.pairs is not None and len(gold) != self.pairs:
             raise BadInput(
-                f"{self.name} {self.split} in {data_dir} has {len(gold)} scored pairs instead of {self.pairs}, a file "
-                f"is truncated or changed; `python -m data.prepare {self.part}` downloads the original"
+                f"{self.name} {self.split} in {data_dir} has {len(gold)} scored pairs instead of {self.pairs}; a file "
+                f"is truncated or changed: `python -m data.prepare {self.part}` downloads the original"
             )
         if len(set(gold)) < 2:
             raise BadInput(f"{self.name} has {len(gold)} pairs of one score; a correlation needs different scores")

@@ -91,7 +91,7 @@ class VectorStore:
             damaged = next((file for file, value in record["files"].items() if not self._intact(file, value)), None)
             if damaged is None:
                 return {**record, "new": False}
-            logger.warning("%s: missing or changed since it was written; computed again", self.folder / damaged)
+            logger.warning("%s: missing or changed since it was written; computing it again", self.folder / damaged)
         path.unlink(missing_ok=True)  # from here on the shard is not done
 
         def checked() -> Iterator[np.ndarray]:

@@ -5,13 +5,13 @@ or names are escaped by `export.text`; no training text is shown.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 from transformers import TrainingArguments
 
-from eval.scores import AVERAGE, headline, markdown
+from eval.scores import AVERAGE, Key, headline, markdown
 from export.facts import Facts
 from export.text import Markup, command_line, escape, plain, rendered, short
 from models.encoder import SentenceEncoder
@@ -19,13 +19,15 @@ from models.heads import Dense
 from models.loading import without_pooler
 from models.pooling import pooling_named
 from models.word_vectors import WordVectors
+from training.methods import load_method, method_names
+from training.settings import kinds_of
 
 _TASK_TYPES = {"spearman": "semantic-similarity", "accuracy": "text-classification"}  # all other metrics: retrieval
-# The shown TrainingArguments; options of the method, the model and the text are always shown.
+# The TrainingArguments that may be shown, among the options of the method, the model and the text.
 _SHOWN = """per_device_train_batch_size world_size gradient_accumulation_steps num_train_epochs max_steps learning_rate
     lr_scheduler_type warmup_steps optim adam_beta1 adam_beta2 adam_epsilon weight_decay max_grad_norm bf16 fp16 seed
     eval_steps""".split()
-_ELSEWHERE = {"text", "start", "script", "model_name_or_path", "world_size", "dev_pairs", "contents"}
+_ELSEWHERE = {"text", "start", "script", "model_name_or_path", "world_size", "dev_pairs", "contents", "packed"}
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ def card(model: Model, facts: Facts) -> str:
         method=method,
         metadata=_metadata(model, facts).to_yaml(),
         properties=_properties(model),
+        beside=_beside(facts, shown),
         shown=_scores(shown),
         rest=rest and _scores(rest),
         seen={name: count for name, count in facts.counted.items() if count.get("seen")},
@@ -158,6 +161,22 @@ def _properties(model: Model) -> Markup:
     return _table([list(line) for line in values.items()])
 
 
+def _beside(facts: Facts, rows: list[dict]) -> Markup | str:
+    """The dev score and the averages (without any: every headline score) beside those of the base model."""
+    body = []
+    if facts.dev_scores:
+        apart = facts.verdict.get("apart") is True  # judged on other examples than selected it
+        name = facts.dev_score.replace("on dev", "on test") if apart else f"{facts.dev_score}, which selected the model"
+        body.append([escape(name), *(f"{score:.2f}" for score in facts.dev_scores)])
+    base = {(Key.of(row), row["n"]): row["value"] for row in headline(facts.base_rows)}
+    for row in [row for row in rows if row["task"] == AVERAGE] or rows:
+        tasks = sum(Key.of(other)[1:] == Key.of(row)[1:] for other in rows) - 1
+        name = str(Key.of(row)).replace(AVERAGE, f"mean of {tasks} tasks")
+        other = base.get((Key.of(row), row["n"]))
+        body.append([escape(name), "not scored" if other is None else f"{other:.2f}", f"{row['value']:.2f}"])
+    return body and _table([["", "base model", "this model"], *body])
+
+
 def _scores(rows: list[dict]) -> Markup:
     body = [["task", "split", "metric", "protocol", "n", "value"]]
     for row in rows:
@@ -167,15 +186,20 @@ def _scores(rows: list[dict]) -> Markup:
     return _table(body)
 
 
-def _parameters(facts: Facts) -> Markup:
+def _parameters(facts: Facts) -> Markup | str:
+    """The settings that differ from the defaults of this version; those it does not know count as different."""
+    name, script = facts.settings.get("method"), str(facts.record.get("script"))
+    kinds = kinds_of(script, load_method(name) if name in method_names() else None)
+    flags = [flag for kind in kinds for flag in fields(kind)]
+    defaults = {flag.name: flag.default_factory() for flag in flags if flag.default_factory is not MISSING}
+    defaults |= {flag.name: flag.default for flag in flags if flag.default is not MISSING} | {"world_size": 1}
     general = {f.name for f in fields(TrainingArguments)} | _ELSEWHERE
     shown = {name: value for name, value in facts.trajectory.items() if name not in general}
     shown |= {name: facts.trajectory.get(name) for name in _SHOWN}
-    steps = shown.pop("max_steps")
-    if isinstance(steps, int) and steps > 0:  # overrides the epochs
+    if isinstance(shown["max_steps"], int) and shown["max_steps"] > 0:  # overrides the epochs
         del shown["num_train_epochs"]
-        shown["max_steps"] = steps
-    return _named({name: value for name, value in shown.items() if value is not None})
+    changed = {name: value for name, value in shown.items() if value not in (None, defaults.get(name))}
+    return changed and _named(changed)
 
 
 def _named(values: Mapping[str, Any]) -> Markup:

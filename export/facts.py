@@ -31,12 +31,16 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Facts:
-    """The contents of run.json, scores.json and baseline.json, each empty if the folder lacks it."""
+    """The contents of run.json, scores.json and baseline.json, each empty if the folder lacks it.
+
+    `base_rows` are scores of the base model, to show beside `rows`.
+    """
 
     record: dict[str, Any] = field(default_factory=dict)
     rows: list[dict] = field(default_factory=list)
     scores: Path | None = None
     baseline: dict[str, Any] = field(default_factory=dict)
+    base_rows: list[dict] = field(default_factory=list)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -56,6 +60,13 @@ class Facts:
     def dev_score(self) -> str:
         """The dev score of a run that selected its best model, in words."""
         return _DEV_SCORES.get(str(self.verdict.get("metric")), "the dev score")
+
+    @property
+    def dev_scores(self) -> tuple[float, float] | None:
+        """The dev scores of the base model and of this one; None if they were not compared, or are the same model."""
+        known = str(self.verdict.get("metric")) in _DEV_SCORES and not self.is_initial
+        scores = self.verdict.get("start"), self.verdict.get("result")
+        return scores if known and all(isinstance(score, float) for score in scores) else None
 
     @property
     def is_initial(self) -> bool:
@@ -145,8 +156,8 @@ class Facts:
         return WIKI_TERMS if is_wiki else "licence not stated"
 
 
-def read_facts(folder: Path) -> Facts:
-    """The facts of a run or baseline folder; empty for any other model.
+def read_facts(folder: Path, base_scores: str | None = None) -> Facts:
+    """The facts of a run or baseline folder, empty for any other model, and the scores of its base model.
 
     Raises:
         BadInput: the run is unfinished, or the record has values of the wrong type.
@@ -161,4 +172,5 @@ def read_facts(folder: Path) -> Facts:
     rows = read_scores(scores) if has_scores(scores) else []
     fitted = folder / BASELINE
     baseline = read_json(fitted, "the record of a baseline") if fitted.is_file() else {}
-    return Facts(record, rows, scores if rows else None, baseline)
+    base_rows = read_scores(Path(base_scores)) if base_scores else []
+    return Facts(record, rows, scores if rows else None, baseline, base_rows)

@@ -101,5 +101,5 @@ def _check(module: nn.Module, file: Path, encoder: SentenceEncoder, shortest: in
         for output, expected in zip(map(torch.from_numpy, outputs), module(*inputs), strict=True):
             difference = (output - expected).abs().max() / expected.abs().max().clamp(min=1)
             if not difference <= BOUND:
-                worst = f"{rows} texts of {length} tokens differ by {float(difference):.1e}"
+                worst = f"the vectors of {rows} texts of {length} tokens differ by {float(difference):.1e}"
                 raise BadInput(f"--onnx: {worst} in onnxruntime")

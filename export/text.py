@@ -10,7 +10,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 HIDDEN = "HIDDEN"
-_NO_SYNTAX = re.compile(r"[^\w ,;.%+=()-]|(?<=www)\.", re.IGNORECASE)  # escaping `:` and `www.` prevents autolinks
+_TOKEN = re.compile(r"(\[(?:CLS|SEP|MASK|PAD|UNK)\](?![\[(:]))")  # not a link, nor the address of one
+# `->` is plain text; escaping `://`, `www.` and `@` prevents autolinks.
+_SYNTAX = re.compile(r"[^\w ,;.%+=()/'\"?:>-]|(?<=www)\.|:(?=/)|(?<!-)>", re.IGNORECASE)
 _PLAIN = re.compile(r"[^\w .,:;%+=()/@-]")
 _SECRET_FLAG = re.compile(r"(token|key|secret|password|credentials?)$", re.IGNORECASE)
 _SECRET = re.compile(r"hf_\w{8,}|://")  # a hub token; a URL, which may contain a password
@@ -18,8 +20,10 @@ _HOMES = {"home", "users"}
 
 
 def escape(value: object) -> str:
-    """One line of text for Markdown and HTML, with every special character as an entity."""
-    return _NO_SYNTAX.sub(lambda match: f"&#{ord(match[0])};", _line(value))
+    """One line of text for Markdown, with every character that could be syntax as an entity; `[CLS]` and `->` stay."""
+    parts = _TOKEN.split(_line(value))  # every second one is a token
+    parts[::2] = [_SYNTAX.sub(lambda match: f"&#{ord(match[0])};", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def plain(value: object) -> str:

@@ -98,7 +98,7 @@ class SentenceEncoder(PreTrainedModel):
         if (self._pooling.only_first or self._train_pooling.only_first) and attends_backwards(backbone):
             flag = f"--pooling {pooling}" if self._pooling.only_first else f"--train_pooling {train_pooling}"
             raise BadInput(
-                f"{flag}: the first token of a '{self.config.model_type}' sees no other; use avg or last_token"
+                f"{flag}: the first token of a '{self.config.model_type}' attends to no other; use avg or last_token"
             )
         fast.choose(backbone, packed)
         self.post_init()
@@ -268,7 +268,12 @@ def load_encoder(
     backbone = load_backbone(path, config)
     limit = usable_length(backbone, tokenizer)
     if max_length is not None and max_length > limit:
-        logger.warning("'%s': --max_length %d is above the model's limit; texts are cut at %d", path, max_length, limit)
+        logger.warning(
+            "'%s': texts longer than the model's limit of %d tokens are truncated (--max_length %d)",
+            path,
+            limit,
+            max_length,
+        )
     length = min(max_length or description.max_length or NO_LIMIT, limit)
     head = Head(*description.head) if description.head else None
     encoder = SentenceEncoder(
@@ -312,7 +317,7 @@ def described(path: str, config, pooling: str | None = None) -> Described:
         head = [_own_pooler(path, config)] if pooling == POOLER else []
         name = "cls" if head else pooling
         if pooling_named(name).keeps_head and not head:
-            raise BadInput("--pooling cls needs a trained head from the model; use cls_before_pooler")
+            raise BadInput("--pooling cls needs a model with a trained head; use cls_before_pooler")
         stated = description or Described(name, head, None)
         description = stated._replace(pooling=name, head=head)
         if description != stated:

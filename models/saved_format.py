@@ -1,6 +1,6 @@
 """The saved description of pooling and head: ours in config.json, and sentence-transformers' modules.
 
-Reading: a folder is untrusted input. Nothing outside it is read, and what would change a vector unseen is refused.
+Reading: a folder is untrusted input. Nothing outside it is read, and what would change a vector silently is refused.
 
 Writing: the pooling file is written in both schemas, since text-embeddings-inference needs the old booleans and current
 sentence-transformers the new name; type strings are in the old form, which every version imports.
@@ -183,7 +183,7 @@ def _pooling_name(path: str, settings: dict | None) -> str:
 
 
 def _unsupported(path: str, what: str) -> BadInput:
-    return BadInput(f"'{path}': {what} is not supported here: it would change the vectors unseen")
+    return BadInput(f"'{path}': {what} is not supported, and ignoring it would change the vectors")
 
 
 def _module_of(settings: dict | None) -> str:

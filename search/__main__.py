@@ -74,7 +74,7 @@ def build(args: argparse.Namespace) -> None:
     )
     window = min(args.window, model.longest)
     if window < args.window:
-        logger.info("windows of %d tokens: the model reads no more", window)
+        logger.info("windows have %d tokens, the model's limit", window)
     cut = cutter(model.tokenizer, window, min(args.stride, window))
     recipe = model.recipe or Recipe()
     language = args.language or (recipe.language if recipe.weight < 1 else None)

@@ -37,7 +37,7 @@ def read_documents(paths: Iterable[Path]) -> list[Document]:
     documents = [document for path in paths for document in _documents(path)]
     kept = [document for document in documents if word_places(document.text)]
     if dropped := len(documents) - len(kept):
-        logger.warning("%d of %d documents are empty and left out", dropped, len(documents))
+        logger.warning("skipped %d empty documents of %d", dropped, len(documents))
     if not kept:
         names = ", ".join(map(str, paths))
         raise BadInput(f"{names}: no document; give a .jsonl or .txt file, or a folder of {' '.join(WHOLE)}")
@@ -49,7 +49,7 @@ def _documents(path: Path) -> Iterator[Document]:
         files = files_of(path)
         named = [file for file in files if file.suffix.lower() in WHOLE]
         if others := len(files) - len(named):
-            logger.info("%s: %d files that are not %s are left out", path, others, " ".join(WHOLE))
+            logger.info("%s: skipped %d files that are not %s", path, others, " ".join(WHOLE))
         yield from (_whole(file, str(file.relative_to(path))) for file in named)
     elif path.suffix == ".jsonl":
         yield from (_record(f"{path}:{number}", number, line) for number, line in numbered_lines(path))

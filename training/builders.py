@@ -55,7 +55,9 @@ def build_training(
         if args.cuda_graph and objective.not_replayed:
             raise BadInput(f"--cuda_graph: not supported by this method; {objective.not_replayed}")
     if recomputes(args) and encoder.dropout_operations:
-        raise BadInput("--activation_checkpointing: not supported by this method, which draws dropout rates per pass")
+        raise BadInput(
+            "--activation_checkpointing: not supported by this method, which draws new dropout rates in every pass"
+        )
     if args.gradient_accumulation_steps > 1:
         logger.warning(
             f"--gradient_accumulation_steps {args.gradient_accumulation_steps} adds no negatives: a sentence is "
@@ -86,12 +88,14 @@ def build_training(
     ids, _ = corpus.sentences(first, column, data_args.max_length)
     unknown = float((ids == tokenizer.unk_token_id).mean())
     if unknown > _MANY_UNKNOWN:
-        logger.warning(f"{unknown:.1%} of the text's tokens are unknown to the tokenizer: is it for another language?")
+        logger.warning(
+            f"{unknown:.1%} of the text's tokens are unknown to the tokenizer: was it made for another language?"
+        )
     equal, examined = false_negatives(corpus, trainer.sampler, data_args.max_length, column)
     if equal:
         logger.warning(
-            f"{equal} of {examined} sentences have a duplicate in their batch of "
-            f"{trainer.sampler.batch_size}, which becomes a negative"
+            f"{equal} of {examined} sentences have a duplicate in their batch of {trainer.sampler.batch_size}, which "
+            "the loss takes for a negative"
         )
     facts = {
         "method": model_args.method,
@@ -117,7 +121,7 @@ def build_collator(settings: Settings, corpus: TokenisedText, tokenizer, model) 
     rates = dropout_rates(model.encoder.config).values()
     dropout = any(rates) or not rates or adapter_dropout(model.encoder.backbone) > 0  # assumed if no rate is named
     if corpus.columns == 1 and views.count(View()) > 1 and not dropout:
-        logger.warning("the model has no dropout, so both views give the same vector: give --dropout, such as 0.1")
+        logger.warning("the model has no dropout, so both views have the same vector: set --dropout, such as 0.1")
     return Collator(
         corpus,
         tokenizer,
@@ -150,7 +154,7 @@ def prompted(views: Sequence[View], encoder: SentenceEncoder, tokenizer, corpus:
     for prompt in filter(None, dict.fromkeys(prompts)):
         frame, letter = framed(tokenizer, prompt + TEXT), tokenizer("a", add_special_tokens=False)["input_ids"]
         same = tokenizer(f"{prompt}a")["input_ids"] == [*frame.prefix, *letter, *frame.suffix]
-        note = "" if same else "; a text after it is cut into other tokens than in evaluation"
+        note = "" if same else "; evaluation splits the text after it into other tokens"
         logger.log(logging.INFO if same else logging.WARNING, "training with the prompt '%s'%s", prompt, note)
     pairs = zip(views, prompts, strict=True)
     return [replace(view, template=prompt + TEXT) if prompt else view for view, prompt in pairs]

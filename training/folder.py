@@ -207,10 +207,10 @@ def _compare(root: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
     changed = differing(old, new)
     if changed:
         listed = "; ".join(_difference(name, old.get(name), new.get(name)) for name in changed)
-        change = "--change_steps true to change the number of steps, " * ({*changed} <= {*STEPS})
+        change = "add --change_steps true to change the number of steps, " * ({*changed} <= {*STEPS})
         raise CheckpointRefused(
-            f"{root}: contains a run with other settings ({listed}); use its settings to resume, {change}or another "
-            "--output_dir"
+            f"{root}: contains a run with other settings ({listed}); give its settings to resume it, {change}or choose "
+            "another --output_dir"
         )
 
 

@@ -39,7 +39,7 @@ def load_method(name: str | None, script: str | None = None) -> Method:
         raise BadInput(f"--method {name}: {guess}{choices}")
     method = importlib.import_module(f"models.objectives.{name}").METHOD
     if script and script != (needed := SUP if method.labels else UNSUP):
-        raise BadInput(f"--method {name}: use {needed} for it")
+        raise BadInput(f"--method {name}: train it with {needed}")
     return method
 
 

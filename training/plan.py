@@ -96,8 +96,10 @@ def describe_truncation(lengths: np.ndarray, max_length: int, special: int, long
         return text
     better = min(longest, int(-(-(np.quantile(lengths, 1 - _CUT) + special) // 8) * 8))
     if share > _MUCH_CUT:
-        logger.warning("--max_length %d cuts %.0f %% of the texts; %d would cut fewer", max_length, 100 * share, better)
-    return f"{text}; {better} would cut fewer"
+        logger.warning(
+            "--max_length %d truncates %.0f %% of the texts; %d would truncate fewer", max_length, 100 * share, better
+        )
+    return f"{text}; {better} would truncate fewer"
 
 
 def dry_run(trainer: EmbeddingTrainer, description: str) -> None:

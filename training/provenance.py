@@ -89,5 +89,5 @@ def earlier_starts(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[
     then = before["versions"] or {}
     changed = [f"{name} {then.get(name)}" for name, now in new["versions"].items() if then.get(name) != now]
     if changed:
-        logger.warning("the run was started with %s: its numbers may mix versions", ", ".join(changed))
+        logger.warning("the run began with %s: its numbers may depend on both versions", ", ".join(changed))
     return [*listed, before]

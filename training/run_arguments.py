@@ -26,10 +26,10 @@ class RunArguments(TrainingArguments):
     """
 
     output_dir: str | None = flag(None, "the run's folder: result, record, log and checkpoints")
-    seed: Seed = flag(42, "seed of new weights, of the order of the text and of every random draw")
+    seed: Seed = flag(42, "seed of new weights, the order of the text and every random draw")
     per_device_train_batch_size: Count = flag(64, "sentences per step and process")
     learning_rate: Weight = flag(3e-5, "peak learning rate")
-    bf16: bool = flag(False, "bfloat16 autocast; auto: if the machine supports it")
+    bf16: bool = flag(False, "compute in bfloat16; auto: if the machine supports it")
     use_cpu: bool = flag(False, "train on the CPU; auto: if there is no CUDA GPU")
     max_steps: int = flag(-1, "optimizer steps; -1: use num_train_epochs")
     change_steps: bool = flag(
@@ -39,15 +39,15 @@ class RunArguments(TrainingArguments):
     )
     num_train_epochs: Positive = flag(1.0, "passes over the text")
     eval_strategy: str = "steps"
-    eval_steps: Positive = flag(125, "steps between evaluations; the last step is evaluated")
+    eval_steps: Positive = flag(125, "steps between evaluations; the last step is always evaluated")
     save_steps: Positive = flag(1000, "steps between resumable checkpoints")
-    save_total_limit: Count | None = flag(2, "how many checkpoints to keep")
+    save_total_limit: Count | None = flag(2, "number of checkpoints to keep")
     logging_steps: Positive = flag(25, "steps between logged means of the loss terms")
     remove_unused_columns: bool = False
     dataloader_drop_last: bool = True
     ddp_broadcast_buffers: bool | None = False
     ddp_find_unused_parameters: bool | None = flag(
-        False, "true for encoders with weights that get no gradient, such as Longformer and XLNet"
+        False, "set to true if some weights get no gradient, as in Longformer and XLNet"
     )
     adamw: Literal["torch", "transformers", "uncorrected"] = flag(
         "torch",
@@ -57,7 +57,7 @@ class RunArguments(TrainingArguments):
     cuda_graph: bool = flag(
         False,
         "replay the whole step as one CUDA graph for every shape of batch: 2.5 to 5 times as fast on an H200 "
-        "(results/gpu-h200.md); one GPU; on a CPU nothing is captured",
+        "(results/gpu-h200.md); needs one GPU; on a CPU it has no effect",
     )
     include_num_input_tokens_seen: bool = False
     logging_nan_inf_filter: bool = False

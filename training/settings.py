@@ -153,7 +153,7 @@ def _use_cpu(flags: Any) -> tuple[bool, str]:
 
 def _bf16(flags: Any) -> tuple[bool, str]:
     if not flags.use_cpu and not torch.cuda.is_available():
-        return False, "there is no CUDA GPU; the processor is asked with --use_cpu auto"
+        return False, "there is no CUDA GPU; with --use_cpu auto the processor decides"
     if not flags.use_cpu:
         able, where = torch.cuda.is_bf16_supported(including_emulation=False), "the GPU"
     else:

@@ -213,7 +213,7 @@ class EmbeddingTrainer(Trainer):
             values = model.probe(**batch)
         if values.get("uniformity", -1.0) > COLLAPSED:
             logger.warning(
-                "the encoder has collapsed (uniformity %.3f): lower --learning_rate, or start from a longer stage 1",
+                "the encoder has collapsed (uniformity %.3f): lower --learning_rate, or train stage 1 for longer",
                 values["uniformity"],
             )
         return values | ({} if self.dev is None else self.dev())

@@ -45,7 +45,7 @@ class InDomainRetrieval:
         count = pairs.gold.count(5.0)
         if count != QUERIES:
             raise BadInput(
-                f"STS-B test in {data_dir} has {count} pairs scored 5.0 instead of {QUERIES}, the file was changed; "
+                f"STS-B test in {data_dir} has {count} pairs scored 5.0 instead of {QUERIES}; the file was changed: "
                 "`python -m data.prepare sts` downloads the original"
             )
         return pairs

@@ -132,8 +132,8 @@ class TransferTask:
         sizes = tuple(len(part.labels) for part in splits.values())
         if sizes != self.sizes:
             raise BadInput(
-                f"{self.name} in {data_dir} has {sizes} examples ({', '.join(splits)}) instead of {self.sizes}, a file "
-                "is truncated or changed; `python -m data.prepare transfer` downloads the original"
+                f"{self.name} in {data_dir} has {sizes} examples ({', '.join(splits)}) instead of {self.sizes}; a file "
+                "is truncated or changed: `python -m data.prepare transfer` downloads the original"
             )
         return splits
 

@@ -78,7 +78,7 @@ def embedded(model: nn.Module, input_ids: Tensor, mask: Mask | Tensor, causal: b
 
 
 def lighten(model: nn.Module) -> None:
-    """Exchange modules of a model for ones that are faster or keep less; its numbers and state dict do not change."""
+    """Replace modules by faster ones or ones that save less; the model's numbers and state dict do not change."""
     lighten_dropout(model)
     exchange_activations(model)
 

@@ -24,8 +24,8 @@ STRENGTHS |= {"dropout": "embedding_dropout", "span": "span_cutoff"}
 class Arguments(MethodArguments):
     """ConSERT's options; defaults are those of the official script for bert-base without supervision."""
 
-    view_1: Change = flag("feature_cutoff", "change of the first copy (script, Figure 5)")
-    view_2: Change = flag("shuffle", "change of the second copy (script, Figure 5)")
+    view_1: Change = flag("feature_cutoff", "how to change the first copy (script, Figure 5)")
+    view_2: Change = flag("shuffle", "how to change the second copy (script, Figure 5)")
     token_cutoff: Rate = flag(0.15, "share of tokens set to zero (section 4.1)")
     feature_cutoff: Rate = flag(0.2, "share of features set to zero (section 4.1)")
     embedding_dropout: Rate = flag(0.2, "probability that a value is set to zero (section 4.1)")

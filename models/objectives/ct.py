@@ -47,8 +47,8 @@ def pairing(count: int, negatives: int) -> tuple[Tensor, Tensor]:
     others = [row for row in range(count) if not same[row]]
     if len(others) < 2:
         raise BadInput(
-            f"--per_device_train_batch_size {count}: with --negatives {negatives}, of {count} sentences {len(others)} "
-            "are left for pairs of different ones, and 2 are needed; raise the batch size"
+            f"--per_device_train_batch_size {count}: --negatives {negatives} leaves {len(others)} sentences for "
+            "pairs of different ones, but 2 are needed; raise the batch size"
         )
     partners = dict(zip(others, others[1:] + others[:1], strict=True))
     return torch.tensor([partners.get(row, row) for row in range(count)]), torch.tensor(same)

@@ -33,20 +33,20 @@ class Arguments(simcse.Arguments):
     """DiffCSE's options; defaults are those of the official code for bert-base and STS."""
 
     generator: str = flag(
-        "distilbert-base-uncased", "masked language model that rewrites; same vocabulary as the encoder"
+        "distilbert-base-uncased", "masked language model that rewrites the text; needs the encoder's vocabulary"
     )
     rtd_weight: Weight = flag(0.005, "lambda of the detection loss (run_diffcse.sh)")
     rtd_mask_rate: Share = flag(0.30, "share of masked tokens (run_diffcse.sh)")
     rtd_tokens: Literal["argmax", "sample"] = flag(
-        "argmax", "the generator's most likely token (code), or a sampled one (paper)"
+        "argmax", "replace by the generator's most likely token (code), or by a sampled one (paper)"
     )
     rtd_positions: Literal["all", "masked"] = flag(
         "all", "tokens to rewrite: all (code), or the masked ones only (paper)"
     )
     rtd_condition: Literal["projected", "pooled"] = flag(
-        "projected", "the sentence vector that the detector sees (code: after the projection)"
+        "projected", "sentence vector that the detector reads (code: after the projection)"
     )
-    generator_dropout: bool = flag(True, "dropout in the generator, as in the code")
+    generator_dropout: bool = flag(True, "run the generator with dropout, as in the code")
     pad_as_negative: bool = flag(False, "count padding as unreplaced tokens, as in the published code (its issue 25)")
 
 

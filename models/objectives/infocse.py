@@ -31,7 +31,7 @@ class Arguments(simcse.Arguments):
     """Options of the auxiliary objective; defaults are those of the official code for bert-base."""
 
     aux_weight: Weight = flag(1e-5, "lambda: weight of the auxiliary MLM loss (Table 8); 0 is SimCSE")
-    contrastive_weight: Weight = flag(1.0, "weight of the contrastive loss; 0 is the row without it in Table 5")
+    contrastive_weight: Weight = flag(1.0, "weight of the contrastive loss; 0 is Table 5's row without it")
     mask_rate: Share = flag(0.4, "share of masked tokens (Table 7)")
     mask_recipe: Literal["bert", "mask"] = flag(
         "bert", "bert: 80/10/10 as in the official code; mask: all (section 2 of the paper)"
@@ -40,12 +40,13 @@ class Arguments(simcse.Arguments):
         "both", "copies that get a masked twin: both (official code) or one (section 3.2)"
     )
     aux_stop_words: CountOrZero = flag(
-        0, "masked but not predicted: this many of the text's most frequent tokens (ours; 0: none, as in the paper)"
+        0, "mask but do not predict the N most frequent tokens of the text (ours; 0, as in the paper: predict all)"
     )
     aux_init: Literal["checkpoint", "encoder_top", "random"] = flag(
-        "checkpoint", "head layers: from stage 1; without stage 1, the backbone's top layers (Table 4) or new ones"
+        "checkpoint",
+        "initial head layers: from stage 1 or, without it, the backbone's top layers (Table 4) or new ones",
     )
-    skip_from: int = flag(6, "frozen lower layers, as in stage 1; auto: the value of stage 1, else half of the layers")
+    skip_from: int = flag(6, "number of frozen lower layers; auto: the value of stage 1, else half of the layers")
     head_layers: Count = flag(2, "layers of the auxiliary head; the same as in stage 1")
     aux_detach: bool = flag(True, "freeze the lower layers (Table 6: --no_aux_detach)")
     aux_frozen_eval: bool = flag(True, "no dropout in the frozen layers (official: on for base, off for large)")

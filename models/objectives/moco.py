@@ -34,8 +34,10 @@ class Arguments(simcse.Arguments):
 
     queue_size: Count = flag(65536, "keys kept as negatives (MoCo: 65536)")
     momentum: Rate = flag(0.999, "m of the key encoder's moving average (MoCo: 0.999)")
-    momentum_mode: Literal["train", "eval"] = flag("train", "key encoder with dropout (train) or without (eval)")
-    momentum_init: Literal["copy", "random"] = flag("copy", "key encoder starts as a copy, or from new weights")
+    momentum_mode: Literal["train", "eval"] = flag(
+        "train", "run the key encoder with dropout (train) or without (eval)"
+    )
+    momentum_init: Literal["copy", "random"] = flag("copy", "initialise the key encoder as a copy, or with new weights")
     queue_head: Literal["momentum", "online", "none"] = flag(
         "momentum", "head for the keys: a moving average, the trained head, or none (contrast pooled vectors)"
     )

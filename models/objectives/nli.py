@@ -28,8 +28,8 @@ Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout",
 class Arguments(consert.Arguments):
     """Options of the classifier and of ConSERT's loss; defaults are those of the joint script."""
 
-    view_1: Change = flag("none", "change of the first copy of each text")
-    view_2: Change = flag("token_cutoff", "change of the second; adversarial: section 3.2")
+    view_1: Change = flag("none", "how to change the first copy of each text")
+    view_2: Change = flag("token_cutoff", "how to change the second copy; adversarial: section 3.2")
     token_cutoff: Rate = flag(0.1, "share of tokens set to zero (joint script)")
     contrastive_weight: Weight = flag(0.15, "alpha (section 4.1); 0 is SBERT-NLI: the classifier alone")
     features: Literal["paper", "code"] = flag(

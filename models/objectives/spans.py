@@ -23,7 +23,7 @@ from models.objectives.base import Contrast, Method, MethodArguments, Objective
 class Arguments(MethodArguments):
     """Options of the spans; defaults are those of Contriever's example script."""
 
-    temperature: Positive = flag(0.05, "tau: cosines (ours; script: dot products) are divided by it (script)")
+    temperature: Positive = flag(0.05, "tau: cosines are divided by it (script, which divides dot products)")
     span_least: Share = flag(0.05, "smallest share of a document's tokens (script)")
     span_most: Share = flag(0.5, "largest share; also truncated at max_length (script)")
     span_tokens: Count = flag(4, "minimum tokens of a span (ours)")

@@ -33,7 +33,7 @@ class Arguments(MethodArguments):
 
     delete_rate: Rate = flag(0.6, "share of the words to delete (paper and script)")
     output_init: Literal["checkpoint", "new"] = flag(
-        "checkpoint", "the decoder's output head: the checkpoint's, or new, for a checkpoint without one"
+        "checkpoint", "the decoder's output head: read it from the checkpoint, or make a new one if it has none"
     )
 
 

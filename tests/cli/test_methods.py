@@ -191,9 +191,9 @@ def test_a_run_with_adapters_resumes_to_the_bit_and_is_saved_merged(unsup, stage
 
 
 def test_a_method_of_the_other_script_is_refused_and_that_script_named(unsup):
-    with pytest.raises(BadInput, match="--method nli: use run_sup\\.py for it"):
+    with pytest.raises(BadInput, match="--method nli: train it with run_sup\\.py"):
         run_unsup.main(unsup(method="nli"))
-    with pytest.raises(BadInput, match="--method simcse: use run_unsup\\.py for it"):
+    with pytest.raises(BadInput, match="--method simcse: train it with run_unsup\\.py"):
         run_sup.main(unsup(method="simcse"))
 
 

@@ -177,7 +177,7 @@ def _warned(unsup, words, caplog, **flags):
 
 
 def test_equal_views_without_dropout_are_warned_about(unsup, caplog):
-    words = "both views give the same vector"
+    words = "both views have the same vector"
     assert not _warned(unsup, words, caplog, dropout=0.1)
     assert _warned(unsup, words, caplog, dropout=0)
 
@@ -229,7 +229,7 @@ def test_rows_without_a_title_are_dropped_where_title_and_text_are_a_pair(unsup,
 
 def test_text_unknown_to_the_tokenizer_is_warned_about(unsup, tmp_path, caplog, capsys):
     (tmp_path / "other.txt").write_text("\n".join(f"文{'字' * n}" for n in range(40)), encoding="utf-8")
-    words = "are unknown to the tokenizer: is it for another language?"
+    words = "are unknown to the tokenizer: was it made for another language?"
     assert _warned(unsup, words, caplog, train_file=tmp_path / "other.txt")
     assert "unknown: 100.0% of the tokens" in capsys.readouterr().out
     assert not _warned(unsup, "unknown to the tokenizer", caplog)
@@ -266,7 +266,7 @@ def test_a_length_that_cuts_few_texts_is_suggested(caplog):
     lengths = np.arange(1, 101)
     assert describe_truncation(lengths, 102, 2, 512) == "0.0% of the texts, at --max_length 102 tokens"
     said = describe_truncation(lengths, 32, 2, 512)
-    assert said == "70.0% of the texts, at --max_length 32 tokens; 104 would cut fewer"
+    assert said == "70.0% of the texts, at --max_length 32 tokens; 104 would truncate fewer"
     assert (lengths > 104 - 2).mean() < 0.05 < (lengths > 96 - 2).mean()
-    assert describe_truncation(lengths, 32, 2, 64).endswith("64 would cut fewer")
+    assert describe_truncation(lengths, 32, 2, 64).endswith("64 would truncate fewer")
     assert "cuts 70 % of the texts" in caplog.text

@@ -202,7 +202,7 @@ def test_a_resumed_run_records_the_versions_of_its_earlier_start(unsup, stopped,
     run_unsup.main(unsup(**UNSCORED))
     [before] = record(stopped)["earlier_starts"]
     assert (before["commit"], before["versions"]) == ("old", versions)
-    assert "the run was started with torch 1.0" in caplog.text
+    assert "the run began with torch 1.0" in caplog.text
 
 
 def test_the_best_checkpoint_may_be_the_only_one(unsup, tmp_path):

@@ -60,7 +60,7 @@ def test_an_impossible_path_is_bad_input_and_an_unexpected_error_keeps_its_trace
         run_command(raising(error))
 
 
-_EMPTY = "followed by an empty value; is a shell variable unset?"
+_EMPTY = "the value is empty; is a shell variable unset?"
 _TOKEN = "looks like a hub token"
 
 

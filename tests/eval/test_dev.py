@@ -62,7 +62,7 @@ def test_one_split_chooses_and_the_other_judges(encode, search_folder):
     assert "from only 2 examples" in in_words(judged | {"metric": "search_ndcg"})
     assert found.items(encode)["value"].shape == (4,)
     (search_folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td0\t1\n")
-    with pytest.raises(BadInput, match=r"query 'q2' is in qrels/dev\.tsv and qrels/test\.tsv: it cannot select"):
+    with pytest.raises(BadInput, match=r"query 'q2' is in qrels/dev\.tsv and qrels/test\.tsv: it cannot both select"):
         search_set(search_folder, ["dev", "test"])
 
 

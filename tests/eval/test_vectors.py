@@ -78,7 +78,7 @@ def test_a_damaged_shard_is_computed_again_and_logged(tmp_path, caplog, dtype, e
     path.write_bytes(damage(before)) if damage else path.unlink()
     assert store.shard("a", {"text": "x"}, lambda: [VECTORS])["new"] and path.read_bytes() == before
     [record] = caplog.records
-    assert f"a{end}: missing or changed since it was written; computed again" in record.getMessage()
+    assert f"a{end}: missing or changed since it was written; computing it again" in record.getMessage()
 
 
 def test_a_shard_of_another_text_is_refused_also_if_it_is_finished_meanwhile(tmp_path):

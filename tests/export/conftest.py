@@ -26,7 +26,7 @@ def record() -> dict:
     trajectory = {
         "method": "simcse",
         "pooling": "avg",
-        "temperature": 0.05,
+        "temperature": 0.1,
         "max_length": 32,
         "learning_rate": 3e-5,
         "per_device_train_batch_size": 64,

@@ -1,6 +1,7 @@
 """The card: all that is known is in it, and nothing of what must not be."""
 
 import html
+import json
 import re
 from pathlib import Path
 
@@ -41,9 +42,9 @@ eprint = {{2104.08821}}
 
 @pytest.fixture
 def card_of(make_run, tmp_path):
-    def card_of(run=None, scores=SCORES, output="a-model", **kinds):
+    def card_of(run=None, scores=SCORES, output="a-model", flags=(), **kinds):
         folder = make_run(run=run, scores=scores, **kinds)
-        main([str(folder), "--output", str(tmp_path / output)])
+        main([str(folder), "--output", str(tmp_path / output), *flags])
         return (tmp_path / output / "README.md").read_text(encoding="utf-8")
 
     return card_of
@@ -59,8 +60,11 @@ def test_what_a_method_cites_is_bibtex_and_its_records_exist(method):
 
 @pytest.mark.parametrize("scores", [SCORES, []])
 def test_the_card_says_what_the_run_found(card_of, scores):
-    card = card_of(record() | {"findings": ["the result is better than its start", HOSTILE]}, scores=scores)
-    assert "- The result is better than its start." in card
+    card = card_of(
+        record() | {"findings": ["the result is better (loss 1.2 with its own [CLS]; 70 -> 80)", HOSTILE]},
+        scores=scores,
+    )
+    assert "- The result is better (loss 1.2 with its own [CLS]; 70 -> 80)." in card
     assert HOSTILE not in card
 
 
@@ -71,9 +75,8 @@ def test_the_card_holds_what_is_known_of_the_run(card_of):
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in card.splitlines() if line.startswith("|")]
     for row in SCORES:
         assert [row["task"], "test", "spearman", row["aggregation"], f"{row['n']:,}", f"{row['value']:.2f}"] in lines
-    assert ["temperature", "0.05"] in lines
-    assert ["max_steps", "500"] in lines
-    assert not [line for line in lines if line[0] in ("num_train_epochs", "script", "start")]
+    settings = {line[0]: line[1] for line in lines[[line[0] for line in lines].index("name") + 2 :]}
+    assert settings == {"method": "simcse", "pooling": "avg", "temperature": "0.1", "max_steps": "500", "seed": "17"}
 
 
 def test_the_head_is_read_back_by_the_hub_s_library(card_of):
@@ -84,6 +87,21 @@ def test_the_head_is_read_back_by_the_hub_s_library(card_of):
     assert "simcse" in data.tags
     assert data.base_model is None
     assert data.license is None
+
+
+def test_scores_stand_beside_those_of_the_base_model(card_of, tmp_path):
+    base = [row | {"value": 50.0} for row in SCORES]
+    (tmp_path / "base.json").write_text(json.dumps(base))
+    verdict = {"metric": "stsb_spearman", "start": 70.0, "result": 80.92, "apart": False}
+    run = record() | {"verdict": verdict}
+    card = card_of(run, flags=["--base_scores", str(tmp_path / "base.json")])
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in card.splitlines() if line.startswith("|")]
+    assert lines[0] == ["", "base model", "this model"]
+    assert lines[2] == ["Spearman's correlation on STS-B dev, which selected the model", "70.00", "80.92"]
+    assert lines[3] == ["mean of 2 tasks", "50.00", "66.42"]
+    assert "| not scored | 66.42" in card_of(run, output="other")
+    kept = card_of(run | {"verdict": verdict | {"shipped": "start"}}, output="kept")
+    assert "STS-B dev" not in kept.split("## How to use it")[0], "80.92 is not the score of what was exported"
 
 
 def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(card_of):
@@ -200,7 +218,7 @@ def test_hostile_names_and_paths_leave_a_clean_card(card_of, tmp_path, sentences
     head = yaml.safe_load(card.split("---\n")[1])
     assert head["model-index"][0]["name"] == "a_b__x_(y) model"
     cells = {line.count("|") for line in card.splitlines() if line.startswith("| ")}
-    assert cells == {3, 7}
+    assert cells == {3, 4, 7}
     assert not [sentence for sentence in sentences if sentence in card]
 
 

@@ -60,7 +60,7 @@ def test_what_can_be_read_can_be_exported(tiny_bert, make_run, tmp_path):
     assert load_encoder(str(tmp_path / "from-theirs"))[0].pooling == "avg"
     with pytest.raises(BadInput, match="--pooling"):
         main([str(tiny_bert), "--output", str(tmp_path / "no")])
-    with pytest.raises(BadInput, match=r"--pooling cls_before_pooler: .* has its pooling, avg"):
+    with pytest.raises(BadInput, match=r"--pooling cls_before_pooler: .* states its pooling, avg"):
         main([str(tmp_path / "plain"), "--pooling", "cls_before_pooler", "--output", str(tmp_path / "no")])
     assert not (tmp_path / "no").exists()
 

@@ -17,6 +17,8 @@ www.e.org
 me@e.org
 &lt;b&gt;
 $$x$$
+[CLS](x)
+[CLS]: http://e.org
 *a* _b_ **c**""".splitlines()
 HOSTILE += ["a\n---\nb: c", "\x1b[31mred", "a\u202eb"]
 
@@ -40,6 +42,7 @@ def test_an_escaped_word_reads_as_before():
 
 def test_what_is_harmless_stays_readable():
     assert escape("cls_before_pooler, 3e-05 (n = 5)") == "cls_before_pooler, 3e-05 (n = 5)"
+    assert escape("[CLS] and [MASK] -> owner/model's: why?") == "[CLS] and [MASK] -> owner/model's: why?"
     assert plain("sentence-transformers/all-MiniLM-L6-v2") == "sentence-transformers/all-MiniLM-L6-v2"
 
 

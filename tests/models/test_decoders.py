@@ -53,7 +53,7 @@ def test_a_decoder_that_does_not_say_it_is_causal_is_tried(kind):
         "xglm": {"d_model": 32, "num_layers": 2, "attention_heads": 4, "ffn_dim": 64},
     }[kind]
     backbone = AutoModel.from_config(AutoConfig.for_model(kind, vocab_size=99, pad_token_id=1, **sizes))
-    with pytest.raises(BadInput, match=r"the first token of a .* sees no other"):
+    with pytest.raises(BadInput, match=r"the first token of a .* attends to no other"):
         SentenceEncoder(backbone, "cls_before_pooler", None, 40)
 
 
@@ -180,7 +180,10 @@ def command(short_run, dev_file):
         ),
         ({"method": "tsdae", "projection": "none"}, "the decoder of TSDAE needs a backbone .* not 'llama'"),
         ({"bow_weight": 1}, "needs a masked-language-model head .* not that of a 'llama'"),
-        ({"pooling": "cls_before_pooler"}, "--pooling cls_before_pooler: the first token of a 'llama' sees no other"),
+        (
+            {"pooling": "cls_before_pooler"},
+            "--pooling cls_before_pooler: the first token of a 'llama' attends to no other",
+        ),
         ({"train_pooling": "cls_before_pooler"}, "--train_pooling cls_before_pooler: the first token of a 'llama'"),
         ({"train_last_layers": 1}, "--train_last_layers needs a backbone .* not 'llama'"),
     ],

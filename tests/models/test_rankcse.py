@@ -144,5 +144,5 @@ def test_teachers_that_do_not_fit_are_refused(tiny_bert, tiny_roberta, other, tm
         load_teacher(source, None, student, source)
     AutoModelForMaskedLM.from_pretrained(source).save_pretrained(tmp_path / "template")
     templated(load_tokenizer(source), "the {text} {mask}").save_pretrained(tmp_path / "template")
-    with pytest.raises(BadInput, match="a teacher needs the template of"):
+    with pytest.raises(BadInput, match="a teacher must have the template of"):
         load_teacher(str(tmp_path / "template"), "mask", student, source)
