@@ -13,6 +13,7 @@ Faults, of what happens below the run's folder (an event is opening, renaming, r
     value: "nan", "inf"               what the loss, gradient or weight becomes (nan unless said)
 """
 
+import atexit
 import errno
 import json
 import os
@@ -111,17 +112,12 @@ def child(request):
     break_numbers(faults)
     if "limit" in faults:
         resource.setrlimit(resource.RLIMIT_FSIZE, (faults["limit"], faults["limit"]))
-    code = 0
+    atexit.register(lambda: sys.stderr.write(f"\n{len(events)} events\n"))
     try:
-        run_command(lambda: _SCRIPTS[request["script"]].main(request["argv"]))
-    except SystemExit as leaving:
-        code = leaving.code
+        run_command(lambda: _SCRIPTS[request["script"]].main(request["argv"]))  # ends the process
     except BaseException:
         sys.excepthook(*sys.exc_info())
-        code = 1
-    sys.stderr.write(f"\n{len(events)} events\n")
-    sys.stderr.flush()
-    os._exit(code)
+        os._exit(1)
 
 
 def main():
