@@ -4,8 +4,7 @@ Source: Wu et al. 2018 (arXiv 1805.01978), for images; MoCo (arXiv 1911.05722, f
 are drawn from the bank in every step; they carry no gradient and are as old as an epoch. There is no published recipe
 for text: positive, negatives of the batch, temperature and loss are SimCSE's, where Wu et al. compare a sample with its
 own entry by noise-contrastive estimation and move an entry halfway to its new value. The bank keeps the last
-`bank_size` vectors. In a run of at most one epoch this is an entry per sentence; after it, a sentence can have two for
-a while.
+`bank_size` vectors. In a run of at most one epoch this is an entry per sentence; after it, a sentence can have two.
 
     python run_unsup.py --config configs/memory-bank-mini.yaml
 """
