@@ -38,10 +38,10 @@ def made(tiny_bert, text_file, dev_file, tmp_path_factory):
         file.write_text("\n".join(lines[start : start + 4]), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        stage_one = ["--model_name_or_path=MODEL", "--skip_from=2", "--output_dir=runs/quickstart/stage-1"]
+        stage_one = ["--model_name_or_path=MODEL", "--skip_from=0", "--output_dir=runs/quickstart/stage-1"]
         call(["python", "run_pretrain_aux.py", "--train_file=MY_PARAGRAPHS.txt", *stage_one, *SHORT])
         call(["python", "run_unsup.py", "--config=configs/infocse-quickstart.yaml", *SHORT])
-    shutil.copytree(folder / "runs" / "quickstart" / "stage-2", folder / "RUN")
+    shutil.copytree(folder / "runs" / "quickstart" / "infocse-0", folder / "RUN")
     return folder
 
 
