@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from eval.analyse.pictures import styles
+
 OWN, OTHER, GAP = "eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_aux_gap"
 CLEAR = 0.3  # nats per masked token; below it the sentence vector hardly helps
 _NOT_TERMS = frozenset(
@@ -83,30 +85,36 @@ def dev_unit(name: str) -> str | None:
 
 
 def draw(history: History, path: str | Path) -> None:
-    """Plot one panel for each kind of curve; writes nothing if there are no curves."""
+    """Plot one panel for each kind of curve, readable at 400 pixels; writes nothing if there are no curves."""
     curves = logged(history)
-    scores = {f"dev, {unit}": [name for name in curves if dev_unit(name) == unit] for unit in _UNITS.values()}
+    scores = {unit: [name for name in curves if dev_unit(name) == unit] for unit in _UNITS.values()}
     spread = [name for name in ("eval_uniformity", "eval_mean_cosine") if name in curves]
     gap = [GAP] if GAP in curves else []
     gradients = [name for name in curves if name.startswith("eval_gradient_")]
     terms = [name for name in curves if name not in (*spread, *gap, *gradients) and not dev_unit(name)]
-    panels = {"loss term (raw)": terms, **scores}
-    panels |= {"neighbour's minus own [CLS], nats": gap, "gradient at the sentence vectors": gradients}
-    panels |= {"spread of the vectors": spread}
-    panels = {label: names for label, names in panels.items() if names}
+    panels = {"loss term (raw)": ("Each line is a loss term before weighting.", terms)}
+    panels |= {unit: ("The dev score selects the best model.", names) for unit, names in scores.items()}
+    panels["gap, nats"] = f"The network reads the sentence vector above {CLEAR} nats.", gap
+    panels["gradient norm"] = "Each loss term pulls this much at the vectors.", gradients
+    panels["spread"] = "At uniformity 0 and mean cosine 1, it has collapsed.", spread
+    panels = {label: (title, names) for label, (title, names) in panels.items() if names}
     if not panels:
         return
-    figure = Figure(figsize=(8, 3 * len(panels)), layout="tight")
+    figure = Figure(figsize=(5, 2.8 * len(panels)), layout="constrained")
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-    for (label, names), axis in zip(panels.items(), axes, strict=True):
-        for name in names:
+    for (label, (title, names)), axis in zip(panels.items(), axes, strict=True):
+        for name, style in styles(names).items():
             steps, values = curves[name]
-            axis.plot(steps, values, marker="o" if len(steps) < 40 else None, markersize=3, label=name)
+            axis.plot(steps, values, label=name, markersize=4, markevery=max(1, len(steps) // 20), **style)
+        axis.set_title(title, fontsize=10, loc="left")
         axis.set_ylabel(label)
         if names == gradients:
             axis.set_yscale("log")  # the terms differ by orders of magnitude
         axis.grid(alpha=0.3)
-        axis.legend(fontsize="small")
+        if names == gap:
+            axis.axhline(CLEAR, color="black", linestyle="--", linewidth=1)
+        else:
+            axis.legend(fontsize=8)
     axes[-1].set_xlabel("optimizer step")
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=160)

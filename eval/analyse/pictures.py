@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
@@ -35,7 +36,7 @@ class Chart:
     """The content of a chart, without its style: one series per model.
 
     Attributes:
-        title: unique on a page.
+        title: a sentence, unique on a page.
         about: what is shown.
         join: connect the points of a series.
         log: logarithmic y axis.
@@ -58,7 +59,14 @@ def alignment_uniformity(results: Results, data: str) -> Chart:
     about = f"{data}: {first['positives']:,} pairs with gold > {first['above']:g}, {first['sentences']:,} sentences"
     points = [Series(label, [(result["uniformity"], result["alignment"])]) for label, result in results.items()]
     x, y = "uniformity (lower is better)", "alignment (lower is better)"
-    return Chart("Alignment and uniformity", about, x, y, points, join=False)
+    return Chart(
+        "The best encoder is at the lower left.",
+        about,
+        x,
+        y,
+        points,
+        join=False,
+    )
 
 
 def anisotropy(results: Results, data: str) -> Chart:
@@ -74,7 +82,7 @@ def anisotropy(results: Results, data: str) -> Chart:
         lines.append(Series(label, points, note=note))
     about = f"{data}: centred unit vectors of {next(iter(results.values()))['sentences']:,} sentences"
     x, y = "index of the singular value", "singular value / largest"
-    return Chart("Singular value spectrum", about, x, y, lines, log=True)
+    return Chart("A flatter spectrum uses more directions.", about, x, y, lines, log=True)
 
 
 def cosine_by_gold(results: Results, data: str) -> Chart:
@@ -87,7 +95,9 @@ def cosine_by_gold(results: Results, data: str) -> Chart:
         lines.append(Series(label, [(x, bin["mean"]) for x, bin in filled], bars))
     about = f"{data}: {first['pairs']:,} pairs; mean, and bar from lower to upper quartile"
     ticks = [f"{bin['from']} to {bin['to']}\n({bin['pairs']:,})" for bin in first["bins"]]
-    return Chart("Cosine by gold score", about, "gold score (pairs)", "cosine", lines, ticks=ticks)
+    return Chart(
+        "The cosine should rise with the gold score.", about, "gold score (pairs)", "cosine", lines, ticks=ticks
+    )
 
 
 CHARTS: dict[str, Callable[[Results, str], Chart]] = {
@@ -105,9 +115,11 @@ def styles(labels: Iterable[str]) -> dict[str, dict[str, str]]:
 
 def frame(title: str, x: str, y: str) -> tuple[Figure, Axes]:
     """An empty figure with a title and axis labels."""
-    figure = Figure(figsize=(7.5, 5.4), layout="constrained")
+    figure = Figure(figsize=(5.4, 4.4), layout="constrained")  # text of 11 points stays readable at 400 pixels
     axes = figure.subplots()
-    axes.set_title(title, fontsize=12, parse_math=False)
+    heading, *rest = title.split("\n")
+    figure.suptitle("\n".join(wrap(heading, 60)), fontsize=11, parse_math=False)
+    axes.set_title("\n".join(wrap(" ".join(rest), 76)), fontsize=9, parse_math=False)
     axes.set_xlabel(x, fontsize=11)
     axes.set_ylabel(y, fontsize=11)
     return figure, axes
@@ -129,12 +141,12 @@ def draw(chart: Chart, path: str | Path) -> None:
     if chart.log:
         axes.set_yscale("log")
     if chart.ticks:
-        axes.set_xticks(range(len(chart.ticks)), chart.ticks, fontsize=10)
+        axes.set_xticks(range(len(chart.ticks)), chart.ticks, fontsize=9)
         axes.set_xlim(-0.5, len(chart.ticks) - 0.5)
     # Not `get_legend_handles_labels`, which leaves out labels that begin with an underscore.
     labels = [str(line.get_label()) for line in axes.lines]
-    columns = max(1, min(4, 70 // (max(map(len, labels)) + 6)))
-    legend = figure.legend(axes.lines, labels, loc="outside lower center", ncols=columns, fontsize=10, frameon=False)
+    columns = max(1, min(4, 56 // (max(map(len, labels)) + 6)))
+    legend = figure.legend(axes.lines, labels, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
     for text in legend.get_texts():
         text.set_parse_math(False)
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=200)

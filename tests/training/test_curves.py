@@ -62,9 +62,9 @@ def test_search_as_dev_score_is_no_loss_term(tmp_path, drawn):
     search, prefix = drawn
     assert search == {
         "loss term (raw)": {"contrastive": [[5, 1]]},
-        "dev, nDCG@10 x 100": {"eval_search_ndcg": [[5, 40]]},
+        "nDCG@10 x 100": {"eval_search_ndcg": [[5, 40]]},
     }
-    assert prefix == {"dev, Spearman x 100": {"eval_dev_spearman": [[5, 70]], "eval_dev_spearman_16": [[5, 60]]}}
+    assert prefix == {"Spearman x 100": {"eval_dev_spearman": [[5, 70]], "eval_dev_spearman_16": [[5, 60]]}}
 
 
 def test_axes_have_whole_steps(tmp_path, monkeypatch):
@@ -78,7 +78,7 @@ def test_panels_without_anything_to_show_are_left_out(tmp_path, drawn):
     draw(HISTORY[:2], str(tmp_path / "terms.png"))
     draw(HISTORY[2:3], tmp_path / "scores.png")
     terms, scores = map(list, drawn)
-    assert terms == ["loss term (raw)"] and scores == ["dev, Spearman x 100", "spread of the vectors"]
+    assert terms == ["loss term (raw)"] and scores == ["Spearman x 100", "spread"]
     assert (tmp_path / "terms.png").stat().st_size > 0
 
 
@@ -108,7 +108,7 @@ def test_the_gap_is_what_a_neighbours_vector_costs():
 def test_the_gap_has_a_panel(tmp_path, drawn):
     draw(READING, tmp_path / "curves.png")
     (picture,) = drawn
-    assert picture["neighbour's minus own [CLS], nats"][GAP] == [[10, pytest.approx(0.1)], [20, 0.5], [30, 1.0]]
+    assert picture["gap, nats"][GAP] == [[10, pytest.approx(0.1)], [20, 0.5], [30, 1.0]]
 
 
 def test_an_incomplete_log_raises_nothing():

@@ -31,7 +31,7 @@ def test_alignment_and_uniformity_as_a_picture(tmp_path, drawn):
     draw(CHARTS["alignment_uniformity"](results, "STS-B test"), tmp_path / "p.png")
     ((lines, titles, _, legend),) = drawn
     assert lines == {"_a": [[-2.5, 0.2]], "$b$": [[-2.5, 0.1]]} and legend == ["_a", "$b$"]
-    assert titles == ["Alignment and uniformity\nSTS-B test: 1,231 pairs with gold > 4, 2,551 sentences"]
+    assert titles == ["STS-B test: 1,231 pairs with gold > 4, 2,551 sentences"]
     assert plt.get_fignums() == [], "no figure is left open"
 
 
