@@ -142,11 +142,13 @@ def verdict(rows: dict[str, list[list[dict]]], runs: Path) -> str:
     last = auxiliary_losses(_history(runs / "stage-1"))[-1]
     reads = "reads" if last.gap >= CLEAR else "hardly reads"
     simcse, infocse = ([run[1]["value"] for run in rows[name]] for name in METHODS.values())
+    first = rows["stage 1"][0][1]["value"]
+    alone = " Stage 1 alone ranks these pairs better than either." if first > max(*simcse, *infocse) else ""
     better = "above" if min(infocse) > max(simcse) else "below" if max(infocse) < min(simcse) else "not told apart from"
     return (
         f"After stage 1 the auxiliary network {reads} the sentence vector: with another sentence's its loss is "
         f"{last.gap:+.2f} nats. On the test pairs InfoCSE is {better} SimCSE in {len(simcse)} runs of each "
-        f"({mean(infocse) - mean(simcse):+.2f} points)."
+        f"({mean(infocse) - mean(simcse):+.2f} points).{alone}"
     )
 
 
