@@ -28,15 +28,15 @@ class Arguments(simcse.Arguments):
     bank_size: Count = flag(65536, "vectors in the bank (Wu et al.: one per sample; ours, for memory)")
 
 
-def drawn(held: int, pushed: int, count: int) -> Tensor:
+def drawn(held: int, pushed: Tensor, count: int) -> Tensor:
     """Positions of `count` of `held` vectors, all if there are fewer, (K,): every (held // count)-th.
 
     The first moves with the number of vectors ever pushed, so all entries get their turn, and a resumed run and all
     processes draw the same. The bank is in the order of training, which is random already.
     """
     if held <= count:
-        return torch.arange(held)
-    return (pushed % held + (held // count) * torch.arange(count)) % held
+        return torch.arange(held, device=pushed.device)
+    return (pushed % held + (held // count) * torch.arange(count, device=pushed.device)) % held
 
 
 class BankContrast(Contrast):
@@ -51,8 +51,7 @@ class BankContrast(Contrast):
     def vectors(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, ...]:
         """Two views, and the drawn vectors from before this step."""
         query, keys = encoded.projected[:2]
-        bank, pushed = self.queue.vectors, int(self.queue.pushed)
-        stored = bank[drawn(min(pushed, len(bank)), pushed, self.count).to(bank.device)]
+        stored = self.queue.vectors[drawn(self.queue.held, self.queue.pushed, self.count)]
         self.queue.push(keys.detach())
         return query, keys, stored
 

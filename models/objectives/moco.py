@@ -97,11 +97,16 @@ class VectorQueue(nn.Module):
         super()._load_from_state_dict(*args)
         self._held = None
 
-    def contents(self) -> Tensor:
-        """The current vectors, (M, width) with M <= size, in buffer order."""
+    @property
+    def held(self) -> int:
+        """The current number of vectors, M <= size."""
         if self._held is None:
             self._held = min(int(self.pushed), len(self.vectors))  # one device read: later pushes are counted here
-        return self.vectors[: self._held].clone()  # a push must not change what a backward pass still needs
+        return self._held
+
+    def contents(self) -> Tensor:
+        """The current vectors, (M, width), in buffer order."""
+        return self.vectors[: self.held].clone()  # a push must not change what a backward pass still needs
 
     @torch.no_grad()
     def push(self, rows: Tensor) -> None:

@@ -83,7 +83,7 @@ def test_bad_configuration_is_refused_by_name_before_any_work(unsup, tmp_path, f
     # TSDAE compares no sentences
 )
 def test_a_batch_of_one_is_refused_before_the_run_begins(unsup, tmp_path, method, flags):
-    said = "of 1 sentences 0 are left" if method == "ct" else "a batch of one sentence has no negatives"
+    said = "leaves 0 sentences for pairs" if method == "ct" else "a batch of one sentence has no negatives"
     with pytest.raises(BadInput, match=said):
         script = run_sup if method in method_names(labels=True) else run_unsup
         script.main(unsup(method=method, per_device_train_batch_size=1, **flags))
@@ -269,4 +269,4 @@ def test_a_length_that_cuts_few_texts_is_suggested(caplog):
     assert said == "70.0% of the texts, at --max_length 32 tokens; 104 would truncate fewer"
     assert (lengths > 104 - 2).mean() < 0.05 < (lengths > 96 - 2).mean()
     assert describe_truncation(lengths, 32, 2, 64).endswith("64 would truncate fewer")
-    assert "cuts 70 % of the texts" in caplog.text
+    assert "truncates 70 % of the texts" in caplog.text

@@ -164,7 +164,7 @@ def test_an_interrupted_build_is_never_read(load, text, tmp_path, monkeypatch, m
 
 def test_a_sentence_without_a_token_is_refused(written, load):
     path = written("a dog\n\u0301\n")  # an accent alone: a character, but no token
-    with pytest.raises(BadInput, match=r"text\.txt: row 2, empty .*: the tokenizer finds no token in '\\u0301'"):
+    with pytest.raises(BadInput, match=r"text\.txt: row 2 .*: the tokenizer finds no token in '\\u0301'"):
         load(path)
 
 

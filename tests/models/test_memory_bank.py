@@ -44,7 +44,7 @@ def test_all_stored_vectors_get_their_turn_and_none_twice_in_a_step():
     for held, count in ((7, 9), (64, 64), (100, 7), (1000, 64)):
         seen = set()
         for step in range(held):
-            positions = drawn(held, step, count).tolist()
+            positions = drawn(held, torch.tensor(step), count).tolist()
             assert len({*positions}) == len(positions) == min(held, count) and max(positions) < held
             seen |= {*positions}
         assert seen == {*range(held)}

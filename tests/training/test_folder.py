@@ -273,7 +273,7 @@ def test_changed_files_are_named_without_their_hashes(tmp_path):
     old, new = (
         {"contents": {"model_name_or_path": {f"{i}.json": each * 64 for i in range(2)}, "teacher": {}}} for each in "ab"
     )
-    said = r"\(files of --model_name_or_path: 0\.json, 1\.json changed\); use its"
+    said = r"\(files of --model_name_or_path: 0\.json, 1\.json changed\); give its"
     with pytest.raises(CheckpointRefused, match=said) as told:
         run_folder._compare(tmp_path, old, new)
     assert len(str(told.value)) < 300
