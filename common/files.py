@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fcntl
 import hashlib
 import json
@@ -326,17 +325,3 @@ def _below(folder: Path, left_out: set[Path]) -> Iterator[Path]:
             yield path
         elif (real := path.resolve()) not in left_out:
             yield from _below(path, left_out | {real})
-
-
-def nearest(wanted: Path, pattern: str = "*/") -> Path | None:
-    """Return the existing path most like this one, part by part, its last part matching a pattern; None if absent."""
-    path = Path(wanted.anchor)
-    for part in wanted.parts[bool(wanted.anchor) :]:
-        if not (path / part).is_dir():
-            names = [child.name for child in path.glob(pattern if part == wanted.name else "*/")]
-            matches = difflib.get_close_matches(part, names, n=1)
-            if not matches:
-                return None
-            part = matches[0]
-        path = path / part
-    return path
