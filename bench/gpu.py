@@ -2,9 +2,9 @@
 
 python -m bench gpu --minutes 8 --output FILE.json      # writes FILE.json and the page FILE.md, row by row
 
-Parts, the most important first, each with its share of the time: `right`, `fast`, `whole`, `safe`. A row is written as
-soon as it is known. What fails or does not fit becomes a row with the reason, and the next one goes on. --parts runs
-some again and keeps FILE.json's other rows.
+Parts, the most important first, each with its share of the time: `right`, `fast`, `whole`, `safe`, `true` (with
+--weights, --text and --data_dir), `compiled`. A row is written as soon as it is known. What fails or does not fit
+becomes a row with the reason, and the next one goes on. --parts runs some again and keeps FILE.json's other rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from eval.scores import markdown, write_rows
 
 logger = logging.getLogger(__name__)
 # Shares of the time; what a part leaves passes on to the next.
-SHARES = {"right": 25, "fast": 35, "whole": 15, "safe": 15}
+SHARES = {"right": 25, "fast": 35, "whole": 15, "safe": 15, "true": 20, "compiled": 20}
 _HIDDEN = {"device", "torch", "part", "machine", "threads"}
 Work = tuple[dict, Callable[[], dict]]  # the row's names, and what measures the rest
 
@@ -41,6 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=positive, default=64, help="sentences per step")
     parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
     parser.add_argument("--steps", type=positive, default=200, help="steps of the runs that are killed or timed")
+    parser.add_argument("--weights", help="part true: a checkpoint to train, such as a small BERT")
+    parser.add_argument("--text", help="part true: its training text")
+    parser.add_argument("--data_dir", help="part true: a folder with STS-B, as data.prepare makes it")
+    parser.add_argument("--true_steps", type=positive, default=2000, help="part true: steps of a run")
 
 
 def rows(args) -> list[dict]:
@@ -56,7 +60,7 @@ def rows(args) -> list[dict]:
     for row in measured(args, device):
         logger.info("%s", row)
         results = [*results, row]
-        results.sort(key=lambda row: [*SHARES, row["part"]].index(row["part"]))
+        results.sort(key=lambda row: list(SHARES).index(row["part"]))
         if args.output:
             write_rows(args.output, results)
             Path(args.output).with_suffix(".md").write_text(page(results), encoding="utf-8")
@@ -67,7 +71,8 @@ def measured(args, device: torch.device) -> Iterator[dict]:
     """The rows of the chosen parts, in order."""
     from bench import gpu_fast, gpu_right, gpu_runs  # these import this file
 
-    parts = {"right": gpu_right.works, "fast": gpu_fast.works, "whole": gpu_runs.whole, "safe": gpu_runs.safe}
+    parts = {"right": gpu_right.works, "fast": gpu_fast.works, "compiled": gpu_fast.compiled}
+    parts |= {"whole": gpu_runs.whole, "safe": gpu_runs.safe, "true": gpu_runs.true}
     machine = {"device": device_name(device), "torch": torch.__version__}
     end = time.monotonic() + 60 * args.minutes
     chosen = [name for name in SHARES if name in args.parts]
@@ -129,7 +134,7 @@ def page(rows: list[dict]) -> str:
     first = rows[0]
     made = f"torch {first['torch']}. Written by `python -m bench gpu`. In bf16 unless a row says otherwise."
     lines = [f"# {first['device']}", "", made, "", *_verdict(rows), ""]
-    for part in dict.fromkeys(row["part"] for row in rows):  # files of older versions have other parts
+    for part in dict.fromkeys(row["part"] for row in rows):
         mine = [row for row in rows if row["part"] == part]
         lines += [f"## {part}", "", _right(mine) if part == "right" else _plain(mine), ""]
     return "\n".join(lines)
@@ -143,7 +148,7 @@ def _verdict(rows: list[dict]) -> list[str]:
         good = sum(row["right"] for row in checks)
         said.append(f"{good} of {len(checks)} steps agree with the CPU.")
     for name in ("infocse", "simcse", "stage 1"):
-        mine = [row for row in rows if row["part"] == "fast" and row["name"] == name and "ms" in row]
+        mine = [row for row in rows if row["part"] in ("fast", "compiled") and row["name"] == name and "ms" in row]
         timed = {row["path"]: row["ms"] for row in mine}
         if timed:
             best = min(timed, key=timed.get)

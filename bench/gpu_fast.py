@@ -1,8 +1,9 @@
-"""Part `fast`: milliseconds of a training step with AdamW at bert-base size, by path."""
+"""Parts `fast` and `compiled`: milliseconds of a training step with AdamW at bert-base size, by path."""
 
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -13,53 +14,80 @@ import torch.nn.functional as F
 from accelerate.utils import send_to_device
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
+from transformers import BertModel
 
 from bench import pair
 from bench.gpu import Work
 from models.encoder import SentenceEncoder
+from models.fast.chunking import GradientCache
 from models.masked_lm import AuxiliaryMaskedLM
+from models.objectives.base import Batch
 from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining
 from training.graph import GraphedStep
 
 METHODS = ("infocse", "simcse", "stage 1")
 PATHS = ("published", "padded", "packed", "padded, graph", "packed, graph")
+COMPILED = ("packed, compiled", "padded, compiled")
+LARGE = 8  # times the batch, for the rows on gradient caching
 BATCHES, WARM, TIMED = 8, 10, 50  # different batches; steps before and, at most, during a measurement
 ENOUGH = 1.5  # seconds of a measurement
 
 
 def works(args, device: torch.device) -> Iterator[Work]:
-    """Every method and path."""
+    """Every method and path, sentence-transformers, gradient caching."""
     peak = product_rate(device)
     for name in METHODS:
         for path in PATHS:
             yield {"name": name, "path": path}, partial(step, name, path, args, device, peak)
+    yield {"name": "simcse with its tokenising", "path": "sentence-transformers"}, partial(peer, args, device)
+    for path in ("padded", "packed"):
+        for chunk in (None, args.batch):
+            row = {"name": f"infocse, {LARGE * args.batch} sentences", "path": path}
+            row["path"] += f", {chunk} at a time" if chunk else ""
+            yield row, partial(step, "infocse", path, args, device, peak, LARGE, chunk)
 
 
-def step(name: str, path: str, args, device: torch.device, peak: float) -> dict:
-    """Forward, backward, clipping and AdamW; `peak` is the rate of `product_rate`."""
+def compiled(args, device: torch.device) -> Iterator[Work]:
+    """Compiled steps on a GPU, each of which takes a minute to compile; their batches have the same shape."""
+    peak = product_rate(device)
+    for path in COMPILED if device.type == "cuda" else ():
+        for name in METHODS:
+            yield {"name": name, "path": path}, partial(step, name, path, args, device, peak)
+
+
+def step(
+    name: str, path: str, args, device: torch.device, peak: float, times: int = 1, chunk: int | None = None
+) -> dict:
+    """Forward, backward, clipping, AdamW; `peak` is of `product_rate`, the batch `times` --batch, `chunk` at a time."""
     model = build(name, path, args.model).to(device)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=device.type == "cuda")
-    inputs = [batch(name, path, model, args, seed) for seed in range(1, BATCHES + 1)]
+    inputs = [batch(name, path, model, args, seed, times, chunk) for seed in range(1, BATCHES + 1)]
+    inputs = inputs[:1] if "compiled" in path else inputs  # a new shape would be compiled anew
     tokens = sum(int(given["attention_mask"].sum()) for given in inputs) / len(inputs)
     inputs = [send_to_device(given, device) for given in inputs]
     half = partial(torch.autocast, device.type, dtype=torch.bfloat16)
     graphed = GraphedStep(model, half) if "graph" in path else None
+    cache = GradientCache(model, chunk, half) if chunk else None
+    call = torch.compile(model, fullgraph=True, dynamic=False) if "compiled" in path else model
 
     def take(number: int) -> None:
         given = inputs[number % len(inputs)]
         if graphed:
             graphed(given)
+        elif cache:
+            cache.backward(Batch.of(**given))
         else:
             with half():
-                output = model(**given)
+                output = call(**given)
             (output if isinstance(output, Tensor) else output.loss).backward()
         nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad()
 
-    with nullcontext() if graphed else FlopCounterMode(display=False) as counter:
+    counted = not (graphed or "compiled" in path)
+    with FlopCounterMode(display=False) if counted else nullcontext() as counter:
         take(0)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -69,7 +97,7 @@ def step(name: str, path: str, args, device: torch.device, peak: float) -> dict:
         "ms": round(ms, 2),
         "again_ms": round(max(first, second), 2),
         "tokens_per_s": round(1000 * tokens / ms),
-        "share_of_product": None if graphed else round(counter.get_total_flops() / ms / 1e9 / peak, 3),
+        "share_of_product": round(counter.get_total_flops() / ms / 1e9 / peak, 3) if counted else None,
         "memory_mb": peak_mb(device),
         "shapes": len(graphed.captured) if graphed else None,
     }
@@ -156,10 +184,10 @@ class PlainStageOne(nn.Module):
         return output.loss + F.cross_entropy(logits, labels.flatten(), ignore_index=pair.IGNORED)
 
 
-def batch(name: str, path: str, model: nn.Module, args, seed: int) -> dict:
+def batch(name: str, path: str, model: nn.Module, args, seed: int, times: int, chunk: int | None) -> dict:
     """A batch with realistic lengths and, for our models, its layouts."""
-    inputs = pair.batch(pair.config_of(args.model), args.batch, args.length, seed)
-    static = "graph" in path
+    inputs = pair.batch(pair.config_of(args.model), times * args.batch, args.length, seed)
+    static = "compiled" in path or "graph" in path
     if name == "stage 1":
         mask, labels = inputs["attention_mask"][0], inputs["masked_labels"][0]
         inputs = {"input_ids": inputs["masked_input_ids"][0], "attention_mask": mask, "labels": labels}
@@ -171,5 +199,36 @@ def batch(name: str, path: str, model: nn.Module, args, seed: int) -> dict:
         inputs, marked = {part: inputs[part] for part in ("input_ids", "attention_mask")}, {}
     if path == "published":
         return inputs
-    packing = model.packing(static=static) if name == "stage 1" else model.packing(0, static)
+    packing = model.packing(static=static) if name == "stage 1" else model.packing(chunk or 0, static)
     return inputs | {"layouts": packing.layouts(mask.numpy() != 0, marked)}
+
+
+def peer(args, device: torch.device) -> dict:
+    """sentence-transformers' SimCSE step: MultipleNegativesRankingLoss on each sentence twice."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    config = pair.config_of(args.model)
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as folder:
+        BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+        pair.tokenizer_of(pair.WORDS, config.vocab_size).save_pretrained(folder)
+        transformer = Transformer(folder, max_seq_length=args.length)
+    model = SentenceTransformer(modules=[transformer, Pooling(config.hidden_size, "cls")], device=str(device)).train()
+    loss = MultipleNegativesRankingLoss(model, scale=1 / pair.TEMPERATURE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=device.type == "cuda")
+
+    def take(number: int) -> None:
+        texts = pair.sentences(args.batch, number)
+        inputs = [send_to_device(dict(model.preprocess(texts)), device) for _ in range(2)]
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            value = loss(inputs, None)
+        value.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    take(0)
+    first, second = timed(take, device), timed(take, device)
+    return {"ms": round(min(first, second), 2), "again_ms": round(max(first, second), 2)}

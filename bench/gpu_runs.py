@@ -1,7 +1,8 @@
-"""Parts `whole` and `safe`: the loop with its loader, encoding, kills, and too little memory."""
+"""Parts `whole`, `safe` and `true`: the loop with its loader, encoding, kills, and training on real text."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -29,6 +30,8 @@ from models.encoder import SentenceEncoder
 STSB_DEV, MANY = 3000, 20_000  # sentences: of STS-B dev, and of a larger encoding
 WORKERS = 4
 SIZES = {"bert-base": {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}}
+SEEDS = (0, 1)
+TRUE = {"simcse": "simcse-mini", "infocse that reads the vector": "infocse-read-mini"}  # configurations
 LOOPS = [("padded", False, False), ("packed", True, False), ("packed, graph", True, True)]
 
 
@@ -161,10 +164,9 @@ class Runs:
             "dataloader_num_workers": 2 if self.device.type == "cuda" else 0,
             **more,
         }
-        command = [sys.executable, "run_unsup.py", *(f"--{flag}={value}" for flag, value in flags.items())]
         until, log = output / f"checkpoint-{every}", output.with_name(f"{name}.log")
         streams = {"stdout": subprocess.DEVNULL, "stderr": log.open("w")}
-        with streams["stderr"], subprocess.Popen(command, cwd=ROOT, start_new_session=True, **streams) as child:
+        with streams["stderr"], subprocess.Popen(command(flags), cwd=ROOT, start_new_session=True, **streams) as child:
             while child.poll() is None and not self.over.wait(0.02):
                 if number and until.is_dir():
                     os.killpg(child.pid, number)
@@ -186,3 +188,57 @@ class Ended(NamedTuple):
         if self.code:
             raise RuntimeError(f"exit code {self.code}: {self.log[-250:]}")
         return self.output / "model.safetensors"
+
+
+def command(flags: dict) -> list[str]:
+    return [sys.executable, "run_unsup.py", *(f"--{name}={value}" for name, value in flags.items())]
+
+
+def true(args, device: torch.device) -> Iterator[Work]:
+    """SimCSE and InfoCSE on real text, all runs at the same time; STS-B dev at every evaluation."""
+    if not (args.weights and args.text and args.data_dir):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        started = {}
+        try:
+            for name, config in TRUE.items():
+                for seed in SEEDS:
+                    started[name, seed] = start(args, device, config, Path(folder) / f"{config}-{seed}", seed)
+            for (name, seed), (child, output) in started.items():
+                yield {"name": name, "seed": seed, "steps": args.true_steps}, partial(scores, child, output)
+        finally:
+            for child, _ in started.values():
+                if child.poll() is None:
+                    os.killpg(child.pid, signal.SIGKILL)
+
+
+def start(args, device: torch.device, config: str, output: Path, seed: int) -> tuple[subprocess.Popen, Path]:
+    """A run of the script, and its folder."""
+    flags = {
+        "config": ROOT / "configs" / f"{config}.yaml",
+        "model_name_or_path": args.weights,
+        "train_file": args.text,
+        "data_dir": args.data_dir,
+        "cache_dir": output.parent / f"cache-{output.name}",
+        "output_dir": output,
+        "max_steps": args.true_steps,
+        "eval_steps": max(1, min(125, args.true_steps // 2)),
+        "seed": seed,
+        "test_tasks": "none",
+        "bf16": "true",
+        "use_cpu": device.type == "cpu",
+        "cuda_graph": True,
+        "report_to": "none",
+    }
+    with output.with_name(f"{output.name}.log").open("w") as log:
+        streams = {"stdout": subprocess.DEVNULL, "stderr": log}
+        return subprocess.Popen(command(flags), cwd=ROOT, start_new_session=True, **streams), output
+
+
+def scores(child: subprocess.Popen, output: Path) -> dict:
+    """Best and last STS-B dev score of a run, and all of them."""
+    if child.wait():
+        raise RuntimeError(f"exit code {child.returncode}: {output.with_name(output.name + '.log').read_text()[-250:]}")
+    lines = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    curve = [round(line["eval_stsb_spearman"], 2) for line in lines if "eval_stsb_spearman" in line]
+    return {"best_dev": max(curve), "last_dev": curve[-1], "dev": curve}
