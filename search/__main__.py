@@ -12,6 +12,7 @@ from pathlib import Path
 from common.errors import BadInput, run_command
 from common.flags import Parser, add_encoder, positive
 from common.streams import show
+from eval.retrieval.hybrid import WEIGHT
 from eval.retrieval.lexical import LANGUAGES
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,9 @@ def parser() -> Parser:
     query.add_argument("query", nargs="?", help="default: lines from standard input")
     query.add_argument("--top_k", type=positive, default=5, help="documents to show")
     query.add_argument(
-        "--weight", type=float, help="of the cosine; the rest is BM25's (default: the model's search.json, or 0.7)"
+        "--weight",
+        type=float,
+        help=f"of the cosine; the rest is BM25's (default: the model's search.json, or {WEIGHT})",
     )
     query.add_argument("--model", help="where the index's model is now (default: where it was)")
     return p

@@ -50,7 +50,7 @@ class Hit(NamedTuple):
     Attributes:
         document: its number in the index.
         start, end: the best window, characters of the document's text.
-        score: both parts weighed, each standardised over all windows; the cosine in an index without BM25.
+        score: both parts weighed, see `eval.retrieval.hybrid`; the cosine in an index without BM25.
         cosine: of query and window.
         bm25: of the window; None in an index without BM25.
     """

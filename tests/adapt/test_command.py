@@ -16,13 +16,14 @@ from embedder import Embedder
 from eval.dev import search_set
 from eval.encode import Encode
 from eval.retrieval.beir import read_set
+from eval.retrieval.hybrid import WEIGHT
 from models.encoder import load_encoder
 from models.heads import Dense, Head
 from search.__main__ import main as search
 from tests.eval.toys import write_beir
 from tests.folders import normalise, record, same_weights
 
-HYBRID, LAYER, ALL = Search(weight=0.7), Search(power=0.25), Search(power=0.25, weight=0.7)
+HYBRID, LAYER, ALL = Search(weight=WEIGHT), Search(power=0.25), Search(power=0.25, weight=WEIGHT)
 TEXTS = ["a dog", "the small river watches a teacher"]
 
 
@@ -148,7 +149,7 @@ def test_the_same_command_changes_nothing_and_another_one_is_refused(arguments, 
 
 
 def test_training_adds_a_model_to_the_comparison_and_resumes(arguments, model, best, tmp_path):
-    trained = Search(trained=True, power=0.25, weight=0.7)
+    trained = Search(trained=True, power=0.25, weight=WEIGHT)
     best(trained)
     found = command.main(arguments("whole", *TRAINED))
     assert len(found["searches"]) == 9 and found["shipped"] == "trained model + linear layer + BM25"

@@ -9,9 +9,9 @@ from eval.retrieval.lexical import Lexical
 from eval.retrieval.search import cosines, in_blocks
 
 
-def test_scores_are_standardised_over_the_corpus_and_weighed():
-    dense, lexical = np.array([0.1, 0.5, 0.3], np.float32), np.array([0, 0, 6], np.float32)
-    expected = 0.6 * (dense - 0.3) / np.sqrt(0.08 / 3) + 0.4 * (lexical - 2) / np.sqrt(8)
+def test_cosines_are_standardised_over_the_corpus_and_bm25_is_scaled_over_its_matches():
+    dense, lexical = np.array([0.1, 0.5, 0.3], np.float32), np.array([0, 2, 6], np.float32)
+    expected = 0.6 * (dense - 0.3) / np.sqrt(0.08 / 3) + 0.4 * lexical / (4 + 2)
     assert fused(dense, lexical, 0.6) == pytest.approx(expected, abs=1e-6)
     assert standardised(np.full(3, 0.1, np.float32)).tolist() == [0, 0, 0]
 
