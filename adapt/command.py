@@ -37,16 +37,17 @@ def parser() -> Parser:
     p = Parser(
         prog="python -m adapt",
         description=DESCRIPTION,
-        epilog="Other flags are for the training, those of run_unsup.py (python run_unsup.py --method spans\n"
+        epilog="Other flags are those of the training by run_unsup.py (python run_unsup.py --method spans\n"
         "--help_all), such as --dry_run, --learning_rate 1e-5 or --method tsdae.\n"
         "configs/adapt.yaml has their defaults.\n\n"
         "example:\n  python -m adapt sentence-transformers/all-MiniLM-L6-v2 --text MY_FOLDER --output runs/mine",
     )
     p.add_argument("model", metavar="MODEL", help="an embedding model, a run, a plain encoder, or a hub id")
-    p.add_argument("--text", nargs="+", required=True, metavar="DOCUMENTS", help="as for `python -m search build`")
+    text = "files or folders, as for `python -m search build`"
+    p.add_argument("--text", nargs="+", required=True, metavar="DOCUMENTS", help=text)
     p.add_argument("--output", required=True, metavar="DIR", help="a new folder")
-    p.add_argument("--labels", metavar="FOLDER", help="BEIR set with real queries, only scored at the end")
-    p.add_argument("--train", action="store_true", help="also train; a plain encoder always is, in DIR-training")
+    p.add_argument("--labels", metavar="FOLDER", help="set of real queries in BEIR's format, only scored at the end")
+    p.add_argument("--train", action="store_true", help="train, in DIR-training; always on for a plain encoder")
     p.add_argument("--steps", type=positive, help=f"training steps (default: {read_config(str(CONFIG))['max_steps']})")
     add_pooling(p)
     p.add_argument(

@@ -12,7 +12,7 @@ from eval.scores import markdown, write_rows
 
 SUBJECTS = {
     "eval": "STS and in-training evaluation against a SentEval-style loop",
-    "gpu": "a GPU: right and fast steps, the loop, kills; minutes",
+    "gpu": "whether steps on a GPU are right and fast, and runs survive kills; takes minutes",
     "loop": "a training step without forward, backward and optimizer against the published scripts' loop",
     "step": "a training step against the published computation and against sentence-transformers: time and memory",
 }

@@ -119,7 +119,7 @@ def _check_writable(output: str, folder: Path, flag: str = "output") -> None:
 
 def add_pooling(parser: argparse.ArgumentParser) -> None:
     """Add `--pooling` for commands that read any encoder."""
-    said = "pooling, if the model does not state it; pooler: [CLS] behind the checkpoint's own (supervised SimCSE)"
+    said = "pooling, if the model does not state it; pooler: [CLS] after the checkpoint's pooler (supervised SimCSE)"
     parser.add_argument("--pooling", help=said)
 
 

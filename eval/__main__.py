@@ -63,8 +63,9 @@ def parser() -> Parser:
     p.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help=model)
     p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(GROUPS)} or task names")
     p.add_argument("--dev_file", help="your own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)")
-    p.add_argument("--split", choices=["test", "dev"], default="test", help="of STS and BEIR; dev implies --mode dev")
-    mode = "transfer: test as in the papers (10 folds); fasttest and, for dev scores, dev (5 folds, rmsprop); dev "
+    split = "split of STS and BEIR; dev implies --mode dev"
+    p.add_argument("--split", choices=["test", "dev"], default="test", help=split)
+    mode = "of transfer: test, as in the papers (10 folds), or fasttest, or dev for dev scores (5 folds, rmsprop); dev "
     p.add_argument("--mode", choices=[*MODES], default="test", help=f"{mode}implies --split dev")
     add_encoder(p)
     add_prompts(p, "query", "document")

@@ -27,8 +27,8 @@ _EXAMPLES = """examples:
   python -m papers infocse-8 --backbone mini --model MINI_BERT --data_dir DATA_DIR --seeds 0
   python -m papers infocse-2 --rows InfoCSE-BERT-base SimCSE-BERT-base"""
 _FLAGS = {
-    "backbone": "of all rows, such as mini or bert-base (default: each row's own); if the table has rows with this "
-    "backbone, only these are run",
+    "backbone": "backbone of all rows, such as mini or bert-base (default: each row's own); if the table has rows with "
+    "this backbone, only these are run",
     "model": "initial model of methods without a stage 1, and generator (DiffCSE, RTD)",
     "stage_one": "initial model of InfoCSE (default: the stage 1 run named in its configuration)",
     "train_file": "training text of all runs (default: as in the configurations)",
@@ -49,7 +49,7 @@ def parser() -> Parser:
         epilog=_EXAMPLES,
     )
     p.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(_names()))
-    rows = "only these rows, of a study by the first level (default: all)"
+    rows = "only these rows; of a study, these values of its first level (default: all)"
     p.add_argument("--rows", nargs="+", default=[], metavar="LABEL", help=rows)
     seeds = "one run of each row per seed (default: 0 1 2, or as in the study)"
     p.add_argument("--seeds", nargs="+", type=int, help=seeds)

@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> dict[str, list[list[dict]]]:
     parser.add_argument("--seed", type=int, default=0, help="seed of the corpus, of stage 1 and of the first runs")
     parser.add_argument("--corpus", default="corpora/toy", help="folder for the generated text")
     parser.add_argument("--runs", default="runs/quickstart", help="folder for the runs")
-    parser.add_argument("--sentences", nargs="+", default=SENTENCES, help="sentences whose neighbours are shown")
+    parser.add_argument("--sentences", nargs="+", default=SENTENCES, help="sentences to search for (default: three)")
     parser.add_argument("--max_steps", type=int, help="steps of every run (default: those of the configurations)")
     args = parser.parse_args(argv)
     check_range("seed", args.seed, Seed)

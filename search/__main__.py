@@ -37,19 +37,18 @@ def parser() -> Parser:
     window = "tokens of a window of a long document, at most what the model reads"
     build.add_argument("--window", type=positive, default=200, help=window)
     build.add_argument("--stride", type=positive, default=100, help="tokens from one window to the next")
-    build.add_argument("--dtype", choices=["float16", "int8", "float32"], default="float16", help="of stored vectors")
+    dtypes = ["float16", "int8", "float32"]
+    build.add_argument("--dtype", choices=dtypes, default="float16", help="type of the stored vectors")
     stop_words = "stop words; only English words are stemmed"
     build.add_argument(
         "--language", choices=LANGUAGES, help=f"{stop_words} (default: the model's search.json, or english)"
     )
     query = commands.add_parser("query", help="search in an index")
-    query.add_argument("index", metavar="INDEX")
-    query.add_argument("query", nargs="?", help="default: lines from standard input")
+    query.add_argument("index", metavar="INDEX", help="the folder that `build` wrote")
+    query.add_argument("query", nargs="?", help="a question (default: every line of standard input is one)")
     query.add_argument("--top_k", type=positive, default=5, help="documents to show")
     query.add_argument(
-        "--weight",
-        type=float,
-        help=f"of the cosine; the rest is BM25's (default: the model's search.json, or {WEIGHT})",
+        "--weight", type=float, help=f"share of the cosine, from 0 to 1 (default: the model's search.json, or {WEIGHT})"
     )
     query.add_argument("--model", help="where the index's model is now (default: where it was)")
     return p

@@ -37,7 +37,7 @@ class Arguments(simcse.Arguments):
         "bert", "bert: 80/10/10 as in the official code; mask: all (section 2 of the paper)"
     )
     aux_views: Literal["both", "first"] = flag(
-        "both", "copies that get a masked twin: both (official code) or one (section 3.2)"
+        "both", "views that get a masked copy: both (official code) or the first (section 3.2: one)"
     )
     aux_stop_words: CountOrZero = flag(
         0, "mask but do not predict the N most frequent tokens of the text (ours; 0, as in the paper: predict all)"

@@ -24,13 +24,13 @@ class Arguments(MethodArguments):
     """Options of the spans; defaults are those of Contriever's example script."""
 
     temperature: Positive = flag(0.05, "tau: cosines are divided by it (script, which divides dot products)")
-    span_least: Share = flag(0.05, "smallest share of a document's tokens (script)")
+    span_least: Share = flag(0.05, "smallest share of a document's tokens in a span (script)")
     span_most: Share = flag(0.5, "largest share; also truncated at max_length (script)")
     span_tokens: Count = flag(4, "minimum tokens of a span (ours)")
     span_overlap: bool = flag(True, "draw the spans independently; otherwise they are disjoint")
     delete_rate: Rate = flag(0.1, "share of a span's tokens to delete (script)")
     title_share: Rate = flag(
-        0.0, "share of the rows, of --columns 2 (title, body), whose first view is the title (ours)"
+        0.0, "with --columns 2 (title, body), share of the rows whose first view is the title (ours)"
     )
 
 
