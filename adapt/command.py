@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,12 @@ from typing import Any
 from adapt import CONFIG
 from adapt.run import run
 from common.errors import BadInput
-from common.flags import Parser, add_pooling, positive, refuse_repeated, underscored
+from common.flags import Parser, add_pooling, positive, refuse_repeated
 from common.ranges import Seed, check_range
 from data.given import joined, keep
 from eval.retrieval.lexical import LANGUAGES
-from training.methods import UNSUP, load_method
-from training.settings import SettingsParser, fill, lookup, read_config, values_of, words_of
+from training.methods import UNSUP
+from training.settings import fill, lookup, read_config, values_of, words_of
 
 DESCRIPTION = """Find the best search in your own documents for a model.
 
@@ -29,7 +28,7 @@ documents. A search must be better than every cheaper one by the 95 % interval o
 layer, and search.json: how `python -m search` and `Embedder` search with it. It gets the model as it is unless another
 search is better. DIR/adapt.json has all figures.
 """
-_OWN = {"train_file", "dataset_name", "columns", "model_name_or_path", "output_dir", "dev", "dev_file", "dev_beir"}
+_SET_HERE = {"train_file", "columns", "model_name_or_path", "output_dir", "dev", "dev_beir"}
 
 
 def parser() -> Parser:
@@ -54,7 +53,7 @@ def parser() -> Parser:
         "--language", choices=LANGUAGES, default="english", help="stop words of BM25; only English words are stemmed"
     )
     p.add_argument("--seed", type=int, default=42, help="seed of the queries and of training")
-    p.add_argument("--cache_dir", default="corpora/cache", help="folder for the prepared text and for vectors")
+    p.add_argument("--cache_dir", default="corpora/cache", help="folder for the prepared text")
     return p
 
 
@@ -78,32 +77,12 @@ def checked(argv: list[str] | None) -> tuple[argparse.Namespace, dict[str, Any]]
     config = read_config(file) if file else {}
     flags.set_defaults(**{name: config[name] for name in ("seed", "cache_dir") if name in config})
     args, _ = flags.parse_known_args(argv)
-    _refuse_misplaced(args, underscored(argv), words)
-    if excluded := {"dev_file", "dataset_name"} & config.keys():
-        raise BadInput(f"{file}: '{min(excluded)}' excludes what adapt sets itself; use a copy without it")
+    check_range("seed", args.seed, Seed)
+    if reserved := _SET_HERE & given.keys():
+        raise BadInput(f"--{min(reserved)}: adapt sets it; use python run_unsup.py to choose it")
     given.setdefault("config", str(CONFIG))
-    _refuse_names(args, given)
     fill(UNSUP, given | {"model_name_or_path": args.model, "output_dir": args.output})  # before the slow preparation
     return args, given
-
-
-def _refuse_misplaced(args: argparse.Namespace, argv: list[str], words: list[str]) -> None:
-    check_range("seed", args.seed, Seed)
-    before = argv[argv.index(args.model) - 1] if args.model in argv[1:] else ""
-    if before.startswith("--") and before in words:
-        raise BadInput(f"{before} {args.model}: MODEL comes first: python -m adapt MODEL --text ...")
-
-
-def _refuse_names(args: argparse.Namespace, given: Mapping[str, Any]) -> None:
-    """Refuse flags for run_unsup.py that adapt sets itself or that are misspelt ones of adapt."""
-    if args.steps and (same := {"max_steps", "num_train_epochs"} & given.keys()):
-        raise BadInput(f"--steps and --{min(same)} mean the same; give one")
-    if reserved := _OWN & given.keys():
-        raise BadInput(f"--{min(reserved)}: set by adapt itself; use python run_unsup.py to choose it")
-    known = SettingsParser(UNSUP, load_method(lookup(given, "method"), UNSUP)).names
-    for name in given.keys() - known - {"config"}:
-        if near := difflib.get_close_matches(name, vars(args), n=1, cutoff=0.75):
-            raise BadInput(f"unknown argument '--{name}'; did you mean '--{near[0]}'?")
 
 
 def adapt(

@@ -92,11 +92,6 @@ def split(documents: Sequence[Document], seed: int, language: str = "english") -
         BadInput: fewer than `FEWEST` documents yield a query.
     """
     wanted = min(MOST, int(SHARE * len(documents)))
-    if wanted < FEWEST:
-        raise BadInput(
-            f"{len(documents)} documents: give at least {ceil(FEWEST / SHARE)}; a third is held out as "
-            f"pseudo-queries, and {FEWEST} of these are needed"
-        )
     order = permutation(seed, 0, len(documents), "held out").tolist()
     held: dict[int, tuple[str, str]] = {}
     shingles = _Shingles(documents[index].text for index in order[:SAMPLED])
@@ -112,7 +107,7 @@ def split(documents: Sequence[Document], seed: int, language: str = "english") -
             shingles.add(documents[index].text)
     if len(held) < FEWEST:
         raise BadInput(
-            f"only {len(held)} of {len(documents)} documents can be held out as pseudo-queries, and "
+            f"only {len(held)} of {len(documents)} documents can be held out as pseudo-queries (a third at most); "
             f"{FEWEST} are needed: give more or longer documents"
         )
     rest = [document for index, document in enumerate(documents) if index not in held]

@@ -25,7 +25,7 @@ from eval.dev import BETTER, verdict
 from eval.retrieval.beir import name_of
 from eval.scores import markdown
 from export.folder import new_folder
-from models.encoder import SentenceEncoder, load_encoder
+from models.encoder import load_encoder
 from models.heads import Dense, Head, Normalize
 from models.saved_format import read_modules
 from search.index import refuse_existing
@@ -77,55 +77,47 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
 
     halves = [Task.of(folder / "task", part) for part in ("dev", "test")]
     pseudo = halves[1] if train else halves[0].with_queries(halves[1])  # training has seen the first half
-    judged, real, layers = scored(models, tokenizer, pseudo, labels, args)
-    shipped = AS_IT_IS
-    for search in judged:  # cheapest first: a dearer one must be better than it
-        if against(judged, search, shipped)["verdict"] == BETTER:
-            shipped = search
-    rows = [
-        {
-            "search": str(search),
-            **search._asdict(),
-            "pseudo": against(judged, search),
-            **({"real": against(real, search)} if real else {}),
-        }
-        for search in judged
-    ]
-    result = {
-        "asked": asked,
-        "model": args.model,
-        "pseudo_queries": str(folder / "task"),
-        "shipped": str(shipped),
-        "verdict": against(judged, shipped),
-        "parts": parts(judged, shipped),
-        "searches": rows,
-    }
-    result |= {"training": read_run(place)["verdict"]} if train else {}
-    result |= {"labels": against(real, shipped), "real_parts": parts(real, shipped)} if real else {}
-    result["said"] = f"{table(rows, args.labels)}\n\n{in_words(result, args.output)}"
-    with new_folder(Path(args.output)) as place:
-        layer = layers[shipped.trained] if shipped.power is not None else None
-        with_layer(models[shipped.trained], layer).cpu().save(str(place), tokenizer)
-        Recipe(shipped.weight, args.language).write(place)
-        write_json(place / FACTS, result)
-    show(result["said"], args.output)
-    return result
-
-
-def scored(
-    models: Mapping[bool, SentenceEncoder], tokenizer: Any, pseudo: Task, labels: Task | None, args: argparse.Namespace
-) -> tuple[Scores, Scores, dict[bool, Dense | None]]:
-    """nDCG@10 of every search on pseudo-queries and on real ones, and the linear layer of every model."""
-    judged, real, layers = {}, {}, {}
+    judged: dict[Search, np.ndarray] = {}
+    real: dict[Search, np.ndarray] = {}
+    layers: dict[bool, Dense | None] = {}
     for trained, encoder in models.items():
-        vectors = vectors_of(encoder, tokenizer, args.cache_dir)
+        vectors = vectors_of(encoder, tokenizer)
         layer = layers[trained] = None if encoder.flow else fitted(vectors(pseudo.documents, "document"))
         if layer is None:
             logger.info("no linear layer: there are too few documents, or the model ends in a flow")
         compared = searches(trained, layer is not None)
         judged |= ndcg(pseudo, vectors, compared, {POWER: layer}, args.language)
         real |= ndcg(labels, vectors, compared, {POWER: layer}, args.language) if labels else {}
-    return judged, real, layers
+    shipped = AS_IT_IS
+    for search in judged:  # cheapest first: a dearer one must be better than it
+        if against(judged, search, shipped)["verdict"] == BETTER:
+            shipped = search
+
+    rows = []
+    for search in judged:
+        rows.append({"search": str(search), **search._asdict(), "pseudo": against(judged, search)})
+        rows[-1] |= {"real": against(real, search)} if real else {}
+    result = {
+        "asked": asked,
+        "model": args.model,
+        "pseudo_queries": str(folder / "task"),
+        "shipped": str(shipped),
+        "verdict": against(judged, shipped),
+        "searches": rows,
+    }
+    result |= {"training": read_run(place)["verdict"]} if train else {}
+    result |= {"labels": against(real, shipped)} if real else {}
+    result["said"] = f"{table(rows, args.labels)}\n\n{in_words(result, args.output)}"
+    encoder = models[shipped.trained]
+    if shipped.power is not None:  # the layer goes behind the model's other ones, before a final normalisation
+        dense = encoder.head.dense_layers() if encoder.head is not None else []
+        encoder.head = Head(*dense, layers[shipped.trained], *([Normalize()] if encoder.normalizes else []))
+    with new_folder(Path(args.output)) as place:
+        encoder.cpu().save(str(place), tokenizer)
+        Recipe(shipped.weight, args.language).write(place)
+        write_json(place / FACTS, result)
+    show(result["said"], args.output)
+    return result
 
 
 def prepare(paths: Sequence[str | Path], seed: int, cache_dir: str, language: str = "english") -> Path:
@@ -170,7 +162,7 @@ def settings(args: argparse.Namespace, given: Mapping[str, Any], folder: Path) -
         given: flags for run_unsup.py with a `config`; what they or its file set keeps its value.
         folder: see `prepare`.
     """
-    own: dict[str, Any] = {
+    values: dict[str, Any] = {
         "model_name_or_path": args.model,
         "train_file": folder / "documents.jsonl",
         "columns": 1,
@@ -179,22 +171,18 @@ def settings(args: argparse.Namespace, given: Mapping[str, Any], folder: Path) -
         "output_dir": f"{args.output.rstrip('/')}{TRAINING}",
         "cache_dir": args.cache_dir,
         "seed": args.seed,
+        "pooling": args.pooling or _pooling(args.model),
     }
-    ours, named = read_config(str(CONFIG)), {*given}  # ours also beside another --config
-    defaults = {name: ours[name] for name in ("start_shares", "test_tasks")}
+    ours, named = read_config(str(CONFIG)), given.keys() | read_config(lookup(given, "config")).keys()
+    defaults = {name: ours[name] for name in ("start_shares", "test_tasks")}  # also beside another --config
     method = load_method(lookup(given, "method"))
     if "title_share" in {field.name for field in fields(method.arguments)} and (folder / "titled.jsonl").exists():
-        own |= {"train_file": folder / "titled.jsonl", "title_column": "title", "text_column": "text"}
+        values |= {"train_file": folder / "titled.jsonl", "title_column": "title", "text_column": "text"}
         defaults["title_share"] = 0.5
-    elif "title_share" in named:
-        raise BadInput("--title_share: most documents have no title of their own; leave it out")
     if args.steps:
         half = max(1, args.steps // 2)
-        steps = {"max_steps": args.steps, "eval_steps": half, "save_steps": half}
-        own |= {name: value for name, value in steps.items() if name not in named}
-    named |= read_config(lookup(given, "config")).keys()
-    own["pooling"] = args.pooling or _pooling(args.model)
-    return own | {name: value for name, value in defaults.items() if name not in named} | given
+        values |= {"max_steps": args.steps, "eval_steps": half, "save_steps": half}
+    return values | {name: value for name, value in defaults.items() if name not in named} | given
 
 
 def _pooling(model: str) -> str:
@@ -214,34 +202,9 @@ def _pooling(model: str) -> str:
     return described.pooling
 
 
-def with_layer(encoder: SentenceEncoder, layer: Dense | None) -> SentenceEncoder:
-    """The encoder with a linear layer behind its other ones, before a final normalisation."""
-    if layer is not None:
-        dense = encoder.head.dense_layers() if encoder.head is not None else []
-        last = [Normalize()] if encoder.normalizes else []
-        encoder.head = Head(*dense, layer, *last)
-    return encoder
-
-
 def against(scores: Scores, search: Search, other: Search = AS_IT_IS) -> dict[str, Any]:
     """A search against another one, see `eval.dev.verdict`."""
     return verdict({"value": scores[other]}, {"value": scores[search]})
-
-
-def parts(scores: Scores, shipped: Search) -> dict[str, float]:
-    """What each part of a search adds to those before it, in points of nDCG@10."""
-    changes = {
-        "BM25": {"weight": shipped.weight},
-        "linear layer": {"power": shipped.power},
-        "training": {"trained": shipped.trained},
-    }
-    found, before = {}, AS_IT_IS
-    for name, change in changes.items():
-        after = before._replace(**change)
-        if after != before:
-            found[name] = 100 * float(scores[after].mean() - scores[before].mean())
-        before = after
-    return found
 
 
 def table(rows: Sequence[Mapping[str, Any]], labels: str | None) -> str:
@@ -260,16 +223,11 @@ def gain(facts: Mapping[str, Any]) -> str:
 
 
 def in_words(result: Mapping[str, Any], output: str) -> str:
-    """What was written and why; then which part of the gain is whose."""
+    """What was written and why."""
     facts, count = result["verdict"], f"{result['verdict']['examples']} pseudo-queries"
-    if not result["parts"]:
+    if result["shipped"] == str(AS_IT_IS):
         return f"{output}: the model as it is. No other search is better on {count}."
-    lines = [
+    return (
         f"{output}: {result['shipped']}. On {count} it is better than the model as it is: nDCG@10 "
         f"{facts['start']:.2f} -> {facts['result']:.2f}, gain {gain(facts)}."
-    ]
-    for name, found in (("pseudo-queries", result["parts"]), ("real queries", result.get("real_parts"))):
-        if found:
-            shares = ", ".join(f"{part} {value:+.2f}" for part, value in found.items())
-            lines.append(f"Parts of the gain on {name}: {shares}.")
-    return "\n".join(lines)
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +12,6 @@ import torch
 from torch.nn.functional import normalize
 
 from baselines.whitening import kernel, linear_map, moments
-from common.files import writing
 from eval.encode import Encode, device_here
 from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir import drops_own_id, name_of, read_set
@@ -77,42 +75,25 @@ class Task(NamedTuple):
         return Task(self.documents, *([*one, *more] for one, more in pairs))
 
 
-class Vectors:
-    """The vectors of texts before a final normalisation, kept in a folder: each text is encoded once by all commands.
+def vectors_of(encoder: SentenceEncoder, tokenizer: Any) -> Callable[[Sequence[str], str], np.ndarray]:
+    """A function that gives the vectors of queries or documents (`query`, `document`), (N, D) float32.
 
-    Args:
-        encode: what it computes is part of the folder's name.
-        cache_dir: contains the folder.
+    They are those before a final normalisation, behind which a linear layer would belong. Each text is encoded once.
     """
-
-    def __init__(self, encode: Encode, cache_dir: str | Path) -> None:
-        self._encode = encode
-        self._folder = Path(cache_dir) / f"vectors-{encode.identity[:24]}-{encode.max_length}"
-        self._known: dict[str, np.ndarray] = {}
-        for path in sorted(self._folder.glob("*.npz")):
-            with np.load(path, allow_pickle=False) as file:
-                self._known |= zip(file["keys"].tolist(), file["vectors"], strict=True)
-
-    def __call__(self, texts: Sequence[str], role: str) -> np.ndarray:
-        """Those of queries or documents (`query`, `document`), (N, D) float32."""
-        encode = self._encode.of(role)
-        keys = [hashlib.sha256(f"{encode.prompt}{text}".encode()).hexdigest() for text in texts]
-        if missing := {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}:
-            vectors = encode([*missing.values()])
-            self._known |= zip(missing, vectors, strict=True)
-            name = hashlib.sha256("".join(missing).encode()).hexdigest()[:24]
-            with writing(self._folder / f"{name}.npz") as part, part.open("wb") as file:
-                np.savez(file, keys=np.array([*missing]), vectors=vectors)
-        return np.stack([self._known[key] for key in keys])
-
-
-def vectors_of(encoder: SentenceEncoder, tokenizer: Any, cache_dir: str | Path) -> Vectors:
-    """The vectors of an encoder; a linear layer is fitted and inserted before its normalisation."""
     bare = copy.copy(encoder)
     bare._modules = dict(encoder._modules)
     if encoder.head is not None and encoder.head.normalizes:
         bare.head = Head(*encoder.head.dense_layers()) if len(encoder.head) > 1 else None
-    return Vectors(Encode(bare.to(device_here()), tokenizer, progress=True), cache_dir)
+    encode, known = Encode(bare.to(device_here()), tokenizer, progress=True), {}
+
+    def vectors(texts: Sequence[str], role: str) -> np.ndarray:
+        by_role = encode.of(role)
+        kept = known.setdefault(by_role.prompt, {})
+        if missing := [text for text in dict.fromkeys(texts) if text not in kept]:
+            kept.update(zip(missing, by_role(missing), strict=True))
+        return np.stack([kept[text] for text in texts])
+
+    return vectors
 
 
 def fitted(vectors: np.ndarray, power: float = POWER) -> Dense | None:
@@ -135,7 +116,7 @@ def ndcg(
 
     Args:
         task: documents and queries.
-        vectors: the model of all these searches, see `Vectors`.
+        vectors: the model of all these searches, see `vectors_of`.
         compared: the searches.
         layers: linear layers by power.
         language: of BM25's words.

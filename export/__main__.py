@@ -1,17 +1,14 @@
 """`python -m export RUN --output DIR`: write a model and its card for publication, optionally to the hub."""
 
 import logging
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from common.errors import BadInput, run_command
-from common.files import files_in
 from common.flags import Parser, add_pooling
 from export.card import Model, card
 from export.facts import read_facts
-from export.folder import check_repo, new_folder, push
-from export.onnx_file import ONNX_FILE, require_onnx, write_onnx
+from export.folder import new_folder, push
+from export.onnx_file import ONNX_FILE, write_onnx
 from models.encoder import load_encoder
 from models.saved_format import read_modules
 
@@ -40,22 +37,23 @@ def parser() -> Parser:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Check the flags and the run, write the folder, push it."""
+    """Read the run, write the folder, push it.
+
+    Raises:
+        BadInput: another pooling than the model's, or scores of other settings.
+    """
     args = parser().parse_args(argv)
-    if args.push_to_hub:
-        check_repo(args.push_to_hub)
-    if args.onnx:
-        require_onnx()
     facts, output = read_facts(Path(args.run), args.base_scores), Path(args.output)
     before = read_modules(args.run) if args.pooling else None
     if before is not None and (before.pooling != args.pooling or before.head):
-        raise BadInput(
-            f"--pooling {args.pooling}: '{args.run}' states its pooling, {before.pooling}; leave out the flag"
-        )
-    logger.info("reading %s", args.run)
+        raise BadInput(f"--pooling {args.pooling}: '{args.run}' states its pooling, {before.pooling}; leave it out")
     with new_folder(output) as folder:
         encoder, tokenizer = load_encoder(args.run, args.pooling)
-        _check_scores(args.run, facts.rows, {"pooling": encoder.pooling, "max_length": encoder.max_length})
+        used = {"pooling": encoder.pooling, "max_length": encoder.max_length}
+        for name, value in used.items():  # older rows do not record them
+            if other := {row.get(name, value) for row in facts.rows} - {value}:
+                scores = Path(args.run) / "scores.json"
+                raise BadInput(f"{scores}: scored with {name} {other.pop()}, not the model's {value}; score again")
         encoder.save(str(folder), tokenizer)
         if args.onnx:
             logger.info("writing %s and checking it with onnxruntime", ONNX_FILE)
@@ -66,20 +64,7 @@ def main(argv: list[str] | None = None) -> None:
         (folder / "README.md").write_text(card(model, facts), encoding="utf-8")
     logger.info("%s: exported", output)
     if args.push_to_hub:
-        size = sum(path.stat().st_size for path in files_in(output).values())
-        logger.info("pushing %.0f MB to %s", size / 1e6, args.push_to_hub)
         logger.info("pushed: %s", push(output, args.push_to_hub, args.private))
-
-
-def _check_scores(run: str, rows: Sequence[Mapping[str, Any]], used: Mapping[str, Any]) -> None:
-    """Refuse scores of other settings than the exported model's; older rows do not record them."""
-    for row in rows:
-        for name, value in used.items():
-            if row.get(name, value) != value:
-                other = f"scored with {name} {row[name]}, not the model's {value}"
-                raise BadInput(
-                    f"{Path(run) / 'scores.json'}: {other}; score again without --{name}, or remove the file"
-                )
 
 
 if __name__ == "__main__":

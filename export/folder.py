@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from huggingface_hub import HfApi
-from huggingface_hub.errors import HFValidationError, HTTPError
-from huggingface_hub.utils import validate_repo_id
+from huggingface_hub.errors import HTTPError
 
 from common.errors import BadInput, brief, unwritable
 from common.files import writing_folder
@@ -38,16 +37,6 @@ def new_folder(target: Path) -> Iterator[Path]:
             yield folder
     except OSError as error:
         raise unwritable(error, f"--output {target}: cannot be written ({error.strerror or error})") from error
-
-
-def check_repo(repo: str) -> None:
-    """BadInput for a repository id that is invalid or has no owner."""
-    try:
-        validate_repo_id(repo)
-    except HFValidationError as error:
-        raise BadInput(f"--push_to_hub {repo}: {brief(error)}") from error
-    if "/" not in repo:
-        raise BadInput(f"--push_to_hub {repo}: the owner is missing; give OWNER/{repo}")
 
 
 def push(folder: Path, repo: str, private: bool) -> str:

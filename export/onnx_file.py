@@ -3,7 +3,6 @@
 import logging
 import warnings
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -18,7 +17,6 @@ INPUTS, OUTPUT = ("input_ids", "attention_mask"), "sentence_embedding"
 TOKENS = "last_hidden_state"  # sentence-transformers' ONNX backend pools these itself
 BOUND = 1e-4
 _LONGEST = 8192  # tokens to check with; word vectors have no limit
-_NEEDED = ("onnx", "onnxscript", "onnxruntime")
 
 
 class _Embed(nn.Module):
@@ -29,13 +27,6 @@ class _Embed(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         output = self.encoder(input_ids, attention_mask, with_tokens=True)
         return self.encoder.apply_head(output.pooled), output.tokens
-
-
-def require_onnx() -> None:
-    """BadInput if packages are missing."""
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise BadInput(f"--onnx needs {', '.join(missing)}: pip install -r requirements-extra.txt (section ONNX)")
 
 
 def write_onnx(folder: Path) -> None:

@@ -1,8 +1,6 @@
 """Render templates, with text from files, flags and folder names escaped."""
 
 import re
-import shlex
-from collections.abc import Iterable
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
@@ -14,7 +12,6 @@ _TOKEN = re.compile(r"(\[(?:CLS|SEP|MASK|PAD|UNK)\](?![\[(:]))")  # not a link, 
 # `->` is plain text; escaping `://`, `www.` and `@` prevents autolinks.
 _SYNTAX = re.compile(r"[^\w ,;.%+=()/'\"?:>-]|(?<=www)\.|:(?=/)|(?<!-)>", re.IGNORECASE)
 _PLAIN = re.compile(r"[^\w .,:;%+=()/@-]")
-_SECRET_FLAG = re.compile(r"(token|key|secret|password|credentials?)$", re.IGNORECASE)
 _SECRET = re.compile(r"hf_\w{8,}|://")  # a hub token; a URL, which may contain a password
 _HOMES = {"home", "users"}
 
@@ -48,11 +45,6 @@ def short(value: object) -> str:
     return "PATH" if is_home or not path.name.strip(".") else path.name
 
 
-def listed(values: Iterable[object]) -> Markup:
-    """Escaped values, separated by commas."""
-    return Markup(", ".join(map(escape, values)))
-
-
 def rendered(template: str, **values: Any) -> Markup:
     """Render a template of this folder; values other than Markup are escaped."""
     text = PAGES.get_template(template).render(values)
@@ -65,18 +57,4 @@ PAGES = Environment(
     undefined=StrictUndefined,
     finalize=lambda value: value if isinstance(value, Markup) else Markup(escape(value)),
 )
-PAGES.filters |= {"own": Markup, "short": short, "listed": listed}
-
-
-def command_line(words: Iterable[str], keep: str | None) -> str:
-    """A command with paths shortened and secrets hidden; the value `keep` (a hub id) is unchanged."""
-    shown, hide = [], False
-    for word in words:
-        flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
-        is_secret = hide or bool(equals and _SECRET_FLAG.search(flag))
-        value = HIDDEN if is_secret else value if value == keep else short(value)
-        if word.startswith("--") and not equals:
-            flag = short(flag)
-        shown.append(flag + equals + value)
-        hide = word.startswith("--") and not equals and bool(_SECRET_FLAG.search(word))
-    return " ".join(shlex.quote(plain(word)) for word in shown)
+PAGES.filters |= {"ours": Markup, "short": short}

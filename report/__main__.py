@@ -42,9 +42,8 @@ def parser() -> Parser:
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream")
     pairs = "pairs to use instead of STS-B: tab-separated, header sentence1, sentence2, score"
     p.add_argument("--dev_file", help=pairs)
-    scores = "score file in each run folder, shown with the search scores; `python -m papers` writes sts.json"
+    scores = "score file in each run folder; `python -m papers` writes sts.json"
     p.add_argument("--scores", default="scores.json", metavar="NAME", help=scores)
-    p.add_argument("--bf16", action="store_true", help="encode in bfloat16 autocast: faster, slightly different")
     return p
 
 
@@ -62,7 +61,7 @@ def main(argv: list[str] | None = None) -> Path:
         if (Path(path) / "model.safetensors").is_file() and read_modules(path) and len(texts.searched) > 1:
             encoder, tokenizer = load_encoder(path)
             encoder.to(device_here())
-            encoders[number] = Encode(encoder, tokenizer, bf16=args.bf16, progress=sys.stderr.isatty())
+            encoders[number] = Encode(encoder, tokenizer, progress=sys.stderr.isatty())
     measured = measure(encoders, texts)
     content = page(runs, score_rows(runs), texts, measured).encode("utf-8", "replace")
     with writing(Path(args.output), "choose another --output") as part:

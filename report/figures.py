@@ -8,13 +8,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from xml.etree import ElementTree
 
 from markupsafe import Markup
 from matplotlib import rc_context
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from eval.analyse.geometry import Material
@@ -28,10 +25,8 @@ THEME = {"quiet": "#5a626c", "grid": "#e8eaed", "card": "#ffffff"}  # style.css 
 VARIABLES = {colour: f"var(--{name})" for name, colour in THEME.items()}
 VARIABLES |= {colour: f"var(--c{number})" for number, colour in enumerate(COLOURS)}
 SIZE = (5.83, 3.75)  # inches of 72 SVG units; a unit is about a pixel on the page
-SVG = "{http://www.w3.org/2000/svg}"
 MANY = 60  # lines with this many points have no markers
 WIDE_RANGE = 20  # curves whose largest value exceeds the smallest by this factor get a logarithmic axis
-_PARTS = {OWN: "own [CLS]", OTHER: "another's [CLS]"}
 _ABOUT = {OWN: "(dashed: with another sentence's [CLS])"}
 STYLE = dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), THEME["quiet"])
 STYLE |= {"axes.spines.right": False, "axes.spines.top": False, "axes.axisbelow": True, "grid.color": THEME["grid"]}
@@ -50,7 +45,7 @@ def curves(labels: Sequence[str], histories: Sequence[History]) -> list[tuple[Ch
             for label, quantities in by_run.items():
                 if part in quantities:
                     points = finite(zip(*quantities[part], strict=True))
-                    lines.append(Series(label, points, note=_PARTS.get(part, ""), dashed=part == OTHER))
+                    lines.append(Series(label, points, dashed=part == OTHER))
         values = [value for line in lines for _, value in line.points]
         log = bool(values) and min(values) > 0 and max(values) > WIDE_RANGE * min(values) and not dev_unit(name)
         about, y = ("(dev score)", unit) if (unit := dev_unit(name)) else (_ABOUT.get(name, ""), "value")
@@ -89,80 +84,33 @@ def svg(chart: Chart, labels: Sequence[str]) -> Markup:
         figure.patch.set_visible(False)
         axes = figure.add_subplot(xlabel=chart.x, ylabel=f"{chart.y}, log scale" if chart.log else chart.y)
         axes.patch.set_visible(False)
-        for number, (run, line) in enumerate(series):
-            _draw(axes, run, line, chart.join).set_gid(f"points-of-{number}")
-        if chart.join:
-            axes.xaxis.get_major_locator().set_params(integer=True)  # steps and counts
-        else:
-            axes.xaxis.get_major_locator().set_params(nbins=5)
-        _scale(axes, chart)
-        stream = io.BytesIO()
+        axes.grid(axis="y")
+        axes.margins(x=0.05, y=0.1)
+        for run, line in series:
+            colour = COLOURS[run % len(COLOURS)]
+            for at, low, high in line.bars:
+                axes.plot([at, at], [low, high], color=colour, linewidth=5, alpha=0.35, solid_capstyle="butt")
+            style = ("--" if line.dashed else "-") if chart.join else ""
+            marker = MARKERS[run % len(MARKERS)] if len(line.points) < MANY else ""
+            look = {"color": colour, "linestyle": style, "marker": marker, "markersize": 7 if chart.join else 11}
+            axes.plot(*zip(*line.points, strict=True), **look)
+        axes.xaxis.get_major_locator().set_params(**({"integer": True} if chart.join else {"nbins": 5}))
+        if chart.log:
+            axes.set_yscale("log")
+            low, high = axes.get_ylim()
+            axes.yaxis.set_major_locator(LogLocator(subs=(1,) if high > 100 * low else (1, 2, 5)))
+            axes.yaxis.set_minor_locator(NullLocator())
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+        if chart.ticks:
+            axes.set_xticks(range(len(chart.ticks)), chart.ticks)
+            axes.set_xlim(-0.5, len(chart.ticks) - 0.5)
+        stream = io.StringIO()
         figure.savefig(stream, format="svg")
-    drawn = stream.getvalue().decode()
-    root = ElementTree.fromstring(drawn)
-    _add_tips(root, series, chart.ticks)
-    _clean(root, set(re.findall(r'(?:href="|url\()#([^")]+)', drawn)))
     about = f"{chart.x} against {chart.y}: {', '.join(dict.fromkeys(line.label for _, line in series))}"
-    root.attrib = {"viewBox": root.get("viewBox"), "role": "img", "aria-label": about}
-    return Markup(ElementTree.tostring(root, encoding="unicode"))
-
-
-def _draw(axes: Axes, run: int, series: Series, join: bool) -> Line2D:
-    colour = COLOURS[run % len(COLOURS)]
-    for at, low, high in series.bars:
-        axes.plot([at, at], [low, high], color=colour, linewidth=5, alpha=0.35, solid_capstyle="butt")
-    (line,) = axes.plot(
-        *zip(*series.points, strict=True),
-        color=colour,
-        linestyle=("--" if series.dashed else "-") if join else "",
-        marker=MARKERS[run % len(MARKERS)] if len(series.points) < MANY else "",
-        markersize=7 if join else 11,
-    )
-    return line
-
-
-def _scale(axes: Axes, chart: Chart) -> None:
-    axes.grid(axis="y")
-    axes.margins(x=0.05, y=0.1)
-    if chart.log:
-        axes.set_yscale("log")
-        low, high = axes.get_ylim()
-        axes.yaxis.set_major_locator(LogLocator(subs=(1,) if high > 100 * low else (1, 2, 5)))
-        axes.yaxis.set_minor_locator(NullLocator())
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
-    if chart.ticks:
-        axes.set_xticks(range(len(chart.ticks)), chart.ticks)
-        axes.set_xlim(-0.5, len(chart.ticks) - 0.5)
-
-
-def _add_tips(root: ElementTree.Element, series: Sequence[tuple[int, Series]], ticks: Sequence[str]) -> None:
-    """Add each point's value to its marker as a tooltip."""
-    groups = {group.get("id"): group for group in root.iter(f"{SVG}g")}
-    for number, (run, line) in enumerate(series):
-        group = groups[f"points-of-{number}"]
-        label = f"{line.label}, {line.note}" if line.note in _PARTS.values() else line.label
-        group.attrib = {"class": "points", "data-run": str(run)}
-        marks = list(group.iter(f"{SVG}use"))
-        for mark, (at, value) in zip(marks, line.points if marks else (), strict=True):
-            x = ticks[round(at)].splitlines()[0] if ticks else f"{at:,.7g}"
-            ElementTree.SubElement(mark, f"{SVG}title").text = f"{label}: {value:.5g} at {x}"
-
-
-def _clean(root: ElementTree.Element, used: set[str]) -> None:
-    """Turn matplotlib's document into an element for a page whose Content-Security-Policy forbids inline style.
-
-    Style becomes attributes, and colours become the style sheet's variables. Removes namespaces, metadata and ids that
-    are not `used`, because matplotlib repeats them in every figure.
-    """
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if child.tag in (f"{SVG}metadata", f"{SVG}style"):
-                parent.remove(child)
-    for part in root.iter():
-        styles = [style.split(": ") for style in part.attrib.pop("style", "").split("; ") if style]
-        part.attrib |= {key: VARIABLES.get(value, value) for key, value in styles if key != "font-family"}
-        shown = {key.rpartition("}")[2]: value for key, value in part.attrib.items() if key != "id" or value in used}
-        part.attrib = {key: " ".join(value.split()) for key, value in shown.items()}
-        part.tag = part.tag.removeprefix(SVG)
-        part.text, part.tail = (part.text or "").strip() or None, None
+    drawn = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", stream.getvalue(), flags=re.DOTALL)
+    drawn = re.sub(r'<g id="[^"]*"', "<g", drawn)  # matplotlib repeats these ids in every figure
+    for colour, variable in VARIABLES.items():
+        drawn = drawn.replace(colour, variable)
+    box, content = re.search(r'viewBox="([^"]*)"', drawn)[1], drawn.partition("<svg")[2].partition(">")[2]
+    return Markup('<svg viewBox="{}" role="img" aria-label="{}">{}').format(box, about, Markup(content))

@@ -1,6 +1,5 @@
 """Run the models for the report: analyses of `eval/analyse`, and nearest neighbours."""
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PureWindowsPath
@@ -16,7 +15,6 @@ from eval.encode import Encoder, unit
 from eval.sts import Pairs, StsTask, merged
 from report import LIMIT
 
-logger = logging.getLogger(__name__)
 ANALYSES = {"alignment_uniformity": ALIGNMENT, "anisotropy": ANISOTROPY, "cosine_by_gold": GOLD}
 QUERIES, NEAREST = 20, 5  # sentences whose neighbours are shown, and how many
 
@@ -58,9 +56,6 @@ def read_texts(tasks: list[StsTask], data_dir: str, sentences: str | None) -> Te
         BadInput: a file is damaged, or `sentences` cannot be read. A missing published set is not an error.
     """
     loaded = {f"{task.name} {task.split}": pairs for task in tasks if (pairs := _pairs(task, data_dir)) is not None}
-    if not loaded and sentences is None:
-        missing = "%s has no STS-B: the page will lack geometry and search; give --data_dir or --sentences"
-        logger.warning(missing, data_dir)
     title = f"{tasks[0].name} {tasks[0].split}"
     pairs = loaded.get(title)
     if sentences is None:

@@ -1,7 +1,5 @@
 """Render the page: sections and style in one self-contained HTML text."""
 
-import base64
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +11,8 @@ from eval.analyse.geometry import ABOVE
 from eval.compare.intervals import RESAMPLES, SEED
 from report import figures
 from report.measures import ANALYSES, Measured, Texts
-from report.runs import RunFolder, facts
+from report.runs import RunFolder, facts, findings
 from report.score_table import BEST, TIED, Row, headline, scored_differently
-from training.curves import describe_gap
 
 _FOLDER = Path(__file__).parent
 _PAGES = Environment(
@@ -26,14 +23,12 @@ _PAGES = Environment(
 def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured: Measured) -> str:
     """HTML of the report.
 
-    Its Content-Security-Policy forbids all connections, scripts and styles except its own (by hash), so text that is
-    not escaped by mistake can do no harm.
+    Its Content-Security-Policy forbids all connections and scripts, so text that is not escaped by mistake can do no
+    harm.
     """
     labels = [run.label for run in runs]
     columns = [facts(run.record) for run in runs]
     by_name = {name: [column[name] for column in columns] for name in columns[0]}
-    style = (_FOLDER / "style.css").read_text(encoding="utf-8")
-    style_hash = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     measurements = [*measured.results.values(), *measured.neighbours.values()]
     present = {number for by_run in measurements for number in by_run}
     return _PAGES.get_template("page.html.j2").render(
@@ -46,7 +41,7 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
         headlines=[
             *headline(labels, rows),
             *scored_differently(runs),
-            *(f"{run.label}: {words}" for run in runs for words in _findings(run)),
+            *(f"{run.label}: {words}" for run in runs for words in findings(run) if words),
         ],
         scores=[(f"{row.key}{'' if row.comparable else ' *'}", row.cells) for row in rows],
         comparable=all(row.comparable for row in rows),
@@ -62,25 +57,16 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
         },
         above=ABOVE,
         charts=figures.geometry(labels, measured.results, texts.material),
-        numbers=_numbers(len(runs), measured),
+        numbers=[
+            line
+            for name, results in measured.results.items()
+            for line in ANALYSES[name].lines([results.get(run) for run in range(len(runs))])
+        ],
         texts=texts,
         measured=measured,
         neighbours=[(query, _lists(by_run, len(runs))) for query, by_run in measured.neighbours.items()],
-        style=Markup(style),
-        style_hash=f"sha256-{style_hash}",
+        style=Markup((_FOLDER / "style.css").read_text(encoding="utf-8")),
     )
-
-
-def _findings(run: RunFolder) -> list[str]:
-    """The run's recorded findings or, while it trains, those of its log so far."""
-    findings = run.record.get("findings", [describe_gap(run.history)])
-    return [text for text in findings if isinstance(text, str)] if isinstance(findings, list) else []
-
-
-def _numbers(runs: int, measured: Measured) -> list[tuple[str, list[str]]]:
-    """The main numbers of every analysis: title, and a cell for each run."""
-    by_analysis = {name: [results.get(run) for run in range(runs)] for name, results in measured.results.items()}
-    return [line for name, results in by_analysis.items() for line in ANALYSES[name].lines(results)]
 
 
 def _lists(by_run: dict[int, list[tuple[str, float]]], runs: int) -> list[list[tuple[str, float, bool]]]:

@@ -96,7 +96,7 @@ def test_boilerplate_makes_no_copies_but_copies_of_it_are_found(documents):
 
 
 def test_too_few_documents_are_refused(documents):
-    with pytest.raises(BadInput, match="50 documents: give at least 60"):
+    with pytest.raises(BadInput, match="16 of 50 documents"):
         split(documents[:50], seed=0)
     with pytest.raises(BadInput, match="0 of 100 documents"):
         split([Document("", f"short text {i}") for i in range(100)], seed=0)

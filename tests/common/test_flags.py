@@ -11,7 +11,6 @@ from tests.sources import COMMANDS, SOURCES, module
 
 NEEDED = {
     "adapt.__main__": "x --text=x --output=x",
-    "adapt.study": "x",
     "baselines.__main__": "whitening x --train_file=x --output=x",
     "bench.__main__": "step",
     "eval.__main__": "x",
@@ -19,6 +18,7 @@ NEEDED = {
     "eval.encode_corpus.__main__": "x --model=x --output=x",
     "export.__main__": "x --output=x",
     "report.__main__": "x",
+    "papers.pseudo_queries": "x",
     "reproduce": "x",
     "run_pretrain_aux": "--use_cpu=true",
     "run_sup": "--method=nli --use_cpu=true",

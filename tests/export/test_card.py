@@ -9,7 +9,6 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
-from data.prepare import WIKI_TERMS
 from eval.compare.sides import published
 from export.__main__ import main
 from export.facts import Facts
@@ -23,18 +22,13 @@ HOSTILE = "</script><b>|[x](y)"
 SAID = f"""
 Trained with SimCSE
 vector of 32 numbers
-a local checkpoint, sha256 of its weights {"ab" * 32}
-mine.txt, 1,234 sentences
-{"cd" * 32}
-licence not stated
+base model: a local checkpoint
+mine.txt, 1,234 rows; sha256 {"cd" * 32}
+**Licence:** not stated
 step 375 of 500
 80.92
-seed 17 (n = 1)
-python run_unsup.py --config simcse-mini.yaml --bf16
-{"ef" * 20}
-torch 2.13.0
-device: cpu
-Unknown: it was not recorded
+One run, seed 17
+torch 2.13.0, commit {"ef" * 20}, device cpu
 eprint = {{2104.08821}}
 ## Limits and risks
 """
@@ -74,9 +68,10 @@ def test_the_card_holds_what_is_known_of_the_run(card_of):
         assert words in card
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in card.splitlines() if line.startswith("|")]
     for row in SCORES:
-        assert [row["task"], "test", "spearman", row["aggregation"], f"{row['n']:,}", f"{row['value']:.2f}"] in lines
-    settings = {line[0]: line[1] for line in lines[[line[0] for line in lines].index("name") + 2 :]}
-    assert settings == {"method": "simcse", "pooling": "avg", "temperature": "0.1", "max_steps": "500", "seed": "17"}
+        line = [row["task"], "test", "spearman", row["aggregation"], f"{row['n']:,}", f"{row['value']:.2f}"]
+        assert (line in lines) == row["headline"]
+    settings = {line[0]: line[1] for line in lines[[line[0] for line in lines].index("setting") + 2 :]}
+    assert settings == {"pooling": "avg", "temperature": "0.1", "max_steps": "500", "seed": "17"}
 
 
 def test_the_head_is_read_back_by_the_hub_s_library(card_of):
@@ -96,7 +91,7 @@ def test_scores_stand_beside_those_of_the_base_model(card_of, tmp_path):
     run = record() | {"verdict": verdict}
     card = card_of(run, flags=["--base_scores", str(tmp_path / "base.json")])
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in card.splitlines() if line.startswith("|")]
-    assert lines[0] == ["", "base model", "this model"]
+    assert lines[0] == ["score", "base model", "this model"]
     assert lines[2] == ["Spearman's correlation on STS-B dev, which selected the model", "70.00", "80.92"]
     assert lines[3] == ["mean of 2 tasks", "50.00", "66.42"]
     assert "| not scored | 66.42" in card_of(run, output="other")
@@ -107,10 +102,9 @@ def test_scores_stand_beside_those_of_the_base_model(card_of, tmp_path):
 def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(card_of):
     run = record()
     run["trajectory"]["start"] = run["settings"]["model_name_or_path"] = "owner/base"
-    run["command"] += ["--model_name_or_path", "owner/base"]
     card = card_of(run)
     assert ModelCard(card).data.base_model == "owner/base"
-    assert "--model_name_or_path owner/base" in card
+    assert "base model: owner/base" in card
     for folder in ("/home/someone/base", "../base", "~/base", "runs/deep/base"):
         facts = Facts({"settings": {"model_name_or_path": folder}, "trajectory": {"start": folder}})
         assert facts.base_model is None
@@ -119,46 +113,19 @@ def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(card_of):
     assert Facts(run).base_model is None
 
 
-@pytest.mark.parametrize(
-    ("seen", "words"),
-    [
-        (
-            {"STS12": {"seen": 3, "sentences": 9}, "STS13": {"seen": 0, "sentences": 2}},
-            "The training text contains sentences of these tests: STS12 (3 of 9).",
-        ),
-        ({"STS13": {"seen": 0, "sentences": 2}}, "The training text contains no sentence of these tests: STS13."),
-        ({}, "Unknown: it was not recorded"),
-    ],
-)
-def test_what_the_run_says_of_seen_test_texts_is_said(card_of, seen, words):
-    assert words in card_of(record() | {"seen_test_texts": seen})
-
-
-@pytest.mark.parametrize(
-    ("steps", "scores", "best", "said"),
-    [
-        (20, SCORES, True, ["Only a trial"]),
-        (125, None, True, []),
-        (124, None, False, ["Only a trial", "Not evaluated"]),
-    ],
-)
-def test_a_trial_and_a_model_nobody_scored_are_said_to_be_that(card_of, steps, scores, best, said):
-    run = record() | {"steps": steps}
-    card = card_of(run if best else {name: value for name, value in run.items() if name != "best"}, scores)
-    assert [words for words in ("Only a trial", "Not evaluated") if f"- **{words}" in card] == said
+def test_test_sentences_in_the_training_text_are_counted(card_of):
+    seen = {"STS12": {"seen": 3, "sentences": 9}, "STS13": {"seen": 0, "sentences": 2}}
+    assert "training text: STS12 3 of 9, STS13 0 of 2." in card_of(record() | {"seen_test_texts": seen})
 
 
 @pytest.mark.parametrize("verdict", [{"shipped": "start"}, {"shipped": "result", "start_share": 1.0}])
 def test_an_initial_model_that_is_shipped_unchanged_is_not_said_to_be_trained(card_of, verdict):
-    run = record() | {"steps": 20, "verdict": verdict}
+    run = record() | {"verdict": verdict}
     card = card_of(run)
-    for claim in ("Trained with", "eprint", "simcse\n", "Only a trial", "step 375"):
+    for claim in ("Trained with", "eprint", "simcse\n", "step 375"):
         assert claim not in card, claim
-    assert card.count("It has the weights of the base model unchanged") == 2
-    assert "selection: the model before the first of 20 steps" in card and "1,234 sentences" in card
-    assert "mixed with the initial weights" not in card_of(run | {"verdict": {"shipped": "result"}}, output="other")
-    mixed = card_of(run | {"verdict": {"shipped": "result", "start_share": 0.5}}, output="mixed")
-    assert "mixed with the initial weights (share 0.5)" in mixed and "Trained with SimCSE" in mixed
+    assert "It has the weights of the base model" in card
+    assert "selection: the model before the first of 500 steps" in card and "1,234 rows" in card
 
 
 @pytest.mark.parametrize(
@@ -173,24 +140,10 @@ def test_the_card_names_the_dev_score_that_selected_the_model(card_of, verdict, 
     assert f"the best by {said}" in html.unescape(card_of(record() | {"verdict": verdict}))
 
 
-def test_the_card_names_the_widths_that_can_be_used_alone(card_of):
-    run = record()
-    run["settings"]["matryoshka_dims"] = [16, 8]
-    card = card_of(run)
-    assert "Its first 16, 8 entries" in card and "truncate_dim=8" in card
-
-
-def test_the_terms_of_the_papers_text_are_given():
-    text = {"files": ["wiki1m_for_simcse.txt"], "rows": 1_000_000}
-    assert Facts({"trajectory": {"text": text}}).text_terms == WIKI_TERMS
-    assert Facts({"trajectory": {"text": text | {"rows": 3}}}).text_terms == "licence not stated"
-
-
 def test_a_folder_that_is_no_run_says_so(card_of):
     card = card_of(scores=None)
     assert "without a run record" in card
-    assert "No scores are recorded" in card
-    assert "(n = 1)" not in card
+    assert "none are recorded" in card and "One run" not in card
     assert ModelCard(card).data.eval_results is None
 
 
@@ -200,7 +153,8 @@ def test_hostile_names_and_paths_leave_a_clean_card(card_of, tmp_path, sentences
     run["settings"] |= {"method": HOSTILE, "model_name_or_path": path, "hub_token": secret, "seed": HOSTILE}
     run["trajectory"] |= {"method": HOSTILE, "start": path, "skip_from": HOSTILE, "config_name": path, HOSTILE: HOSTILE}
     run["trajectory"]["text"] |= {"files": [f"{path}/{HOSTILE}", f"{path}"], "sha256": HOSTILE, "columns": HOSTILE}
-    run["command"] += ["--output_dir", path, f"--train_file={path}", "--hub_token", secret, HOSTILE, "a\n```\n# Title"]
+    run["trajectory"]["rank_text"] = [path, secret, "a\n```\n# Title"]
+    run["findings"] = [HOSTILE, "a\n# Title"]
     run |= {"commit": HOSTILE, "versions": {HOSTILE: HOSTILE}, "hardware": {"device": f"x\n---\n{HOSTILE}"}}
     run |= {
         "best": {"step": HOSTILE, "value": HOSTILE},
@@ -218,7 +172,7 @@ def test_hostile_names_and_paths_leave_a_clean_card(card_of, tmp_path, sentences
     head = yaml.safe_load(card.split("---\n")[1])
     assert head["model-index"][0]["name"] == "a_b__x_(y) model"
     cells = {line.count("|") for line in card.splitlines() if line.startswith("| ")}
-    assert cells == {3, 4, 7}
+    assert cells == {3, 4, 7}, "tables of settings, of scores beside the base model's, and of scores"
     assert not [sentence for sentence in sentences if sentence in card]
 
 
@@ -228,10 +182,3 @@ def test_no_file_of_an_export_holds_a_path_of_this_machine(card_of, tmp_path, ti
         content = file.read_bytes() if file.is_file() else b""
         for place in (tmp_path, tiny_bert, Path.home(), Path(__file__).parents[2]):
             assert str(place).encode() + b"/" not in content, file
-
-
-def test_a_run_without_the_auxiliary_loss_is_not_called_infocse():
-    facts = Facts({"settings": {"method": "infocse"}})
-    assert not facts.without
-    facts.record["settings"]["aux_weight"] = 0.0
-    assert facts.without == ["aux_weight"]

@@ -51,10 +51,3 @@ def test_a_push_that_fails_is_one_line_and_leaves_the_export_whole(client, make_
         main([str(make_run()), "--output", str(tmp_path / "out"), "--push_to_hub", REPO])
     assert "\n" not in str(caught.value)
     assert (tmp_path / "out" / "README.md").is_file() and client.created[-1]["private"] is None
-
-
-@pytest.mark.parametrize("repo", ["no-owner", "a/b/c"])
-def test_a_name_that_is_none_is_refused_before_anything_is_written(repo, make_run, tmp_path):
-    with pytest.raises(BadInput, match="--push_to_hub"):
-        main([str(make_run()), "--output", str(tmp_path / "out"), "--push_to_hub", repo])
-    assert not (tmp_path / "out").exists()

@@ -6,7 +6,7 @@ from html import unescape
 
 import pytest
 
-from export.text import HIDDEN, PAGES, command_line, escape, plain, short
+from export.text import HIDDEN, PAGES, escape, plain, short
 
 HOSTILE = r"""</script><b>|[x](y)
 `code`
@@ -65,18 +65,6 @@ def test_a_path_becomes_its_last_part(word, expected):
     assert short(word) == expected
 
 
-def test_a_command_shows_no_path_and_no_secret():
-    words = "python /x/run_unsup.py --config=/home/someone/c.yaml --hub_token s3cret --api_key=s3cret".split()
-    words += "--model_name_or_path owner/model --output_dir runs/owner/out --rtd_tokens sample".split()
-    words += ["--train_file", "/data/my text.txt", "--/home/someone/odd", "`rm`"]
-    line = command_line(words, keep="owner/model")
-    assert line == (
-        "python run_unsup.py --config=c.yaml --hub_token HIDDEN --api_key=HIDDEN --model_name_or_path owner/model "
-        "--output_dir out --rtd_tokens sample --train_file 'my text.txt' odd _rm_"
-    )
-    assert "someone" not in line
-
-
 def test_a_template_escapes_every_value_but_our_own():
-    made = PAGES.from_string("{{ word }} {{ word | own }}").render(word="<b>")
+    made = PAGES.from_string("{{ word }} {{ word | ours }}").render(word="<b>")
     assert made == "&#60;b&#62; <b>"

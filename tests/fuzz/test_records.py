@@ -14,7 +14,7 @@ from eval.compare.sides import Score, from_files
 from eval.scores import items_path, read_items, read_scores
 from eval.vectors import VectorStore
 from export.facts import Facts, read_facts
-from report.runs import facts, read_run_folder
+from report.runs import read_run_folder
 from tests.folders import checkpoint
 from tests.fuzz.damage import MANY, as_json, damaged, result
 from training.checkpoint import MANIFEST, commit, owner, problem, read_best
@@ -59,11 +59,8 @@ def test_the_record_of_a_run_is_read_or_refused_by_all_its_readers(tmp_path, con
     exported = result(read_facts, folder)
     if exported is not None:
         assert isinstance(exported, Facts)
-        for name in ("settings", "trajectory", "text", "method", "base_hash", "base_model", "text_terms"):
+        for name in ("is_initial", "method", "dev_scores", "base_model"):
             getattr(exported, name)
-    shown = result(read_run_folder, "run", folder, "scores.json")
-    if shown is not None:
-        assert all(isinstance(words, str) for words in facts(shown.record).values())
 
 
 @pytest.fixture(scope="module")

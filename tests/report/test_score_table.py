@@ -36,38 +36,8 @@ def make(write_run):
     return made
 
 
-def searched(path, **values):
-    """A file of nDCG@10 that is equal for all queries of a set."""
-    found = {}
-    for name, value in values.items():
-        rows = [row(name, "test", "ndcg@10", "mean of queries", 20, 100 * value)]
-        found[Named(name)] = Result(rows, {"value": np.full(20, value)})
-    write_scores(path, found, rows_of(found, "m", None))
-
-
 def marks(rows):
     return {str(row.key): [cell and cell.mark for cell in row.cells] for row in rows}
-
-
-def test_search_stands_beside_the_scores(tmp_path, make):
-    make(tmp_path / "a", 1.0)
-    searched(tmp_path / "a" / "search.json", med=0.25, npl=0.75)
-    rows = score_rows([read_run_folder("a", tmp_path / "a", "scores.json")], resamples=20)
-    assert [row.key.task for row in rows] == ["STS-B", "SICK-R", "med", "npl", AVERAGE, AVERAGE]
-    assert rows[-1].cells[0].value == 50 and rows[-1].cells[0].interval == (50, 50)
-    (tmp_path / "a" / "scores.json").unlink()
-    assert len(score_rows([read_run_folder("a", tmp_path / "a", "scores.json")], resamples=20)) == 3
-
-
-def test_an_average_has_the_tasks_of_its_own_file(tmp_path, write_run):
-    folder = write_run(tmp_path / "a")
-    searched(folder / "scores.json", scifact=0.9)
-    searched(folder / "search.json", med=0.25, npl=0.75)
-    average = score_rows([read_run_folder("a", folder, "scores.json")], resamples=20)[-1]
-    assert average.key.task == AVERAGE and average.cells[0].interval == (50, 50), "scifact is not in it"
-    searched(folder / "scores.json", med=0.5)  # from another evaluation: the average is not of this one
-    average = score_rows([read_run_folder("a", folder, "scores.json")], resamples=20)[-1]
-    assert average.cells[0].value == 50 and average.cells[0].interval is None
 
 
 def test_the_intervals_are_those_of_eval_compare(tmp_path, make):
