@@ -9,10 +9,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from eval.analyse.geometry import ABOVE
+from eval.analyse.geometry import ABOVE, lines
 from eval.compare.intervals import RESAMPLES, SEED
 from report import figures
-from report.measures import ANALYSES, Measured, Texts
+from report.measures import Measured, Texts
 from report.runs import RunFolder, facts
 from report.score_table import BEST, TIED, Row, headline, scored_differently
 from training.curves import describe_gap
@@ -61,8 +61,8 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
             "encoder": [label for number, label in enumerate(labels) if present and number not in present],
         },
         above=ABOVE,
-        charts=figures.geometry(labels, measured.results, texts.material),
-        numbers=_numbers(len(runs), measured),
+        charts=figures.geometry(labels, measured.results, texts),
+        numbers=[(title, cells) for title, *cells in lines(measured.by_run(len(runs)))],
         texts=texts,
         measured=measured,
         neighbours=[(query, _lists(by_run, len(runs))) for query, by_run in measured.neighbours.items()],
@@ -75,12 +75,6 @@ def _findings(run: RunFolder) -> list[str]:
     """The run's recorded findings or, while it trains, those of its log so far."""
     findings = run.record.get("findings", [describe_gap(run.history)])
     return [text for text in findings if isinstance(text, str)] if isinstance(findings, list) else []
-
-
-def _numbers(runs: int, measured: Measured) -> list[tuple[str, list[str]]]:
-    """The main numbers of every analysis: title, and a cell for each run."""
-    by_analysis = {name: [results.get(run) for run in range(runs)] for name, results in measured.results.items()}
-    return [line for name, results in by_analysis.items() for line in ANALYSES[name].lines(results)]
 
 
 def _lists(by_run: dict[int, list[tuple[str, float]]], runs: int) -> list[list[tuple[str, float, bool]]]:
