@@ -8,7 +8,7 @@ from torch import nn
 import eval.encode
 from common.errors import NonFinite
 from eval.encode import Encode
-from models.encoder import SentenceEncoder, load_encoder
+from models.encoder import SentenceEncoder
 from models.heads import Head
 from models.loading import load_backbone, load_config, load_tokenizer
 from models.saved_format import Normalize
@@ -156,34 +156,3 @@ def test_the_identity_covers_everything_that_decides_a_vector(tiny_bert, tiny_ro
     others = [identity(tiny_roberta), *(identity(**one) for one in changes)]
     assert identity() == identity(use=True)
     assert len({identity(), *others}) == 9
-
-
-OLD = {"architecture": "x86_64", "avx512_f": True, "avx512_bf16": False, "amx_bf16": False}
-CASES = [
-    (OLD, True),
-    (OLD | {"avx512_bf16": True}, False),
-    (OLD | {"amx_bf16": True}, False),
-    ({"architecture": "x86_64"}, True),
-    ({"architecture": "aarch64"}, False),
-]
-
-
-@pytest.mark.parametrize(("found", "slow"), CASES)
-def test_only_an_x86_processor_without_the_instructions_is_slow(monkeypatch, found, slow):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
-    assert eval.encode.bf16_is_slow("cpu") is slow
-    assert not eval.encode.bf16_is_slow("cuda")
-
-
-def test_slow_bf16_is_warned_about_once(monkeypatch, caplog, tiny_bert):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: OLD)
-    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
-    eval.encode.warn_of_slow_bf16.cache_clear()
-    Encode(encoder, tokenizer)(["a"])
-    encode = Encode(encoder, tokenizer, bf16=True)
-    assert not caplog.records, "the model may still move to a GPU"
-    encode(["a"])
-    encode(["b"])
-    assert [record.getMessage() for record in caplog.records] == [caplog.records[0].getMessage()]
-    assert "avx512_bf16, amx_bf16" in caplog.text and "--bf16" in caplog.text
-    eval.encode.warn_of_slow_bf16.cache_clear()

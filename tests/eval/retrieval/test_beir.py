@@ -278,15 +278,3 @@ def test_sets_are_chosen_by_name_and_shorthand():
     for name in ("/etc", "../other", "a/../../b", ""):
         with pytest.raises(BadInput, match="is not in DATA_DIR/beir"):
             tasks_named(["beir"], Options(beir=(name,)))
-
-
-def test_the_metric_loads_by_its_path():
-    import evaluate
-
-    metric = evaluate.load("eval/metrics/retrieval.py")
-    rankings = [["a", "b", "c"], ["x"]]
-    judged = [[{"id": "b", "grade": 2}, {"id": "z", "grade": 1}], [{"id": "x", "grade": 1}]]
-    grades = [{entry["id"]: entry["grade"] for entry in part} for part in judged]
-    values = [by_hand(*pair) for pair in zip(rankings, grades, strict=True)]
-    found = metric.compute(predictions=rankings, references=judged)
-    assert found == pytest.approx(dict(zip(METRICS, np.mean(values, axis=0), strict=True)), abs=1e-9)
