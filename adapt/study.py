@@ -21,6 +21,7 @@ from scipy.stats import spearmanr
 
 from adapt import command as adapt
 from adapt.documents import MIXTURE, Document, with_unique_titles
+from adapt.pseudo import KINDS, PseudoQueries
 from adapt.run import gain
 from adapt.searches import AS_IT_IS, BM25, Search, Task, fitted, ndcg, vectors_of
 from common.errors import run_command
@@ -29,7 +30,6 @@ from common.flags import Parser
 from common.streams import show
 from data.draws import permutation
 from eval.dev import IS, verdict
-from eval.retrieval.pseudo import KINDS, PseudoQueries
 from eval.scores import markdown
 from models.encoder import load_encoder
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from common.errors import BadInput, run_command
+from common.errors import run_command
 from common.flags import Parser, add_encoder, add_prompts, check_output
 from common.streams import show
 from eval.labels import labelled
@@ -68,7 +68,7 @@ def parser() -> Parser:
     p.add_argument("--mode", choices=[*MODES], default="test", help=f"{mode}implies --split dev")
     add_encoder(p)
     add_prompts(p, "query", "document")
-    sets = "sets for --tasks beir: folders in DATA_DIR/beir, paper14, nano"
+    sets = "sets to search in: folders in DATA_DIR/beir, paper14, nano; adds --tasks beir"
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME", help=sets)
     search = "how to rank in search tasks: by cosine, BM25 or both; several are compared in one table, with intervals"
     p.add_argument("--search", nargs="+", choices=SEARCHES, default=["dense"], help=search)
@@ -91,8 +91,6 @@ def main(argv: list[str] | None = None) -> list[dict]:
     from models.loading import load_config, load_tokenizer
 
     args = parser().parse_args(argv)
-    if args.beir and "beir" not in map(str.lower, args.tasks):
-        raise BadInput("--beir needs --tasks beir; add it")
     models = labelled(args.models)
     searches = list(dict.fromkeys(args.search))
     lines = [
@@ -129,7 +127,8 @@ def tasks_of(args: argparse.Namespace, scored: Scored) -> list[Task]:
     from eval.sts import own_pairs
     from eval.tasks import tasks_named
 
-    tasks = tasks_named(args.tasks or ([] if args.dev_file else ["sts"]), options_of(args, scored))
+    names = [*args.tasks, *(["beir"] if args.beir else [])] or ([] if args.dev_file else ["sts"])
+    tasks = tasks_named(names, options_of(args, scored))
     return [*tasks, *([own_pairs(args.dev_file)] if args.dev_file else [])]
 
 

@@ -14,16 +14,13 @@ def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
     """The lines of a file, plain or .gz; only a line feed ends a line, so that lines of two files stay aligned.
 
     Raises:
-        BadInput: with the line, if the file cannot be read or decoded.
+        BadInput: the file cannot be read or decoded.
     """
     try:
         refuse_special(path)
         content = path.read_bytes()
         text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode(encoding)
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise BadInput(f"{path}:{line}: not UTF-8 (byte {error.start}); is it compressed?") from error
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise BadInput(
             f"{path}: cannot be read ({reason}); `python -m data.prepare` downloads published sets"

@@ -1,8 +1,6 @@
-import json
-
 import numpy as np
 
-from eval.scores import Result, details, headline, items_path, rows_of, table, tables, write_rows, write_scores
+from eval.scores import Result, details, headline, items_path, rows_of, table, tables, write_scores
 from eval.scores import row as full_row
 
 
@@ -92,13 +90,3 @@ def test_the_values_of_every_example_are_saved_beside_the_scores(tmp_path):
     with np.load(items_path(tmp_path / "scores.json"), allow_pickle=False) as items:
         assert list(items) == ["A|test|test|value"]
         assert items["A|test|test|value"].tolist() == [1.0, 1.0]
-
-
-def test_written_rows_are_json_with_one_object_a_line(tmp_path):
-    rows = [row("a", 70.123456789), row('quote " and ü', 2.0)]
-    path = tmp_path / "new" / "scores.json"
-    write_rows(str(path), rows)
-    assert json.loads(path.read_text()) == rows
-    assert len(path.read_text().splitlines()) == 4
-    write_rows(path, rows[:1])
-    assert json.loads(path.read_text()) == rows[:1]

@@ -3,16 +3,13 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import CheckpointRefused
-from data.prepare import HubFile, record
 from eval.compare.sides import Score, from_files
-from eval.scores import items_path, read_items, read_scores
-from eval.vectors import VectorStore
+from eval.scores import read_scores
 from export.facts import Facts, read_facts
 from report.runs import facts, read_run_folder
 from tests.folders import checkpoint
@@ -140,44 +137,6 @@ def test_scores_are_read_or_refused(tmp_path, content):
     if side is not None:
         assert set(side.headline) <= side.scores.keys()
         assert all(isinstance(score, Score) and str(score) for score in side.scores.values())
-
-
-@pytest.fixture(scope="module")
-def valid_items(tmp_path_factory):
-    path = tmp_path_factory.mktemp("items") / "scores.json"
-    numbers = np.arange(3.0)
-    arrays = {"STS12|test|test|similarity": numbers, "STS12|test|test|gold": numbers, "x|test|mrr|value": numbers}
-    np.savez(items_path(path), **arrays)
-    return items_path(path).read_bytes()
-
-
-@MANY
-@given(st.data())
-def test_figures_of_examples_are_read_or_refused(valid_items, tmp_path, data):
-    scraps = [b"<U8", b"|O", b"<f2", b"(9999999999999,)", b"(-1,)", b"PK\x03\x04", b"c16", b"|"]
-    items_path(tmp_path / "scores.json").write_bytes(data.draw(damaged(valid_items, scraps)))
-    for arrays in (result(read_items, tmp_path / "scores.json") or {}).values():
-        assert len({array.shape for array in arrays.values()}) == 1
-        assert all(array.dtype == np.float64 and np.isfinite(array).all() for array in arrays.values())
-
-
-@MANY
-@given(as_json({"model": "a", "sha256": "b"}))
-def test_a_folder_of_embeddings_is_claimed_or_refused(tmp_path, content):
-    (tmp_path / "manifest.json").write_bytes(content)
-    accepted = []
-    result(lambda: accepted.append(VectorStore(tmp_path).claim({"model": "a", "sha256": "b"})))
-    if accepted:
-        assert json.loads(content).items() >= {"model": "a", "sha256": "b"}.items()
-
-
-@MANY
-@given(as_json({"wiki.txt": {"sha256": "a" * 64, "revision": "main"}}))
-def test_a_lock_of_downloads_is_read_or_refused(tmp_path, content):
-    (tmp_path / "lock.json").write_bytes(content)
-    path = tmp_path / "wiki.txt"
-    path.touch()
-    assert result(record, tmp_path / "lock.json", HubFile("a/b", path.name, path.name), path, None) is None
 
 
 @pytest.mark.parametrize("steps", [None, "8", True, [8], -1])

@@ -110,8 +110,6 @@ def test_a_document_with_the_id_of_the_query_is_dropped_where_the_set_says_so(be
 def test_a_set_keeps_its_rule_however_its_folder_is_written(tmp_path):
     assert tasks(["./arguana/", "arguana", "paper14"]) == tasks(["arguana", *PAPER14])
     assert tasks(["cqadupstack/"]) == tasks(["cqadupstack"]) and tasks(["./arguana"])[0].without_own_id
-    with pytest.raises(BadInput, match="not in DATA_DIR/beir"):
-        tasks(["."])
     assert name_of(tmp_path / "beir" / "cqadupstack" / "android") == "cqadupstack/android"
     assert name_of(tmp_path / "android") == "android" and name_of(Path("/")) == "/"
 
@@ -148,8 +146,7 @@ def test_examples_tell_other_judgements_and_other_documents_apart(beir):
     assert (examples() != first).all()
 
 
-def test_title_and_text_are_joined_and_empty_documents_counted(beir, caplog):
-    caplog.set_level("INFO")
+def test_title_and_text_are_joined(beir):
     corpus = read_corpus(beir.folder / "corpus.jsonl")
     assert corpus.texts(0, 40) == beir.texts() and beir.texts()[:2] == [
         f"title 0 {beir.documents['d0']}",
@@ -157,7 +154,6 @@ def test_title_and_text_are_joined_and_empty_documents_counted(beir, caplog):
     ]
     assert corpus.texts(7, 9) == beir.texts()[7:9]
     assert (len(corpus), corpus.texts(3, 4)) == (40, [""])
-    assert "1 of 40 documents are empty" in caplog.text
     assert corpus.index_of(["d39", "none", "d0"]) == [39, None, 0]
 
 
@@ -275,6 +271,3 @@ def test_sets_are_chosen_by_name_and_shorthand():
     assert tasks_named(["STS-B"], Options())
     with pytest.raises(BadInput, match=r"--tasks beir needs --beir NAME \.\.\. .*paper14"):
         tasks_named(["beir"], Options())
-    for name in ("/etc", "../other", "a/../../b", ""):
-        with pytest.raises(BadInput, match="is not in DATA_DIR/beir"):
-            tasks_named(["beir"], Options(beir=(name,)))
