@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import common.files
 import data.cache
 from common.files import PARTIAL
 from data.cache import cached
@@ -60,16 +59,6 @@ def test_a_damaged_folder_is_rebuilt_with_one_log_line(made, caplog, damage, nam
     [line] = [record.message for record in caplog.records]
     assert line.startswith(f"{folder}: ") and line.endswith("; rebuilding it")
     assert {path.name for path in folder.parent.iterdir()} == {"key", ".key.lock"}
-
-
-def test_everything_is_flushed_before_the_rename(tmp_path, monkeypatch):
-    done, rename = [], Path.rename
-    monkeypatch.setattr(common.files, "sync", lambda path: done.append(path.name))
-    monkeypatch.setattr(Path, "rename", lambda *names: done.append("rename") or rename(*names))
-    cached(tmp_path / "key", make)
-    checksums, facts, ids, partial, *end = done
-    assert [checksums, facts, ids] == ["checksums.json", "facts.json", "ids.bin"]
-    assert PARTIAL in partial and end == ["rename", tmp_path.name]
 
 
 BUILDER = """

@@ -1,7 +1,6 @@
 """Token ids of a text: cached, sampled, mapped, and cut into blocks."""
 
 import os
-import pickle
 from collections import Counter
 from itertools import chain
 from types import SimpleNamespace
@@ -128,15 +127,6 @@ def test_tokenizer_columns_and_reader_are_part_of_the_key(written, load, roberta
     assert tokenised == [1, 1, 1]
 
 
-@pytest.mark.parametrize("bad", [b"a dog\nn\xf6t\n", b"", b"one\ttwo\n"])
-def test_a_bad_text_leaves_nothing_in_the_cache(written, load, bad, tmp_path):
-    path = written(bad)
-    for _ in range(2):
-        with pytest.raises(BadInput):
-            load(path)
-        assert {path.suffix for path in (tmp_path / "cache").iterdir()} == {".lock"}
-
-
 @pytest.mark.parametrize("module", ["text", "tokenised"])
 def test_an_interrupted_build_is_never_read(load, text, tmp_path, monkeypatch, module):
     write = data.text.write_rows
@@ -159,12 +149,6 @@ def test_a_sentence_without_a_token_is_refused(written, load):
     path = written("a dog\n\u0301\n")  # an accent alone: a character, but no token
     with pytest.raises(BadInput, match=r"text\.txt: row 2 .*: the tokenizer finds no token in '\\u0301'"):
         load(path)
-
-
-def test_a_pickled_corpus_is_a_path_not_the_tokens(load, text):
-    corpus = load(text)
-    assert len(packed := pickle.dumps(corpus)) < 500
-    assert lists(pickle.loads(packed)) == lists(corpus)
 
 
 @pytest.mark.parametrize("columns", [1, 2, None])

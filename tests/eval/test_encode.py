@@ -45,13 +45,15 @@ def by_hand(toy, tokenizer, sentence, max_length=64):
 
 
 @pytest.mark.parametrize("family", ["bert_tokenizer", "roberta_tokenizer"])
-def test_rows_come_in_the_order_of_the_sentences(request, family, sentences):
+@pytest.mark.parametrize("longest", [7, 64])
+def test_rows_come_in_the_order_of_the_sentences_which_are_cut(request, family, longest, sentences):
     tokenizer = request.getfixturevalue(family)
     toy = Toy(len(tokenizer))
+    toy.max_length = longest
     shuffled = random.Random(0).sample(sentences, 100)
     found = Encode(toy, tokenizer)(shuffled)
     assert (found.shape, found.dtype) == ((100, 8), np.float32)
-    assert np.allclose(found, [by_hand(toy, tokenizer, sentence) for sentence in shuffled], atol=1e-6)
+    assert np.allclose(found, [by_hand(toy, tokenizer, sentence, longest) for sentence in shuffled], atol=1e-6)
 
 
 def test_a_repeated_sentence_is_encoded_once(toy, bert_tokenizer, sentences):
@@ -77,13 +79,6 @@ def test_hardly_any_padding_is_computed(toy, bert_tokenizer, sentences, monkeypa
     Encode(toy, bert_tokenizer)(random.Random(0).sample(sentences, 300))
     assert len(toy.shapes) > 10
     assert sum(rows * length for rows, length in toy.shapes) < 1.1 * toy.tokens
-
-
-def test_long_sentences_are_cut(toy, bert_tokenizer, sentences):
-    toy.max_length = 7
-    found = Encode(toy, bert_tokenizer)(sentences[:20])
-    assert max(length for _, length in toy.shapes) == 7
-    assert np.allclose(found, [by_hand(toy, bert_tokenizer, s, 7) for s in sentences[:20]], atol=1e-6)
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -1,7 +1,12 @@
-import numpy as np
+import json
+import math
 
-from eval.scores import Result, details, headline, items_path, rows_of, table, tables, write_scores
+import numpy as np
+import pytest
+
+from eval.scores import Result, details, headline, items_path, read_scores, rows_of, table, tables, write_scores
 from eval.scores import row as full_row
+from tests.refusals import refused
 
 
 def row(task, value, split="test"):
@@ -90,3 +95,20 @@ def test_the_values_of_every_example_are_saved_beside_the_scores(tmp_path):
     with np.load(items_path(tmp_path / "scores.json"), allow_pickle=False) as items:
         assert list(items) == ["A|test|test|value"]
         assert items["A|test|test|value"].tolist() == [1.0, 1.0]
+
+
+GOOD = full_row("STS12", "test", "spearman", "all", 9, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "contains no scores"),
+        ([{**GOOD, "metric": None}], "row 1: 'metric' must be a string"),
+        ([{**GOOD, "n": "9"}], "row 1: 'n' must be a positive integer"),
+        ([GOOD, {**GOOD, "value": math.nan}], "row 2: the value nan"),
+    ],
+)
+def test_a_bad_file_of_scores_is_refused(tmp_path, rows, said):
+    (tmp_path / "scores.json").write_text(json.dumps(rows))
+    assert said in refused(read_scores, tmp_path / "scores.json")

@@ -1,4 +1,4 @@
-"""What runs leave behind: run.json, checkpoints, logs, scores."""
+"""What runs leave behind: run.json, checkpoints, logs."""
 
 import json
 import shutil
@@ -7,9 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import CheckpointRefused
-from eval.compare.sides import Score, from_files
-from eval.scores import read_scores
 from export.facts import Facts, read_facts
 from report.runs import facts, read_run_folder
 from tests.folders import checkpoint
@@ -119,28 +116,3 @@ def test_a_log_is_read_as_numbers_or_refused(tmp_path, content):
     parsed = result(read_run_folder, "run", tmp_path, "scores.json")
     for line in parsed.history if parsed else []:
         assert "step" in line and all(type(value) in (int, float) for value in line.values())
-
-
-_ROW = {"task": "STS12", "split": "test", "mode": "test", "metric": "spearman"}
-_ROW |= {"aggregation": "all", "n": 4, "value": 71.5}
-_SCORES = [_ROW, _ROW | {"task": "STS-B"}, _ROW | {"aggregation": "mean", "value": 70}, _ROW | {"task": "Avg.", "n": 8}]
-
-
-@MANY
-@given(as_json(_SCORES))
-def test_scores_are_read_or_refused(tmp_path, content):
-    path = tmp_path / "scores.json"
-    path.write_bytes(content)
-    for row in result(read_scores, path) or []:
-        assert row["n"] >= 1 and abs(row["value"]) < float("inf")
-    side = result(from_files, "x", [path])
-    if side is not None:
-        assert set(side.headline) <= side.scores.keys()
-        assert all(isinstance(score, Score) and str(score) for score in side.scores.values())
-
-
-@pytest.mark.parametrize("steps", [None, "8", True, [8], -1])
-def test_an_invalid_number_of_steps_is_another_setting(tmp_path, steps):
-    write_run(tmp_path, _RUN | {"trajectory": _RUN["trajectory"] | {"max_steps": steps}})
-    with pytest.raises(CheckpointRefused, match="max_steps"):
-        open_run(str(tmp_path), _RUN["trajectory"])
