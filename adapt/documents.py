@@ -1,6 +1,6 @@
 """Documents, and held-out ones as a search task: pseudo-queries whose answers are known without labels.
 
-Every held-out document gives one query, see `eval.retrieval.pseudo`. The task is written in BEIR's format: half of the
+Every held-out document gives one query, see `adapt.pseudo`. The task is written in BEIR's format: half of the
 queries select a model in training (`qrels/dev.tsv`), the other half do not (`qrels/test.tsv`). The other documents, on
 which a model may be trained, are searched too.
 """
@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from adapt.pseudo import PseudoQueries
 from common.errors import BadInput
 from data.draws import permutation
 from eval.retrieval.beir_files import write_set
-from eval.retrieval.pseudo import PseudoQueries
 from eval.words import UNSPACED, word_places
 from search import documents as files
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from common.errors import unwritable
+from common.errors import brief, unwritable
 from common.files import PARTIAL, hashes, sha256, writing_folder
 
 logger = logging.getLogger(__name__)
@@ -67,10 +67,8 @@ def _problem(folder: Path) -> str | None:
         changed = [name for name, digest in listed.items() if sha256(folder / name) != digest]
     except PermissionError:
         raise
-    except OSError as error:
-        return f"{Path(error.filename or folder).name} cannot be read ({error.strerror})"
-    except (ValueError, RecursionError, AttributeError):
-        return f"{_CHECKSUMS} is damaged"
+    except (OSError, ValueError, RecursionError, AttributeError) as error:
+        return f"cannot be read ({brief(error)})"
     if not listed:
         return f"{_CHECKSUMS} is damaged"
     return f"{changed[0]} has changed since it was written" if changed else None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+import pyarrow.parquet as pq
 
 from common.arguments import LABEL, NLI_COLUMNS, DataArguments
 from common.errors import BadInput
@@ -22,12 +25,13 @@ def with_text(
     """The settings of a run with its text among them.
 
     Args:
-        text: a path; or sentences, rows of sentences or a `datasets.Dataset`, which are written into the cache.
+        text: a path; or sentences, rows of sentences or a `datasets.Dataset` (`text_column` names its columns), which
+            are written into the cache.
         settings: values by flag name.
         labelled: the rows are labelled pairs: premise, hypothesis and label name.
 
     Raises:
-        BadInput: `text` is a table of another type, a row is not text, or it is not said which column of a Dataset is.
+        BadInput: `text` is a table of another type, or a row is not text.
     """
     settings = dict(settings)
     if text is None:
@@ -39,11 +43,9 @@ def with_text(
     if isinstance(text, Mapping) or hasattr(text, "columns") or not isinstance(text, Iterable):
         what = "sentences (of a DataFrame, df['text'].tolist()), one split of a Dataset, or a path"
         raise BadInput(f"text of type {type(text).__name__}: give {what}")  # its names would be the sentences
-    if hasattr(text, "column_names"):
-        columns = settings.pop("text_column", None)
-        columns = [columns] if isinstance(columns, str) else [*(columns or ())]
-        text = _pairs(text, columns) if labelled else _rows(text, columns)
     cache = Path(settings.get("cache_dir") or DataArguments().cache_dir)
+    if hasattr(text, "column_names"):
+        return settings | {"train_file": keep(as_parquet(text), cache / "text.parquet")}
     settings["train_file"], width = write_text(text, cache, (*NLI_COLUMNS, LABEL) if labelled else ())
     if width > 1 and not labelled:
         settings.setdefault("columns", width)
@@ -57,23 +59,12 @@ def joined(named: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, A
     return {**named, **settings}
 
 
-def _rows(dataset: Any, columns: Sequence[str]) -> Iterable:
-    """The texts of one column of a Dataset (default: `text` or the only one), or rows of several columns."""
-    names = dataset.column_names
-    columns = columns or (["text"] if "text" in names else names)
-    if {*columns} - {*names} or (columns is names and len(names) > 1):
-        raise BadInput(f"text_column: name the text column; choose from {', '.join(names)}")
-    rows = (row for row in zip(*(dataset[name] for name in columns), strict=True) if None not in row)  # as in a file
-    return rows if len(columns) > 1 else (text for (text,) in rows)
-
-
-def _pairs(dataset: Any, columns: Sequence[str]) -> Iterable:
-    """The labelled pairs of a Dataset; labels are classes or names, and -1 means unlabelled, as on the hub."""
-    names = [*(columns or NLI_COLUMNS)]
-    names += [LABEL] * (len(names) == 2)
-    label_name = getattr(dataset.features[names[-1]], "int2str", str)
-    labels = ("-" if label in (-1, None) else label_name(label) for label in dataset[names[-1]])
-    return zip(*(dataset[name] for name in names[:-1]), labels, strict=True)
+def as_parquet(dataset: Any) -> bytes:
+    """A Dataset as a Parquet file; the schema keeps the names of its classes."""
+    stream = io.BytesIO()
+    table = dataset.with_format("arrow")[:]
+    pq.write_table(table.replace_schema_metadata(dataset.features.arrow_schema.metadata), stream)
+    return stream.getvalue()
 
 
 def write_text(rows: Iterable[str | Sequence[str]], cache: Path, header: Sequence[str] = ()) -> tuple[Path, int]:

@@ -29,10 +29,8 @@ _READERS = {
     ".csv": "csv",
     ".json": "json",
     ".jsonl": "json",
-    ".ndjson": "json",
     ".parquet": "parquet",
     ".arrow": "arrow",
-    ".feather": "arrow",
 }
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
@@ -56,16 +54,15 @@ def numbered_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[tuple[in
             if not line:
                 return
             line = line.removesuffix(b"\n").removesuffix(b"\r")
-            if len(line) > longest:
-                raise BadInput(f"{path}:{number}: line longer than {longest:,} bytes; is it one sentence per line?")
-            if b"\0" in line:  # UTF-16 and binary files can be valid UTF-8
-                raise BadInput(f"{path}:{number}: NUL byte at column {line.index(0) + 1}; the file is not plain text")
             try:
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise BadInput(
-                    f"{path}:{number}: byte {error.start + 1} is not UTF-8; convert the file first"
-                ) from error
+                if len(line) > longest:
+                    raise ValueError(f"line longer than {longest:,} bytes; is it one sentence per line?")
+                if b"\0" in line:  # UTF-16 and binary files can be valid UTF-8
+                    raise ValueError("NUL byte; the file is not plain text")
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except ValueError as error:
+                raise BadInput(f"{path}:{number}: {error}") from error
+            yield number, text
 
 
 def content_hash(paths: Sequence[str | Path]) -> str:

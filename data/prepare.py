@@ -22,17 +22,16 @@ from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 from huggingface_hub.errors import HTTPError, XetDownloadError
 
 from common.errors import BadInput, brief, run_command, unwritable
-from common.files import read_json, sha256, write_json
+from common.files import read_json, sha256, write_json, writing
 from common.flags import Parser
 from common.streams import show
-from data import sts_texts
 from data.archive import extract
+from data.lines import numbered_lines
 
 logger = logging.getLogger(__name__)
 DEFAULT_NAMES = ("sts", "wiki1m")
 LOCK = "prepare.lock.json"
 DOWNLOAD = ".download"
-_HEADER = ("set", "files", "lines", "bytes", "digest", "terms of use")
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FAILURES = (HTTPError, OSError, ValueError, XetDownloadError)
 WIKI_TERMS = "Wikipedia text, CC BY-SA 3.0 and GFDL; none stated for the selection"
 SUMS = Path(__file__).with_name("SHA256SUMS")
+STS_TEXTS = "text/sts_unlabelled.txt"
 _PREFIXES = ("senteval", "SentEval", "downstream")
 _NOTE = re.compile(r"readme|licen[sc]e", re.IGNORECASE)
 
@@ -118,7 +118,7 @@ SETS = (
 
 
 def prepare(names: Sequence[str], data_dir: Path) -> list[tuple]:
-    """Download the parts with these `NAMES` into `data_dir`; return the rows of the final table.
+    """Download the parts with these `NAMES` into `data_dir`; return a row for each set, see `_line`.
 
     BadInput if a part cannot be downloaded or differs from what is expected; nothing of it is put in place.
     """
@@ -136,9 +136,8 @@ def prepare(names: Sequence[str], data_dir: Path) -> list[tuple]:
                 logger.info("%s: already present, as recorded in %s", name, data_dir / LOCK)
             rows.append(_row(name, [source.target for source in sources], data_dir, "recorded", terms))
     if "sts_texts" in names:
-        for line in sts_texts.write(data_dir):
-            logger.info("%s", line)
-        rows.append(_row("sts_texts", [sts_texts.TARGET], data_dir, "generated", "those of the STS sets"))
+        write_sts_texts(data_dir)
+        rows.append(_row("sts_texts", [STS_TEXTS], data_dir, "generated", "those of the STS sets"))
     with suppress(OSError):  # not empty: another download was interrupted, or goes on
         (data_dir / DOWNLOAD).rmdir()
     return rows
@@ -277,6 +276,30 @@ def record(lock: Path, source: HubFile, path: Path, commit: str | None) -> None:
         )
 
 
+def write_sts_texts(data_dir: Path) -> None:
+    """Write both sentences of every pair of the seven STS sets, one per line, without scores: ConSERT's training text.
+
+    ConSERT (arXiv 2105.11741) section 4.1 mixes "the unlabeled texts from these datasets"; Table 1 counts 89,192. These
+    are all pairs in SentEval's files, with the unscored ones of STS15 and STS16 and the test splits, so a model trained
+    on them has seen its test texts.
+    """
+    root = data_dir / ARCHIVE.target
+    years = [path for year in range(12, 17) for path in sorted((root / f"STS/STS{year}-en-test").glob("STS.input.*"))]
+    stsb = [root / f"STS/STSBenchmark/sts-{split}.csv" for split in ("train", "dev", "test")]
+    sick = [root / f"SICK/SICK_{split}.txt" for split in ("train", "trial", "test_annotated")]
+    files = dict.fromkeys(years, 0) | dict.fromkeys(stsb, 5) | dict.fromkeys(sick, 1)
+    count = 0
+    with writing(data_dir / STS_TEXTS) as part, part.open("w", encoding="utf-8", newline="\n") as stream:
+        for path, column in files.items():
+            for number, line in numbered_lines(path):
+                if path in sick and number == 1:  # the header
+                    continue
+                sentences = [" ".join(text.split()) for text in line.split("\t")[column : column + 2] if text.strip()]
+                stream.writelines(f"{sentence}\n" for sentence in sentences)
+                count += len(sentences)
+    logger.info("%s: %s sentences (the paper: 89,192)", data_dir / STS_TEXTS, f"{count:,}")
+
+
 def _lines(path: Path) -> int:
     """Count the lines of a file, plain or .gz, including an unterminated last one."""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
@@ -288,11 +311,9 @@ def _row(name: str, files: Sequence[str], data_dir: Path, digest: str, terms: st
     return (name, len(paths), sum(map(_lines, paths)), sum(path.stat().st_size for path in paths), digest, terms)
 
 
-def _table(rows: list[tuple]) -> str:
-    cells = [_HEADER, *(tuple(f"{c:,}" if isinstance(c, int) else c for c in row) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    form = "  ".join(f"{{:{'>' if 1 <= column <= 3 else '<'}{width}}}" for column, width in enumerate(widths))
-    return "\n".join(form.format(*row).rstrip() for row in cells)
+def _line(name: str, files: int, lines: int, size: int, digest: str, terms: str) -> str:
+    """A set; `digest`: how the digests of its files are known."""
+    return f"{name}: {files} files, {lines:,} lines, {size:,} bytes; digest {digest}; terms of use: {terms}"
 
 
 def described() -> str:
@@ -306,13 +327,10 @@ def described() -> str:
 terms of use, as stated by the authors:
 {said}
 
-The files come from the dataset repository {_REPO} on the Hugging Face hub and go to
-DIR/{ARCHIVE.target}/... and DIR/{WIKI.target}; those of sts17 and sts22 come from
-repositories of mteb and go to DIR/mteb/... HF_ENDPOINT (a mirror), HF_TOKEN and
-HF_HUB_OFFLINE work as usual. A part is put in place only when it is complete and verified, and is not downloaded
-again; after an interruption run the same command again. Evaluation files must match data/{SUMS.name}; the digests
-of the downloads are recorded in DIR/{LOCK} the first time and must not change. Without a connection,
-copy the files to the same places by hand and run the command to verify them."""
+The files come from the Hugging Face hub ({_REPO}; sts17 and sts22: mteb) and go to
+DIR/{ARCHIVE.target}/..., DIR/{WIKI.target} and DIR/mteb/... Evaluation files must match
+data/{SUMS.name}; the digests of other downloads are recorded in DIR/{LOCK} the first time and must not change.
+Without a connection, copy the files to the same places by hand and run the command to verify them."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -329,7 +347,7 @@ def main(argv: list[str] | None = None) -> None:
     except OSError as error:
         message = f"cannot fill {args.data_dir}: {error}; free space or choose another --data_dir"
         raise unwritable(error, message) from error
-    show(_table(rows), args.data_dir)
+    show("\n".join(_line(*row) for row in rows), args.data_dir)
 
 
 if __name__ == "__main__":

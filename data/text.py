@@ -23,7 +23,7 @@ from common.arguments import LABEL
 from common.errors import BadInput, brief
 from common.files import read_json
 from data.cache import cached
-from data.lines import LONGEST_LINE, numbered_lines, texts_by_line
+from data.lines import numbered_lines, texts_by_line
 from data.source import Source
 
 logger = logging.getLogger(__name__)
@@ -64,9 +64,8 @@ def read_text(source: Source, cache_dir: str | Path) -> Text:
 
     Raises:
         BadInput: with file and line or row: a file that cannot be opened, is damaged or of another format; a column
-            that is missing or not text; a line or cell that is not UTF-8, has a NUL or is longer than `LONGEST_LINE`; a
-            row with too many or too few cells; an unknown label. A text without a sentence, or that changes while it is
-            read.
+            that is missing or not text; a bad line, see `data.lines.numbered_lines`; a row with too many or too few
+            cells; an unknown label. A text without a sentence, or that changes while it is read.
         OSError: the disk is full.
     """
     return Text(cached(Path(cache_dir) / f"text-{source.key()}", lambda folder: _write(folder, source)))
@@ -135,8 +134,7 @@ def _visible(cell: Any) -> str:
     """A cell without spaces around it; empty if it shows nothing, such as a zero-width space."""
     if not isinstance(cell, str):
         raise ValueError(f"a cell is of type {type(cell).__name__}, not text")
-    if len(cell.encode()) > LONGEST_LINE:  # encoding also finds half a surrogate pair, which JSON can have
-        raise ValueError(f"a cell is longer than {LONGEST_LINE:,} bytes; split it")
+    cell.encode()  # half a surrogate pair, which JSON can have, is no text
     cell = cell.strip()
     return cell if any(map(str.isprintable, cell)) else ""
 
@@ -227,25 +225,10 @@ def _batches(source: Source, path: Path) -> Iterator[tuple[pa.Schema, dict[str, 
             present = [name for name in source.required if name in schema.names]
             batches = file.iter_batches(ROWS_AT_ONCE, columns=present)
         else:
-            mapped = pa.memory_map(str(path))
-            try:
-                table = pa.ipc.open_stream(mapped).read_all()  # as `datasets` writes it
-            except pa.ArrowInvalid:
-                table = pa.ipc.open_file(mapped).read_all()
+            table = pa.ipc.open_stream(pa.memory_map(str(path))).read_all()  # as `datasets` writes it
             schema, present = table.schema, [name for name in source.required if name in table.column_names]
             batches = table.select(present).to_batches(ROWS_AT_ONCE)
         for batch in batches:
             yield schema, {name: batch[name].to_pylist() for name in present}
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # pyarrow raises all of them on a damaged file
         raise BadInput(f"{path}: cannot be read as {source.reader} ({brief(error)})") from error
-
-
-def column_names(source: Source) -> list[str]:
-    """Return the columns of a table, as in its first file, or of lines with a header; none for other lines."""
-    path = source.files[0]
-    if source.reader == "json":
-        return [*dict.fromkeys(key for _, record in _records(path) for key in record)]
-    if source.reader in ("csv", "text"):
-        header = next((cells for _, cells in _split(source, path) if any(map(str.strip, cells))), [])
-        return [cell.strip() for cell in header] if source.reader == "csv" or source.names else []
-    return next((schema.names for schema, _ in _batches(source, path)), [])

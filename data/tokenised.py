@@ -5,7 +5,6 @@ A cache folder contains `ids.arrow` (columns "0", "1", "2" of lists of int32, an
 stored without special tokens and without a length limit; the collator applies both.
 """
 
-import errno
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
@@ -17,7 +16,7 @@ import pyarrow as pa
 from datasets import Dataset, Features, List, Value
 
 from common.arguments import LABEL
-from common.errors import BadInput, StorageError
+from common.errors import BadInput
 from common.files import read_json, write_json
 from common.progress import progress
 from data import draws
@@ -60,7 +59,8 @@ class TokenisedText:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.facts = read_json(self.folder / "facts.json", "the facts of a cached text")
-        self._file = _mapped(self.folder / "ids.arrow")  # the whole file as 32-bit integers
+        # The whole file as 32-bit integers.
+        self._file = np.asarray(np.memmap(self.folder / "ids.arrow", dtype=np.int32, mode="r"))
         table = pa.ipc.open_stream(pa.py_buffer(self._file)).read_all()
         self.labels = table[LABEL].to_numpy() if LABEL in table.column_names else None
         columns = [table[name].chunks for name in table.column_names if name != LABEL]
@@ -112,16 +112,6 @@ class TokenisedText:
         return values + starts, self._file[offset + 1] - starts
 
 
-def _mapped(path: Path) -> np.ndarray:
-    try:
-        return np.asarray(np.memmap(path, dtype=np.int32, mode="r"))
-    except OSError as error:
-        if error.errno != errno.ENOMEM:
-            raise
-        problem = f"{path}: {path.stat().st_size / 1e6:,.1f} MB cannot be mapped into memory"
-        raise StorageError(f"{problem}; raise the memory limit (`ulimit -v`, or that of the job)") from error
-
-
 def load_tokenised(
     source: Source, tokenizer, cache_dir: str | Path, sample: Sample | None = None, block: int | None = None
 ) -> TokenisedText:
@@ -132,7 +122,6 @@ def load_tokenised(
 
     Raises:
         BadInput: as `data.text.read_text`; a sentence without tokens; a sample larger than the text.
-        StorageError: too little memory to map the ids.
     """
     # The tokenizer's last call may have set truncation and padding; neither affects the ids.
     rules = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}

@@ -12,11 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from common.errors import BadInput, run_command
+from common.errors import run_command
 from common.flags import Parser, add_encoder, add_prompts, check_output
 from common.streams import show
 from eval.labels import labelled
-from eval.scores import Key, details, items_path, markdown, refuse_foreign, row, rows_of, tables, write_scores
+from eval.scores import Key, details, items_path, markdown, refuse_foreign, rows_of, tables, write_scores
 
 if TYPE_CHECKING:  # torch is imported inside the functions, so that flags are checked first
     from eval.scores import Result
@@ -69,7 +69,7 @@ def parser() -> Parser:
     p.add_argument("--mode", choices=[*MODES], default="test", help=f"{mode}implies --split dev")
     add_encoder(p)
     add_prompts(p, "query", "document")
-    sets = "sets for --tasks beir: folders in DATA_DIR/beir, paper14, nano"
+    sets = "sets to search in: folders in DATA_DIR/beir, paper14, nano; adds --tasks beir"
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME", help=sets)
     search = "how to rank in search tasks: by cosine, BM25 or both; several are compared in one table, with intervals"
     p.add_argument("--search", nargs="+", choices=SEARCHES, default=["dense"], help=search)
@@ -79,8 +79,6 @@ def parser() -> Parser:
     p.add_argument("--embeddings", metavar="DIR", help=f"{vectors}resumes")
     directions = "--tasks retrieval: 97 or 194 queries"
     p.add_argument("--directions", choices=["one", "both"], default="one", help=directions)
-    duplicates = "--tasks retrieval: exclude the query's row only, or all rows with its string"
-    p.add_argument("--duplicates", choices=["own", "identical"], default="own", help=duplicates)
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream and beir")
     p.add_argument("--details", action="store_true", help="print every row: subsets, means, Pearson, counts")
     output = "write all rows to this JSON file, and the scores of each example next to it; several models or searches "
@@ -90,13 +88,10 @@ def parser() -> Parser:
 
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
-    from eval.hub import announce
     from models.encoder import described
     from models.loading import load_config, load_tokenizer
 
     args = parser().parse_args(argv)
-    if args.beir and "beir" not in map(str.lower, args.tasks):
-        raise BadInput("--beir needs --tasks beir; add it")
     models = labelled(args.models)
     searches = list(dict.fromkeys(args.search))
     lines = [
@@ -110,7 +105,6 @@ def main(argv: list[str] | None = None) -> list[dict]:
         check_output(str(items_path(output)), [args.dev_file], b"pk")
         refuse_foreign(output, *Key._fields, "n", "value")
     for model in models.values():  # fail on a bad model or a missing file now, not after the first is scored
-        announce(model)
         described(model, load_config(model), args.pooling)
         load_tokenizer(model)
     for task in tasks_of(args, lines[0])[1:]:
@@ -134,7 +128,8 @@ def tasks_of(args: argparse.Namespace, scored: Scored) -> list[Task]:
     from eval.sts import own_pairs
     from eval.tasks import tasks_named
 
-    tasks = tasks_named(args.tasks or ([] if args.dev_file else ["sts"]), options_of(args, scored))
+    names = [*args.tasks, *(["beir"] if args.beir else [])] or ([] if args.dev_file else ["sts"])
+    tasks = tasks_named(names, options_of(args, scored))
     return [*tasks, *([own_pairs(args.dev_file)] if args.dev_file else [])]
 
 
@@ -152,7 +147,6 @@ def options_of(args: argparse.Namespace, scored: Scored) -> Options:
         search=scored.search,
         language=args.language,
         directions=args.directions,
-        duplicates=args.duplicates,
         device=device_here(),
         progress=True,
     )
@@ -190,12 +184,6 @@ def score_model(args: argparse.Namespace, scored: Scored) -> tuple[dict[Any, Res
         logger.info("%s: prompts in search: %s", model, json.dumps(prompts, ensure_ascii=False))
     results = score_all(encode, tasks_of(args, scored), args.data_dir)
     rows = rows_of(results, scored.name, None, **encode.settings)
-    tokens, unknown = encode.counts["tokens"], encode.counts["unknown"]
-    if unknown:
-        share, message = 100 * unknown / tokens, "%d of %d encoded tokens (%.2f %%) are unknown to the tokenizer"
-        logger.info(message, unknown, tokens, share)
-        figure = row("tokenizer", options.split, "unknown tokens", "share", tokens, share, options.mode)
-        rows.append({**figure, "headline": False, "model": scored.name, "run": None, **encode.settings})
     logger.info("scored in %.1f s", time.perf_counter() - start)
     return results, rows
 

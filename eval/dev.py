@@ -126,17 +126,15 @@ def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
     return DevSet("search_ndcg", [whole.corpus.sha256, queries, grades, *rule], items, chosen, judged)
 
 
-def halves_set(rows: Sequence[Sequence[str]]) -> DevSet:
+def halves_set(rows: Sequence[Sequence[str]]) -> DevSet | None:
     """A proxy for search without relevance judgements: the first half of a text is the query for its second half.
 
-    Of texts with two columns, the first is the query for the second. nDCG@10 with one relevant text per query.
-
-    Raises:
-        BadInput: fewer than two texts have two words.
+    Of texts with two columns, the first is the query for the second. nDCG@10 with one relevant text per query. None if
+    fewer than two texts have two words.
     """
     pairs = [pair for row in rows if all(pair := _halves(row))]
     if len(pairs) < 2:
-        raise BadInput("fewer than two held-out texts have two words; search needs at least two")
+        return None
 
     def items(encode: Encoder) -> Items:
         roles = zip(("query", "document"), zip(*pairs, strict=True), strict=True)

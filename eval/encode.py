@@ -4,7 +4,6 @@ import copy
 import functools
 import hashlib
 import json
-import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -16,9 +15,7 @@ from common.errors import NonFinite
 from common.files import digest
 from common.progress import progress
 
-logger = logging.getLogger(__name__)
 Encoder = Callable[[list[str]], np.ndarray]  # N sentences -> (N, D)
-BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")  # x86; without either, torch emulates bfloat16 in software
 TOKENS_PER_BATCH = 2048  # larger batches do not fit the CPU's cache and are slower
 GPU_FACTOR = 16  # larger batches on a GPU: with fewer tokens it waits for the host
 
@@ -38,12 +35,10 @@ class Encode:
 
     Attributes:
         prompt: put before every text: the model's default prompt or, in `of(role)`, the role's.
-        counts: `tokens` encoded so far, special tokens included, and how many of them were `unknown`.
     """
 
     def __init__(self, module, tokenizer, *, bf16: bool = False, progress: bool = False) -> None:
         self.prompt = _prompt(module, None)
-        self.counts = {"tokens": 0, "unknown": 0}
         self.module = module
         self.tokenizer = tokenizer
         self.max_length: int = module.max_length
@@ -79,14 +74,10 @@ class Encode:
 
     @torch.no_grad()
     def __call__(self, sentences: list[str]) -> np.ndarray:
-        if self.bf16:
-            warn_of_slow_bf16(self._device.type)
         distinct = list(dict.fromkeys(sentences))
         row = {sentence: i for i, sentence in enumerate(distinct)}
         texts = [self.prompt + sentence for sentence in distinct]
         ids = self.tokenizer(texts, truncation=True, max_length=self.max_length)["input_ids"]
-        self.counts["tokens"] += sum(len(tokens) for tokens in ids)
-        self.counts["unknown"] += sum(tokens.count(self.tokenizer.unk_token_id) for tokens in ids)
         order = np.argsort([-len(tokens) for tokens in ids], kind="stable")
         modes = [(part, part.training) for part in self.module.modules()]
         self.module.eval()
@@ -161,23 +152,3 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     vectors = vectors.astype(np.float64)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
-
-
-def bf16_is_slow(device: str) -> bool:
-    """Whether `--bf16` is slower than float32, as on x86 processors without bfloat16 instructions.
-
-    There, stage 1 on the small BERT took 6.7 s per step in bfloat16 and 1.8 s in float32 (results/README.md).
-    """
-    cpu = torch.cpu.get_capabilities() if device == "cpu" else {}
-    return cpu.get("architecture") == "x86_64" and not any(cpu.get(name) for name in BF16_INSTRUCTIONS)
-
-
-@functools.cache
-def warn_of_slow_bf16(device: str) -> None:
-    """Log a warning, once per process."""
-    if bf16_is_slow(device):
-        logger.warning(
-            "bf16 without processor support (%s) is several times slower than float32; remove --bf16 (--bf16 false, or "
-            "--float32 of python -m papers)",
-            ", ".join(BF16_INSTRUCTIONS),
-        )

@@ -39,7 +39,6 @@ class Options:
         search: BEIR: `dense`, `bm25` or `hybrid`.
         language: BEIR: of the words of BM25.
         directions: in-domain retrieval: `one` (97 queries) or `both` (194).
-        duplicates: in-domain retrieval: exclude the query's `own` row or all `identical` strings from the corpus.
         device: where classifiers are trained and documents searched.
         progress: show progress bars.
     """
@@ -51,7 +50,6 @@ class Options:
     search: str = "dense"
     language: str = "english"
     directions: str = "one"
-    duplicates: str = "own"
     device: str = "cpu"
     progress: bool = False
 
@@ -66,7 +64,7 @@ GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {
     "sts17": lambda o: sts.crosslingual("STS17", o.split),
     "sts22": lambda o: sts.crosslingual("STS22", o.split),
     "transfer": lambda o: transfer.tasks(o.mode, o.device, o.progress),
-    "retrieval": lambda o: in_domain.tasks(o.split, o.directions, o.duplicates),
+    "retrieval": lambda o: in_domain.tasks(o.split, o.directions),
     "beir": lambda o: _sets(o.beir, o),
     "nanobeir": lambda o: _sets(["nano"] if o.split == "test" else [], o),
 }

@@ -7,7 +7,7 @@ others.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,8 +61,6 @@ class VectorStore:
                 part = stack.enter_context(writing(path))
                 files.append(stack.enter_context(part.open("wb")))
             for vectors in parts:
-                if rows and vectors.shape[1] != columns[0].shape[1]:
-                    raise ValueError(f"{self.folder}/{name}: vectors of different widths")
                 columns = stored(vectors, self.dtype)
                 if rows == 0:
                     _write_headers(files, columns, 0)
@@ -86,36 +84,21 @@ class VectorStore:
         Raises:
             BadInput: the shard exists with vectors of another source.
         """
-        path, record = self.folder / f"{name}.done.json", self._record(name, source)
-        if record is not None:
-            damaged = next((file for file, value in record["files"].items() if not self._intact(file, value)), None)
-            if damaged is None:
+        path = self.folder / f"{name}.done.json"
+        if path.is_file():
+            record = read_json(path, "the record of a shard", "remove it to compute it again", fields={"files": dict})
+            if differing := _differences(record, source):
+                raise BadInput(f"{path}: has vectors of another text ({differing}); choose another folder")
+            files = {self.folder / file: digest for file, digest in record["files"].items()}
+            if all(file.is_file() and sha256(file) == digest for file, digest in files.items()):
                 return {**record, "new": False}
-            logger.warning("%s: missing or changed since it was written; computing it again", self.folder / damaged)
-        path.unlink(missing_ok=True)  # from here on the shard is not done
-
-        def checked() -> Iterator[np.ndarray]:
-            yield from parts()
-            self._record(name, source)  # another command may have finished another text of this name meanwhile
-
-        rows, width = self.write(name, checked())
+            logger.warning("%s: vectors are missing or changed since they were written; computing them again", path)
+            path.unlink()  # from here on the shard is not done
+        rows, width = self.write(name, parts())
         files = {file.name: sha256(file) for file in self.files(name)}
         record = {**source, "rows": rows, "width": width, "files": files}
         write_json(path, record)
         return {**record, "new": True}
-
-    def _record(self, name: str, source: dict[str, Any]) -> dict[str, Any] | None:
-        path = self.folder / f"{name}.done.json"
-        if not path.is_file():
-            return None
-        record = read_json(path, "the record of a shard", "remove it to compute it again", fields={"files": dict})
-        if differing := _differences(record, source):
-            raise BadInput(f"{path}: has vectors of another text ({differing}); remove it, or choose another folder")
-        return record
-
-    def _intact(self, file: str, digest: str) -> bool:
-        path = self.folder / file
-        return path.is_file() and sha256(path) == digest
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
@@ -147,10 +130,3 @@ def _write_headers(files: list, columns: list[np.ndarray], rows: int) -> None:
         file.seek(0)
         header = {"descr": column.dtype.str, "fortran_order": False, "shape": (rows, *column.shape[1:])}
         np.lib.format.write_array_header_1_0(file, header)
-
-
-def read_vectors(path: str | Path) -> np.ndarray:
-    """The vectors of one shard, `NAME.npy` with its scales if it has some, (N, D) float32."""
-    entries = np.load(path)
-    vectors = entries.astype(np.float32, copy=False)
-    return vectors * np.load(Path(path).with_suffix(".scale.npy"))[:, None] if entries.dtype == np.int8 else vectors

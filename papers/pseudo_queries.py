@@ -21,6 +21,7 @@ from scipy.stats import spearmanr
 
 from adapt import command as adapt
 from adapt.documents import MIXTURE, Document, with_unique_titles
+from adapt.pseudo import KINDS, PseudoQueries
 from adapt.run import gain
 from adapt.searches import AS_IT_IS, BM25, Search, Task, fitted, ndcg, vectors_of
 from common.errors import run_command
@@ -29,7 +30,7 @@ from common.flags import Parser
 from common.streams import show
 from data.draws import permutation
 from eval.dev import IS, verdict
-from eval.retrieval.pseudo import KINDS, PseudoQueries
+from eval.retrieval.hybrid import WEIGHT
 from eval.scores import markdown
 from models.encoder import load_encoder
 from papers.page import rewritten
@@ -38,8 +39,8 @@ logger = logging.getLogger(__name__)
 SETS = ("med", "cranfield", "cacm", "npl", "cisi", "scifact")
 QUERIES = 200  # of a kind in a set
 POWERS = (0.25, 0.5, 1.0)
-LAYERED = tuple(Search(power=power, weight=weight) for power in POWERS for weight in (1.0, 0.7))
-SEARCHES = (AS_IT_IS, Search(weight=0.7), Search(weight=0.5), BM25, *LAYERED)
+LAYERED = tuple(Search(power=power, weight=weight) for power in POWERS for weight in (1.0, WEIGHT))
+SEARCHES = (AS_IT_IS, Search(weight=WEIGHT), Search(weight=0.7), BM25, *LAYERED)
 CHOSEN = "adapt's mixture"
 COMMAND = "python -m papers.pseudo_queries MODEL --data_dir DATA_DIR"
 Values = dict[Search, dict[int, float]]  # nDCG@10 by document that the query was made from

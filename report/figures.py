@@ -14,9 +14,8 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-from eval.analyse.geometry import Material
 from eval.analyse.pictures import CHARTS, Chart, Series
-from report.measures import ANALYSES
+from report.measures import Texts
 from training.curves import OTHER, OWN, History, dev_unit, logged
 
 COLOURS = ("#0072b2", "#c04e00", "#00795a", "#b04a86", "#8a6100", "#5f55b5", "#444b54")  # `--c0` to `--c6` in style.css
@@ -59,13 +58,13 @@ def finite(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def geometry(
-    labels: Sequence[str], results: Mapping[str, Mapping[int, dict[str, Any]]], material: Material
+    labels: Sequence[str], results: Mapping[str, Mapping[int, dict[str, Any]]], texts: Texts
 ) -> list[tuple[Chart, Markup]]:
     """The chart of every analysis, from {run number: its result}."""
     charts = []
     for name, by_run in results.items():
         by_label = {labels[run]: result for run, result in by_run.items()}
-        charts.append(CHARTS[name](by_label, material.read_by(ANALYSES[name])))
+        charts.append(CHARTS[name](by_label, texts.origin if name == "anisotropy" else texts.name))
     return [(chart, svg(chart, labels)) for chart in charts]
 
 

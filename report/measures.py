@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 
 from common.errors import BadInput
-from eval.analyse.geometry import ABOVE, ANISOTROPY, Analysis, CachedEncoder, Material, distinct, read_sentences
-from eval.analyse.geometry import ALIGNMENT_UNIFORMITY as ALIGNMENT
-from eval.analyse.geometry import COSINE_BY_GOLD as GOLD
+from eval.analyse.geometry import measure as analyse
+from eval.analyse.geometry import read_sentences
 from eval.encode import Encoder, unit
 from eval.sts import Pairs, StsTask, merged
 from report import LIMIT
 
-ANALYSES = {"alignment_uniformity": ALIGNMENT, "anisotropy": ANISOTROPY, "cosine_by_gold": GOLD}
 QUERIES, NEAREST = 20, 5  # sentences whose neighbours are shown, and how many
 
 
@@ -24,13 +22,19 @@ class Texts:
     """The texts to encode.
 
     Attributes:
-        material: for the analyses; None for fewer than two sentences.
+        pairs: scored, for the analyses, if there are any.
+        name: of the pairs.
+        analysed: distinct sentences for the spectrum.
+        origin: their origin, for the reader.
         searched: distinct sentences to search, at most `LIMIT`.
         source: their origin, for the reader.
         count: their number before the cut.
     """
 
-    material: Material | None
+    pairs: Pairs | None
+    name: str
+    analysed: list[str]
+    origin: str
     searched: list[str]
     source: str
     count: int
@@ -48,6 +52,10 @@ class Measured:
     results: dict[str, dict[int, dict[str, Any]]]
     neighbours: dict[str, dict[int, list[tuple[str, float]]]]
 
+    def by_run(self, runs: int) -> list[dict[str, dict[str, Any]]]:
+        """{analysis: result} of every run."""
+        return [{name: results[run] for name, results in self.results.items() if run in results} for run in range(runs)]
+
 
 def read_texts(tasks: list[StsTask], data_dir: str, sentences: str | None) -> Texts:
     """Read the pairs (the first task for the analyses, all for the search) or a file of sentences.
@@ -59,15 +67,14 @@ def read_texts(tasks: list[StsTask], data_dir: str, sentences: str | None) -> Te
     title = f"{tasks[0].name} {tasks[0].split}"
     pairs = loaded.get(title)
     if sentences is None:
-        every = distinct([text for some in loaded.values() for text in (*some.left, *some.right)])
+        every = list(dict.fromkeys(text for some in loaded.values() for text in (*some.left, *some.right)))
         source = " and ".join(loaded)
     else:
-        every, source = read_sentences(sentences, 2), PureWindowsPath(sentences).name
+        every, source = read_sentences(sentences), PureWindowsPath(sentences).name
     analysed, origin = every[:LIMIT], source
     if sentences is None and pairs is not None:  # the spectrum uses the first pairs, as in eval.analyse
-        analysed, origin = distinct(pairs.left + pairs.right), title
-    material = Material(title, pairs, origin, analysed, ABOVE) if len(every) > 1 else None
-    return Texts(material, every[:LIMIT], source, len(every))
+        analysed, origin = list(dict.fromkeys(pairs.left + pairs.right)), title
+    return Texts(pairs, title, analysed, origin, every[:LIMIT], source, len(every))
 
 
 def _pairs(task: StsTask, data_dir: str) -> Pairs | None:
@@ -82,31 +89,30 @@ def _pairs(task: StsTask, data_dir: str) -> Pairs | None:
 
 def measure(encoders: Mapping[int, Encoder], texts: Texts) -> Measured:
     """Run every analysis that the texts allow, and search the neighbours; `encoders` is {run number: encoder}."""
+    if len(texts.searched) < 2:
+        return Measured({}, {})
+    paired = [*texts.pairs.left, *texts.pairs.right] if texts.pairs else []
+    every = list(dict.fromkeys([*paired, *texts.analysed, *texts.searched]))
     results: dict[str, dict[int, dict[str, Any]]] = {}
-    cached = {number: CachedEncoder(encode) for number, encode in encoders.items()}
-    for name, analysis in ANALYSES.items():
-        if texts.material and _possible(analysis, texts.material):
-            for number, encode in cached.items():
-                results.setdefault(name, {})[number] = analysis.measure(encode, texts.material)
-    return Measured(results, nearest(cached, texts.searched) if len(texts.searched) > 1 else {})
+    searched = {}
+    for number, encode in encoders.items():
+        vectors = dict(zip(every, encode(every), strict=True))
+        for name, result in analyse(vectors, texts.pairs, texts.analysed).items():
+            results.setdefault(name, {})[number] = result
+        searched[number] = np.stack([vectors[text] for text in texts.searched])
+    return Measured(dict(sorted(results.items())), nearest(searched, texts.searched))
 
 
-def nearest(encoders: Mapping[int, Encoder], sentences: list[str]) -> dict[str, dict[int, list[tuple[str, float]]]]:
+def nearest(
+    vectors_by_run: Mapping[int, np.ndarray], sentences: list[str]
+) -> dict[str, dict[int, list[tuple[str, float]]]]:
     """The `NEAREST` other sentences by cosine for `QUERIES` evenly spaced ones; ties keep the sentences' order."""
     queries = sorted({number * len(sentences) // QUERIES for number in range(QUERIES)})
-    lists: dict[str, dict[int, list[tuple[str, float]]]] = {sentences[query]: {} for query in queries if encoders}
-    for run, encode in encoders.items():
-        vectors = unit(encode(sentences))
+    lists: dict[str, dict[int, list[tuple[str, float]]]] = {sentences[query]: {} for query in queries if vectors_by_run}
+    for run, given in vectors_by_run.items():
+        vectors = unit(given)
         for query in queries:
             cosines = vectors @ vectors[query]
             order = [i for i in np.argsort(-cosines, kind="stable")[: NEAREST + 1] if i != query][:NEAREST]
             lists[sentences[query]][run] = [(sentences[i], float(cosines[i])) for i in order]
     return lists
-
-
-def _possible(analysis: Analysis, material: Material) -> bool:
-    """Whether the material has what the analysis needs: scored pairs, and a positive one for the alignment."""
-    pairs = material.pairs
-    if not analysis.needs_pairs:
-        return True
-    return pairs is not None and (analysis is not ALIGNMENT or max(pairs.gold) > material.above)

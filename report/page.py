@@ -7,10 +7,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from eval.analyse.geometry import ABOVE
+from eval.analyse.geometry import ABOVE, lines
 from eval.compare.intervals import RESAMPLES, SEED
 from report import figures
-from report.measures import ANALYSES, Measured, Texts
+from report.measures import Measured, Texts
 from report.runs import RunFolder, facts, findings
 from report.score_table import BEST, TIED, Row, headline, scored_differently
 
@@ -56,12 +56,8 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
             "encoder": [label for number, label in enumerate(labels) if present and number not in present],
         },
         above=ABOVE,
-        charts=figures.geometry(labels, measured.results, texts.material),
-        numbers=[
-            line
-            for name, results in measured.results.items()
-            for line in ANALYSES[name].lines([results.get(run) for run in range(len(runs))])
-        ],
+        charts=figures.geometry(labels, measured.results, texts),
+        numbers=[(title, cells) for title, *cells in lines(measured.by_run(len(runs)))],
         texts=texts,
         measured=measured,
         neighbours=[(query, _lists(by_run, len(runs))) for query, by_run in measured.neighbours.items()],

@@ -16,7 +16,6 @@ from transformers import TrainingArguments
 from common.streams import show
 from data.draws import KeyedSampler
 from data.views import Masking
-from eval.encode import warn_of_slow_bf16
 from models.loading import dropout_rates
 from training.callbacks import next_evaluation, peak_memory
 from training.run_arguments import ADAMW, recomputes, steps_of
@@ -35,8 +34,6 @@ def plan(model: nn.Module, args: TrainingArguments, sampler: KeyedSampler, facts
     rates = dropout_rates(model.config)
     held_out = f", {len(sampler.held)} held out" if sampler.held else ""
     precision = ("bf16" if args.bf16 else "fp16" if args.fp16 else "float32") + ", TF32 products" * bool(args.tf32)
-    if args.bf16:
-        warn_of_slow_bf16(args.device.type)
     memory = (_sizes(model, trained=False) + _sizes(model, trained=True)) / 1e9
     lines = {
         "model": f"{size[True]:,} trainable and {size[False]:,} frozen parameters",

@@ -180,10 +180,7 @@ def _halves(trainer: EmbeddingTrainer, tokenizer) -> DevSet | None:
     text, held = trainer.data_collator.text, trainer.sampler.held[:_HALVES]
     columns = range(text.columns)
     rows = [[tokenizer.decode(text.sentences([row], column, _LONGEST)[0]) for column in columns] for row in held]
-    try:
-        return halves_set(rows)
-    except BadInput:
-        return None
+    return halves_set(rows)
 
 
 def initial_encoder(settings: Mapping[str, Any], trained: SentenceEncoder) -> SentenceEncoder:

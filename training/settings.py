@@ -30,12 +30,12 @@ from common.files import read_yaml
 from common.flags import Parser
 from common.ranges import check_range
 from common.streams import show
-from eval.encode import BF16_INSTRUCTIONS
 from models.loading import load_config
 from models.objectives.base import Method
 from training.methods import STAGE_ONE, SUP, flags_of, load_method, method_names
 from training.run_arguments import RunArguments
 
+_BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")  # x86; without either, torch emulates bfloat16 in software
 _HELP = {"h", "help", "help_all"}
 _REPLACED = {  # keys of a configuration that a flag excludes
     "train_file": {"dataset_name", "dataset_config_name", "dataset_split"},
@@ -157,7 +157,7 @@ def _bf16(flags: Any) -> tuple[bool, str]:
     if not flags.use_cpu:
         able, where = torch.cuda.is_bf16_supported(including_emulation=False), "the GPU"
     else:
-        able, where = any(map(torch.cpu.get_capabilities().get, BF16_INSTRUCTIONS)), "the processor"
+        able, where = any(map(torch.cpu.get_capabilities().get, _BF16_INSTRUCTIONS)), "the processor"
     return able, f"{where} {'supports' if able else 'does not support'} it"
 
 

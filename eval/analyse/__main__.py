@@ -7,19 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import run_command
-from common.files import read_json, writing
+from common.files import own_folder, writing
 from common.flags import Parser, add_encoder, output_folder
 from common.streams import show
-from eval.analyse.geometry import (
-    ABOVE,
-    ALIGNMENT_UNIFORMITY,
-    ANISOTROPY,
-    COSINE_BY_GOLD,
-    CachedEncoder,
-    Material,
-    distinct,
-    read_sentences,
-)
+from eval.analyse.geometry import HEADLINES, lines, measure, read_sentences
 from eval.analyse.pictures import CHARTS, draw
 from eval.encode import Encode, device_here
 from eval.labels import labelled
@@ -29,11 +20,6 @@ from eval.tasks import Options, tasks_named
 from models.encoder import load_encoder
 from models.saved_format import read_modules
 
-ANALYSES = {
-    "alignment_uniformity": ALIGNMENT_UNIFORMITY,
-    "anisotropy": ANISOTROPY,
-    "cosine_by_gold": COSINE_BY_GOLD,
-}
 logger = logging.getLogger(__name__)
 
 
@@ -42,7 +28,9 @@ def parser() -> Parser:
         prog="python -m eval.analyse",
         description="Analyse the vectors of sentence encoders side by side: print a table of the main numbers and,\n"
         "with --output, write analyses.json with all numbers and a picture of each analysis.\n\nanalyses:\n"
-        + "\n".join(f"  {name:21} {analysis.about}" for name, analysis in ANALYSES.items()),
+        "  alignment_uniformity  of positive pairs, against that of all sentences (Wang and Isola; SimCSE Figure 3)\n"
+        "  anisotropy            mean cosine of random sentences, singular values and effective rank of the vectors\n"
+        "  cosine_by_gold        mean and quartiles of the cosine by gold score (ConSERT Figure 1)",
         epilog="examples:\n"
         "  python -m eval.analyse runs/simcse runs/infocse --output analyses\n"
         "  python -m eval.analyse before=bert-base-uncased after=runs/infocse --pooling cls_before_pooler",
@@ -65,40 +53,33 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     args = parser().parse_args(argv)
     task = own_pairs(args.dev_file) if args.dev_file else tasks_named(["STS-B"], Options(args.split))[0]
     pairs, name = merged(task.load(args.data_dir)), f"{task.name} {task.split}"
-    sentences = read_sentences(args.sentences, 2) if args.sentences else distinct(pairs.left + pairs.right)
-    material = Material(name, pairs, Path(args.sentences).name if args.sentences else name, sentences, ABOVE)
-    analyses = {
-        name: analysis
-        for name, analysis in ANALYSES.items()
-        if analysis is not ALIGNMENT_UNIFORMITY or max(pairs.gold) > ABOVE
-    }  # your pairs may have no positive
+    paired = list(dict.fromkeys(pairs.left + pairs.right))
+    sentences = read_sentences(args.sentences) if args.sentences else paired
     output = output_folder(args.output) if args.output else None
-    if output and (output / "analyses.json").exists():  # refuse another file of this name
-        what = "the numbers of analyses", "choose another --output"
-        read_json(output / "analyses.json", *what, fields={"data": dict, "models": dict})
+    if output:
+        own_folder(output, ["analyses.json"])
     loaded = {}  # all models first: an unreadable one must fail before the others are measured
     for label, path in labelled(args.models).items():
         plain = read_modules(path) is None  # --pooling is for plain encoders; others have their own
         encoder, tokenizer = load_encoder(path, args.pooling if plain else None, args.max_length)
         logger.info("%s: %s, pooling %s, at most %d tokens", label, path, encoder.pooling, encoder.max_length)
         loaded[label] = encoder.to(device_here()), tokenizer
-    measured: dict[str, dict[str, Any]] = {}
+    texts, measured = list(dict.fromkeys(paired + sentences)), {}
     for label, (encoder, tokenizer) in loaded.items():
-        cached, start = CachedEncoder(Encode(encoder, tokenizer, bf16=args.bf16, progress=True)), time.perf_counter()
-        results = {name: analysis.measure(cached, material) for name, analysis in analyses.items()}
+        start = time.perf_counter()
+        vectors = Encode(encoder, tokenizer, bf16=args.bf16, progress=True)(texts)
+        results = measure(dict(zip(texts, vectors, strict=True)), pairs, sentences)
         measured[label] = {"pooling": encoder.pooling, "max_length": encoder.max_length, **results}
         logger.info("%s: measured in %.1f s", label, time.perf_counter() - start)
-    content = {"data": {name: material.read_by(analysis) for name, analysis in analyses.items()}, "models": measured}
+    data = dict.fromkeys(HEADLINES, name) | {"anisotropy": Path(args.sentences).name if args.sentences else name}
+    content = {"data": data, "models": measured}
     if output:
         with writing(output / "analyses.json") as part:
             part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        for name in analyses:
-            results = {label: model[name] for label, model in measured.items()}
-            draw(CHARTS[name](results, content["data"][name]), output / f"{name}.png")
-    body = [["", *measured]]
-    for name, analysis in analyses.items():
-        body += [[title, *cells] for title, cells in analysis.lines([model[name] for model in measured.values()])]
-    show(markdown(body), output)
+        for analysis, chart in CHARTS.items():
+            if by_label := {label: model[analysis] for label, model in measured.items() if analysis in model}:
+                draw(chart(by_label, data[analysis]), output / f"{analysis}.png")
+    show(markdown([["", *measured], *lines(list(measured.values()))]), output)
     return content
 
 

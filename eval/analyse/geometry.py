@@ -16,8 +16,7 @@ the spectrum; the effective rank is Roy and Vetterli's (2007).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,95 +25,88 @@ import numpy as np
 from scipy.stats import entropy
 
 from common.errors import BadInput
-from eval.encode import Encoder, unit
-from eval.sts import Pairs, correlation, similarities
+from eval.encode import unit
+from eval.sts import Pairs, correlation, cosines
 from eval.text_files import read_lines, tidy
 
 ABOVE = 4.0  # pairs with a higher gold score are positives
 EDGES = (0, 1, 2, 3, 4, 5)  # bins of gold scores
 _ROWS = 1024  # of the distance matrix at a time
+HEADLINES = {  # analysis -> entry of its result -> name in a table, format
+    "alignment_uniformity": {
+        "alignment": ("alignment (lower is better)", ".3f"),
+        "uniformity": ("uniformity (lower is better)", ".3f"),
+    },
+    "anisotropy": {"mean_cosine": ("mean cosine of random pairs", ".3f"), "effective_rank": ("effective rank", ".1f")},
+    "cosine_by_gold": {
+        "spearman": ("Spearman x 100 of cosine and gold score", ".2f"),
+        "gap": ("mean cosine of gold [4, 5] less that of [0, 1)", ".3f"),
+    },
+}
 
 
-@dataclass(frozen=True)
-class Material:
-    """The data on which every model is measured.
+def measure(vectors: Mapping[str, np.ndarray], pairs: Pairs | None, sentences: Sequence[str]) -> dict[str, dict]:
+    """The analyses of one encoder that the texts allow: {analysis: JSON-serialisable result}.
 
-    Attributes:
-        name: of the pairs, for titles, such as `STS-B test`.
-        pairs: scored pairs; None if no chosen analysis needs them and sentences were given.
-        source: of the sentences, for titles.
-        sentences: distinct sentences, at least two.
-        above: pairs with a gold score above this are positives.
+    Args:
+        vectors: of every text, each (D,).
+        pairs: scored; None leaves out the analyses of pairs. Without a pair scored above `ABOVE` there is no alignment.
+        sentences: distinct, at least two, for the anisotropy.
     """
-
-    name: str
-    pairs: Pairs | None
-    source: str
-    sentences: list[str]
-    above: float
-
-    @property
-    def paired(self) -> list[str]:
-        return distinct(self.pairs.left + self.pairs.right)
-
-    def read_by(self, analysis: Analysis) -> str:
-        """The data of an analysis, for titles."""
-        return self.name if analysis.needs_pairs else self.source
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """One analysis.
-
-    Attributes:
-        about: one line of help.
-        measure: encoder and material -> JSON-serialisable result.
-        headlines: key of the result -> (name in the table, format).
-        needs_pairs: needs scored pairs; otherwise sentences are enough.
-    """
-
-    about: str
-    measure: Callable[[Encoder, Material], dict[str, Any]]
-    headlines: dict[str, tuple[str, str]]
-    needs_pairs: bool = False
-
-    def lines(self, results: Sequence[dict[str, Any] | None]) -> Iterator[tuple[str, list[str]]]:
-        """The title of each headline, and one cell per result."""
-        for key, (title, form) in self.headlines.items():
-            values = [result and result[key] for result in results]
-            yield title, ["none" if value is None else format(value, form) for value in values]
+    rows = np.stack([vectors[sentence] for sentence in sentences])
+    values = spectrum(rows)
+    results: dict[str, dict[str, Any]] = {
+        "anisotropy": {
+            "mean_cosine": mean_cosine(rows),
+            "effective_rank": effective_rank(values),
+            "dimensions": rows.shape[1],
+            "sentences": len(rows),
+            "spectrum": values.tolist(),
+        }
+    }
+    if pairs is None:
+        return results
+    left, right = (np.stack([vectors[text] for text in side]) for side in (pairs.left, pairs.right))
+    gold = np.array(pairs.gold)
+    positive = gold > ABOVE
+    if positive.any():
+        distinct = [vectors[text] for text in dict.fromkeys(pairs.left + pairs.right)]
+        results["alignment_uniformity"] = {
+            "alignment": alignment(left[positive], right[positive]),
+            "uniformity": uniformity(np.stack(distinct)),
+            "positives": int(positive.sum()),
+            "sentences": len(distinct),
+        }
+    similarity = cosines(left, right)
+    bins = by_gold(similarity, gold)
+    first, last = bins[0]["mean"], bins[-1]["mean"]
+    results["cosine_by_gold"] = {
+        "spearman": correlation(similarity, gold),
+        "gap": None if first is None or last is None else last - first,
+        "pairs": len(gold),
+        "bins": bins,
+    }
+    return results
 
 
-def distinct(sentences: Sequence[str]) -> list[str]:
-    """Every sentence once, in the order of first appearance."""
-    return list(dict.fromkeys(sentences))
+def lines(models: Sequence[Mapping[str, dict]]) -> Iterator[list[str]]:
+    """The lines of a table: the name of each headline, and a cell per model from its results by analysis."""
+    for analysis, entries in HEADLINES.items():
+        results = [model.get(analysis, {}) for model in models]
+        for entry, (title, form) in entries.items() if any(results) else ():
+            values = [result.get(entry) for result in results]
+            yield [title, *("none" if value is None else format(value, form) for value in values)]
 
 
-class CachedEncoder:
-    """An encoder that caches its vectors, so that each sentence is encoded once for all analyses."""
-
-    def __init__(self, encode: Encoder) -> None:
-        self._encode = encode
-        self._vectors: dict[str, np.ndarray] = {}
-
-    def __call__(self, sentences: list[str]) -> np.ndarray:
-        new = [sentence for sentence in distinct(sentences) if sentence not in self._vectors]
-        if new:
-            self._vectors.update(zip(new, self._encode(new), strict=True))
-        return np.stack([self._vectors[sentence] for sentence in sentences])
-
-
-def read_sentences(path: str, least: int) -> list[str]:
+def read_sentences(path: str) -> list[str]:
     """The distinct sentences of a text file, one per line; white space is normalised, blank lines are skipped.
 
     Raises:
-        BadInput: the file cannot be read, is JSON or a table, or has fewer than `least` distinct sentences.
+        BadInput: the file cannot be read, or has fewer than two distinct sentences.
     """
-    lines = read_lines(Path(path))
-    sentences = distinct([sentence for line in lines if (sentence := tidy(line))])
-    tables = sum("\t" in line.strip() for line in lines) > len(lines) / 2
-    if len(sentences) < least or tables or (sentences[0].startswith("{") and sentences[0].endswith("}")):
-        raise BadInput(f"{path}: give at least {least} distinct sentences, one per line; convert JSON and tables")
+    sentences = list(dict.fromkeys(filter(None, map(tidy, read_lines(Path(path))))))
+    if len(sentences) < 2:
+        raise BadInput(f"{path}: give at least two distinct sentences, one per line")
     return sentences
 
 
@@ -134,34 +126,6 @@ def uniformity(vectors: np.ndarray) -> float:
     return float(np.log((total - count) / (count * (count - 1))))  # a row has distance 0 to itself
 
 
-def measure_alignment(encode: Encoder, material: Material) -> dict:
-    """Alignment, uniformity and the numbers of pairs and sentences; BadInput without a positive pair."""
-    pairs = material.pairs
-    positive = np.flatnonzero(np.array(pairs.gold) > material.above)
-    if len(positive) == 0:
-        raise BadInput(f"{material.name} has no pair with a gold score above {material.above:g}")
-    left = encode([pairs.left[i] for i in positive])
-    right = encode([pairs.right[i] for i in positive])
-    return {
-        "alignment": alignment(left, right),
-        "uniformity": uniformity(encode(material.paired)),
-        "above": material.above,
-        "positives": len(positive),
-        "sentences": len(material.paired),
-    }
-
-
-ALIGNMENT_UNIFORMITY = Analysis(
-    about="alignment of positive pairs against uniformity of all sentences (Wang and Isola; SimCSE Figure 3)",
-    measure=measure_alignment,
-    headlines={
-        "alignment": ("alignment (lower is better)", ".3f"),
-        "uniformity": ("uniformity (lower is better)", ".3f"),
-    },
-    needs_pairs=True,
-)
-
-
 def by_gold(cosines: np.ndarray, gold: np.ndarray) -> list[dict]:
     """Mean and quartiles of the cosine by bin of gold scores, (N,) and (N,) -> one dict per bin.
 
@@ -176,30 +140,6 @@ def by_gold(cosines: np.ndarray, gold: np.ndarray) -> list[dict]:
         figures = {name: None if value is None else float(value) for name, value in zip(names, values, strict=True)}
         results.append({"from": low, "to": high, "pairs": len(inside), **figures})
     return results
-
-
-def measure_by_gold(encode: Encoder, material: Material) -> dict:
-    """The bins, Spearman x 100, and the gap between the means of the last and the first bin."""
-    cosines, gold = similarities(encode, material.pairs), np.array(material.pairs.gold)
-    bins = by_gold(cosines, gold)
-    first, last = bins[0]["mean"], bins[-1]["mean"]
-    return {
-        "spearman": correlation(cosines, gold),
-        "gap": None if first is None or last is None else last - first,
-        "pairs": len(gold),
-        "bins": bins,
-    }
-
-
-COSINE_BY_GOLD = Analysis(
-    about="mean and quartiles of the cosine by gold score (ConSERT Figure 1)",
-    measure=measure_by_gold,
-    headlines={
-        "spearman": ("Spearman x 100 of cosine and gold score", ".2f"),
-        "gap": ("mean cosine of gold [4, 5] less that of [0, 1)", ".3f"),
-    },
-    needs_pairs=True,
-)
 
 
 def mean_cosine(vectors: np.ndarray) -> float:
@@ -228,22 +168,3 @@ def spectrum(vectors: np.ndarray) -> np.ndarray:
 def effective_rank(values: np.ndarray) -> float:
     """Exponential of the entropy of the singular values, normalised to sum 1, (R,) -> 1 to R; 0 if all are zero."""
     return float(np.exp(entropy(values))) if values.any() else 0.0
-
-
-def measure_anisotropy(encode: Encoder, material: Material) -> dict:
-    vectors = encode(material.sentences)
-    values = spectrum(vectors)
-    return {
-        "mean_cosine": mean_cosine(vectors),
-        "effective_rank": effective_rank(values),
-        "dimensions": vectors.shape[1],
-        "sentences": len(vectors),
-        "spectrum": values.tolist(),
-    }
-
-
-ANISOTROPY = Analysis(
-    about="mean cosine of random sentences, singular values and effective rank of the centred vectors",
-    measure=measure_anisotropy,
-    headlines={"mean_cosine": ("mean cosine of random pairs", ".3f"), "effective_rank": ("effective rank", ".1f")},
-)

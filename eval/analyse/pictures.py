@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from eval.analyse.geometry import ABOVE
+
 Results = dict[str, dict[str, Any]]  # label of a model -> result of the analysis
 
 # Okabe and Ito's colours for colour-blind readers, without yellow, which is hard to see on white. Markers distinguish
@@ -56,17 +58,10 @@ class Chart:
 def alignment_uniformity(results: Results, data: str) -> Chart:
     """One point per model; the lower left corner is best."""
     first = next(iter(results.values()))
-    about = f"{data}: {first['positives']:,} pairs with gold > {first['above']:g}, {first['sentences']:,} sentences"
+    about = f"{data}: {first['positives']:,} pairs with gold > {ABOVE:g}, {first['sentences']:,} sentences"
     points = [Series(label, [(result["uniformity"], result["alignment"])]) for label, result in results.items()]
     x, y = "uniformity (lower is better)", "alignment (lower is better)"
-    return Chart(
-        "The best encoder is at the lower left.",
-        about,
-        x,
-        y,
-        points,
-        join=False,
-    )
+    return Chart("The best encoder is at the lower left.", about, x, y, points, join=False)
 
 
 def anisotropy(results: Results, data: str) -> Chart:

@@ -18,7 +18,6 @@ from eval.scores import AVERAGE, Key, read_items
 Items = Mapping[str, np.ndarray]  # `similarity` and `gold`, or `value`, each (n,): see `eval.scores.Result`
 RESAMPLES, SEED = 1000, 0  # of the bootstrap
 DRAWN_AT_ONCE = 500_000  # resampled examples held at once, about 4 MB per array
-UNLIKE = "cannot say: averages", "cannot say: protocol", "cannot say: different examples"  # figures of different things
 NO_EXAMPLES = "cannot say: no examples of"
 TOLERANCE = 0.01  # between a row and its examples: fold accuracies are rounded separately
 ABOVE, BELOW, INSIDE = "A is above B", "A is below B", "inside (no difference shown)"
@@ -87,13 +86,10 @@ def compare(a: Side, b: Side, resamples: int = RESAMPLES, seed: int = SEED) -> l
     that record, in further lines.
 
     Raises:
-        BadInput: no figure in common, or two files scored on different test data.
+        BadInput: two files were scored on different test data.
     """
     keys = list(dict.fromkeys([*a.headline, *b.headline]))
     shared = [key for key in keys if key in a.scores and key in b.scores]
-    if not shared:
-        left, right = (", ".join(map(str, side.headline)) for side in (a, b))
-        raise BadInput(f"{a.label} and {b.label} have nothing in common: {left} against {right}")
     drawn = bootstrap(a, b, shared, resamples, seed) if a.file and b.file else {}
     lines = [Line(key, a.scores[key], b.scores[key], _outcome(a, b, key, drawn.get(key))) for key in shared]
     for name, sides in ((b.spread, lambda: (a, published(b.spread))), (a.spread, lambda: (published(a.spread), b))):

@@ -3,7 +3,6 @@
 `published.yaml` names the source of every published figure; a test checks it.
 """
 
-import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,11 +127,7 @@ def unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, A
 def _rows_by_key(path: Path) -> tuple[dict[Key, dict], list[Key]]:
     """Rows by key, and the keys of headline rows; other rows only if their key is unique."""
     rows = read_scores(path)
-    shown: dict[Key, dict] = {}
-    for row in headline(rows):
-        if (key := Key.of(row)) in shown:
-            raise BadInput(f"{path}: two headline rows for {key}; keep one")
-        shown[key] = row
+    shown = {Key.of(row): row for row in headline(rows)}
     counts = Counter(map(Key.of, rows))
     unique = {key: row for row in rows if counts[key := Key.of(row)] == 1}
     return unique | shown, list(shown)
@@ -152,8 +147,7 @@ def published(name: str | Mapping[str, Any]) -> Side:
     if not isinstance(name, str):
         return _side(name)
     if name not in records():
-        near = "".join(f"did you mean '{PREFIX}{match}'? " for match in difflib.get_close_matches(name, records(), n=1))
-        raise BadInput(f"unknown record '{PREFIX}{name}'; {near}python -m eval.compare --list shows all")
+        raise BadInput(f"unknown record '{PREFIX}{name}'; python -m eval.compare --list shows all")
     return records()[name]
 
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import datasets
-import evaluate
 import numpy as np
 import pytrec_eval
 
@@ -35,23 +33,3 @@ def per_query(rankings: Iterable[Sequence[str]], judgements: Iterable[Mapping[st
         judged = {document: max(0, int(grade)) for document, grade in grades.items()}
         results.append(pytrec_eval.RelevanceEvaluator({"q": judged}, measures).evaluate({"q": run})["q"])
     return {name: 100 * np.array([result[key] for result in results], float) for name, key in _MEASURES.items()}
-
-
-class Retrieval(evaluate.Metric):
-    """`compute(predictions=rankings, references=judgements)` -> mean over queries of every metric in `METRICS`.
-
-    A ranking is a list of document ids, best first; judgements are a list of {"id": document id, "grade": integer}.
-    """
-
-    def _info(self) -> evaluate.MetricInfo:
-        text, number = datasets.Value("string"), datasets.Value("int32")
-        return evaluate.MetricInfo(
-            description="trec_eval's nDCG@10, recall@100, average precision, reciprocal rank; query means x 100.",
-            citation="",
-            inputs_description="predictions: ids of documents, best first; references: [{'id': ..., 'grade': ...}].",
-            features=datasets.Features({"predictions": [text], "references": [{"id": text, "grade": number}]}),
-        )
-
-    def _compute(self, predictions, references) -> dict[str, float]:
-        judgements = [{entry["id"]: entry["grade"] for entry in judged} for judged in references]
-        return {name: float(values.mean()) for name, values in per_query(predictions, judgements).items()}

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common.errors import BadInput, run_command
+from common.errors import BadInput, brief, run_command
 from common.files import read_json, read_yaml, sha256, write_json, writing
 from common.flags import Parser, add_encoder, check_output
 from common.streams import show
@@ -18,7 +18,7 @@ from eval.scores import AVERAGE, Key, markdown, refuse_foreign, rows_of
 CHECKPOINTS = Path(__file__).with_name("checkpoints.yaml")
 TOLERANCE = 0.02  # points: what rounding, and other versions and machines, may change
 SICK_R = Key("SICK-R", "test", "test", "spearman")
-WEIGHTS = "*.safetensors", "pytorch_model*.bin"
+WEIGHTS = "*.safetensors", "pytorch_model*.bin"  # the first that there is
 FILE = "a file of `python -m eval.published`"
 HEADER = """# Published checkpoints, scored here
 
@@ -106,7 +106,6 @@ def tasks_of(groups: Sequence[str], record: Side | None) -> list:
 def score(entry: Mapping[str, Any], folder: str, args) -> dict[str, Any]:
     """Fetch, unless a local copy is given, and score one checkpoint; our and their scores, and how ours came about."""
     from eval.encode import Encode, device_here
-    from eval.hub import fetch
     from eval.tasks import score_all
     from training.provenance import provenance
 
@@ -125,6 +124,24 @@ def score(entry: Mapping[str, Any], folder: str, args) -> dict[str, Any]:
         "scores": compared(rows_of(results, entry["name"], None), record),
         "provenance": provenance(),
     }
+
+
+def fetch(model: str, revision: str | None = None) -> Path:
+    """Download a hub id at a revision, `main` if None, unless it is in the cache; return its folder, named by commit.
+
+    BadInput if it does not exist, or the hub does not answer and the cache lacks it.
+    """
+    from huggingface_hub import snapshot_download
+
+    try:
+        for weights in WEIGHTS:
+            names = ["*.json", "*.txt", "*.model", weights]
+            folder = Path(snapshot_download(model, revision=revision, allow_patterns=names))
+            if any(folder.glob(weights)):
+                break
+    except Exception as error:  # the client raises all kinds of errors
+        raise BadInput(f"'{model}' cannot be fetched from the hub: {brief(error)}") from error
+    return folder
 
 
 def compared(rows: Sequence[Mapping[str, Any]], record: Side | None) -> list[dict[str, Any]]:

@@ -64,11 +64,9 @@ class BeirCorpus:
 
 def read_corpus(path: Path) -> BeirCorpus:
     """Check every line of a corpus and record where it starts; BadInput with file and line."""
-    digest, starts, chunks, ids, empty = hashlib.sha256(), array("q", [0]), [], [], 0
+    digest, starts, chunks, ids = hashlib.sha256(), array("q", [0]), [], []
     for where, raw in _lines(path):
-        name, text = _record(where, raw)
-        ids.append(name)
-        empty += not text
+        ids.append(_record(where, raw)[0])
         starts.append(starts[-1] + len(raw))
         digest.update(raw)
         if len(ids) == _AT_ONCE:
@@ -77,8 +75,6 @@ def read_corpus(path: Path) -> BeirCorpus:
     chunks.append(pa.array(ids, pa.string()))
     names = pa.chunked_array(chunks)
     _refuse_repeated(path, names)
-    if empty:
-        logger.info("%s: %d of %d documents are empty", path, empty, len(names))
     return BeirCorpus(path, names, np.frombuffer(starts, dtype=np.int64), digest.hexdigest())
 
 
@@ -95,25 +91,7 @@ def read_qrels(path: Path, queries: Mapping[str, str], corpus: BeirCorpus) -> di
     The last line must end in a line feed: `q1 d7 1` could be a truncated `q1 d7 10`. Judged documents that are missing
     from the corpus count as not retrieved, as in BEIR: their indices are negative.
     """
-    judged = _judgements(path, queries)
-    indices = corpus.index_of([document for _, document in judged])
-    missing = [number for number, index in enumerate(indices) if index is None]
-    if 2 * len(missing) > len(indices):
-        (_, document), (where, _) = [*judged.items()][missing[0]]
-        raise BadInput(f"{where}: document '{document}' is not in {corpus.path}; use files of the same set")
-    if missing:  # as in the published ArguAna
-        message = "%s: %d of %d judged documents are not in the corpus and count as not retrieved"
-        logger.warning(message, path, len(missing), len(indices))
-    qrels: dict[str, dict[int, int]] = {}
-    for number, ((query, _), (_, grade)) in enumerate(judged.items()):
-        index = indices[number]
-        qrels.setdefault(query, {})[-1 - number if index is None else index] = grade
-    return qrels
-
-
-def _judgements(path: Path, queries: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, int]]:
-    """(query id, document id) -> "file:line" and grade."""
-    judged: dict[tuple[str, str], tuple[str, int]] = {}
+    judged: dict[tuple[str, str], tuple[str, int]] = {}  # query and document -> "file:line" and grade
     for where, raw in _lines(path):
         try:
             line = raw.decode("utf-8-sig").rstrip("\r\n")
@@ -130,7 +108,19 @@ def _judgements(path: Path, queries: Mapping[str, str]) -> dict[tuple[str, str],
             )
         if not header:
             judged[query, document] = where, int(grade)
-    return judged
+    indices = corpus.index_of([document for _, document in judged])
+    missing = [judgement for judgement, index in zip(judged.items(), indices, strict=True) if index is None]
+    if 2 * len(missing) > len(indices):
+        (_, document), (where, _) = missing[0]
+        raise BadInput(f"{where}: document '{document}' is not in {corpus.path}; use files of the same set")
+    if missing:  # as in the published ArguAna
+        message = "%s: %d of %d judged documents are not in the corpus and count as not retrieved"
+        logger.warning(message, path, len(missing), len(indices))
+    qrels: dict[str, dict[int, int]] = {}
+    for number, ((query, _), (_, grade)) in enumerate(judged.items()):
+        index = indices[number]
+        qrels.setdefault(query, {})[-1 - number if index is None else index] = grade
+    return qrels
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:

@@ -4,10 +4,8 @@ The corpus is all 2,758 sentences, the first of every pair before the second; a 
 pairs scored 5.0, and a hit at k if its partner is among the k sentences of highest cosine, ties by row. InfoCSE's
 figures are multiples of 1/97 (the first sentence is the query), DiffCSE's of 1/194 (both directions).
 
-31 of the 97 queries and 8 of their partners also occur in other rows; the papers do not say how they treat them. `own`
-excludes only the query's row, and only the partner's row is a hit. `identical` compares strings: it excludes every row
-with the query's string, and any row with the partner's string is a hit. A partner with the query's string is kept, and
-then only its row is a hit; none of the 97 pairs is like this.
+31 of the 97 queries and 8 of their partners also occur in other rows; the papers do not say how they treat them. Here
+only the query's row is excluded, and only the partner's row is a hit.
 """
 
 from dataclasses import dataclass
@@ -31,11 +29,9 @@ class InDomainRetrieval:
 
     Attributes:
         directions: `one`, first sentence -> second; `both`, each sentence of a pair is a query for the other.
-        duplicates: `own` or `identical`, see above.
     """
 
     directions: str = "one"
-    duplicates: str = "own"
     name: str = "STS-B retrieval"
     split: str = "test"
 
@@ -57,23 +53,20 @@ class InDomainRetrieval:
         queries = [(i, half + i) for i, gold in enumerate(pairs.gold) if gold == 5.0]
         if self.directions == "both":
             queries += [(target, query) for query, target in queries]
-        ranks = partner_ranks(encode, sentences, queries, self.duplicates == "identical")
-        how = f"{self.directions} direction{'s' * (self.directions == 'both')}, {self.duplicates} left out"
+        ranks = partner_ranks(encode, sentences, queries)
+        how = f"{self.directions} direction{'s' * (self.directions == 'both')}, own left out"
         rows = [row(self.name, self.split, f"recall@{k}", how, len(queries), 100 * np.mean(ranks < k)) for k in CUTS]
-        examples = example_ids((sentences[query], sentences[target], self.duplicates) for query, target in queries)
+        examples = example_ids((sentences[query], sentences[target], "own") for query, target in queries)
         return Result(rows, {"value": (ranks < 1).astype(np.float64), "example": examples}, shown=len(CUTS))
 
 
-def partner_ranks(
-    encode: Encoder, sentences: list[str], queries: list[tuple[int, int]], identical: bool = False
-) -> np.ndarray:
-    """The number of rows ranked before the first hit of every query, (Q,).
+def partner_ranks(encode: Encoder, sentences: list[str], queries: list[tuple[int, int]]) -> np.ndarray:
+    """The number of rows ranked before the partner of every query, (Q,).
 
     Args:
         encode: sentences -> vectors; every string is encoded once, so that equal strings tie exactly.
         sentences: the corpus, row by row.
         queries: (query row, partner row).
-        identical: exclude and find strings instead of rows.
     """
     distinct = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
     string = np.array([distinct[sentence] for sentence in sentences])  # (N,): the string of each row
@@ -81,13 +74,10 @@ def partner_ranks(
     ranks = []
     for query, partner in queries:
         order = np.argsort(-(vectors @ vectors[string[query]])[string], kind="stable")
-        excluded = string == string[query] if identical else np.arange(len(string)) == query
-        excluded[partner] = False
-        hit = (string == string[partner]) & ~excluded if identical else np.arange(len(string)) == partner
-        ranks.append(np.flatnonzero(hit[order[~excluded[order]]])[0])
+        ranks.append(np.flatnonzero(order[order != query] == partner)[0])
     return np.array(ranks)
 
 
-def tasks(split: str, directions: str, duplicates: str) -> tuple[InDomainRetrieval, ...]:
+def tasks(split: str, directions: str) -> tuple[InDomainRetrieval, ...]:
     """The task for the test split; nothing for `dev`."""
-    return (InDomainRetrieval(directions, duplicates),) if split == "test" else ()
+    return (InDomainRetrieval(directions),) if split == "test" else ()

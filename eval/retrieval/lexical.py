@@ -28,19 +28,10 @@ from bm25s import stopwords
 from eval.words import UNSPACED
 
 K1, B = 1.2, 0.75
+_OTHERS = "danish dutch french german italian norwegian portuguese russian spanish swedish turkish".split()
 LANGUAGES = {  # stop words
     "english": stopwords.STOPWORDS_EN_PLUS,
-    "danish": stopwords.STOPWORDS_DANISH,
-    "dutch": stopwords.STOPWORDS_DUTCH,
-    "french": stopwords.STOPWORDS_FRENCH,
-    "german": stopwords.STOPWORDS_GERMAN,
-    "italian": stopwords.STOPWORDS_ITALIAN,
-    "norwegian": stopwords.STOPWORDS_NORWEGIAN,
-    "portuguese": stopwords.STOPWORDS_PORTUGUESE,
-    "russian": stopwords.STOPWORDS_RUSSIAN,
-    "spanish": stopwords.STOPWORDS_SPANISH,
-    "swedish": stopwords.STOPWORDS_SWEDISH,
-    "turkish": stopwords.STOPWORDS_TURKISH,
+    **{name: getattr(stopwords, f"STOPWORDS_{name.upper()}") for name in _OTHERS},
     "none": (),
 }
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]{{2,}}")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from adapt.documents import PASSAGE, Document, passages, read_documents, split, with_unique_titles, write_task
+from adapt.pseudo import PseudoQueries
 from common.errors import BadInput
 from eval.retrieval.beir import read_set
-from eval.retrieval.pseudo import PseudoQueries
 
 
 def words(rng, count):

@@ -87,7 +87,7 @@ def changed(line, text):
         ("8 3\n" + "\n".join(LINES), True, ": has 9 words, the header announces 8"),
         ("9 4\n" + "\n".join(LINES), True, ":2: expected a new word and 4"),
         ("", False, ": has 0 words"),
-        (b"word \xff 1", False, ":1: byte 6 is not UTF-8"),
+        (b"word \xff 1", False, ":1: 'utf-8' codec"),
     ],
 )
 def test_a_bad_file_is_refused_by_line(content, header, said, tmp_path):

@@ -108,10 +108,3 @@ def test_a_file_that_is_not_a_tar_archive_is_refused(tmp_path, target, content):
     (tmp_path / "x.tar").write_bytes(content)
     with pytest.raises(BadInput, match="incomplete or not the expected archive"):
         extract(tmp_path / "x.tar", target, _same)
-
-
-def test_a_sparse_member_is_skipped(tmp_path, target):
-    """Its content is larger than what is stored."""
-    fields = {"pax_headers": {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "99999"}}
-    path = _tar(tmp_path / "x.tar", ("x", b"1\n0\n512\n".ljust(512, b"\0") + bytes(512), fields))
-    assert extract(path, target, _same) == ([], 1)

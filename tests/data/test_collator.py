@@ -290,22 +290,22 @@ def test_twins_of_two_names_are_drawn_apart_and_uniforms_come_when_asked_for(tex
     assert not torch.equal(uniforms[0], uniforms[1])
 
 
-def test_dropout_rates_are_of_the_sentence_or_of_the_step(text, tokenizer):
+@pytest.mark.parametrize("operations", [1, 7])
+def test_dropout_rates_are_of_the_sentence_or_of_the_step(text, tokenizer, operations):
     def rates(per_sentence, keys):
-        views = [View(dropout=Rates(lambda u: 0.1 + 0.2 * u, per_sentence)), View()]
-        made = Collator(text, tokenizer, views, 32, 42, operations=5)(keys)["dropout_rates"]
-        assert made.shape == (2, len(keys), 1), "one for all operations"
-        return made[..., 0]
+        drawn = Rates(lambda u: 0.1 + 0.2 * u, per_sentence, per_operation=operations > 1)
+        views = [View(), View(dropout=drawn), View(dropout=drawn)]
+        made = Collator(text, tokenizer, views, 32, 42, operations=7)(keys)["dropout_rates"]
+        assert made.shape == (3, len(keys), operations) and made.dtype == torch.float32 and made[0].isnan().all()
+        return made[1:]
 
     drawn = rates(True, batch_of(*range(50)))
-    assert drawn[1].isnan().all()
-    assert 0.1 <= drawn[0].min() and drawn[0].max() < 0.3 and len(drawn[0].unique()) == 50
-    assert torch.equal(rates(True, batch_of(9, 3))[0], drawn[0, [9, 3]]), "the sentence's own, whatever the batch"
-    steps = [rates(False, [(0, i, step) for i in range(4)])[0] for step in range(20)]
-    assert all(len(step.unique()) == 1 for step in steps)
-    assert len({float(step[0]) for step in steps}) == 20
-    assert torch.equal(rates(False, [(0, 7, 3), (0, 8, 3)])[0], steps[3][:2]), "the same in every process of a step"
-    assert "dropout_rates" not in collator(text, tokenizer)(batch_of(1))
+    assert 0.1 <= drawn.min() and drawn.max() < 0.3 and len(drawn.unique()) == 2 * 50 * operations
+    assert torch.equal(rates(True, batch_of(9, 3)), drawn[:, [9, 3]]), "the sentence's own, whatever the batch"
+    steps = [rates(False, [(0, i, step) for i in range(4)]) for step in range(20)]
+    assert all((step == step[:, :1]).all() and len(step.unique()) == 2 * operations for step in steps)
+    assert len({float(step[0, 0, 0]) for step in steps}) == 20
+    assert torch.equal(rates(False, [(0, 7, 3), (0, 8, 3)]), steps[3][:, :2]), "the same in every process of a step"
 
 
 def stretch(count, width, rng):
@@ -334,20 +334,6 @@ def test_a_perturbation_is_drawn_for_real_tokens_from_the_sentence_s_own_key(tex
         assert torch.equal(again["positions"][1, number, :count], batch["positions"][1, index, :count])
     assert not torch.equal(made(*range(30), epoch=1)["positions"], batch["positions"])
     assert "kept" not in collator(text, tokenizer)(batch_of(1))
-
-
-def test_dropout_rates_of_every_operation(text, tokenizer):
-    def rates(per_sentence, keys):
-        views = [View(), *(View(dropout=Rates(lambda u: 0.1 + 0.2 * u, per_sentence, True)) for _ in range(2))]
-        return Collator(text, tokenizer, views, 32, 42, operations=7)(keys)["dropout_rates"]
-
-    drawn = rates(True, batch_of(*range(50)))
-    assert drawn.shape == (3, 50, 7) and drawn.dtype == torch.float32
-    assert drawn[0].isnan().all()
-    assert len(drawn[1:].unique()) == 2 * 50 * 7 and 0.1 <= drawn[1:].min() and drawn[1:].max() < 0.3
-    assert torch.equal(rates(True, batch_of(9, 3))[1:], drawn[1:, [9, 3]]), "the sentence's own, whatever the batch"
-    step = rates(False, [(0, i, 3) for i in range(4)])[1:]
-    assert len(step.unique()) == 2 * 7 and (step == step[:, :1]).all(), "the same for all sentences of a step"
 
 
 def test_an_edit_s_mask_becomes_the_tokenizer_s(text, tokenizer):

@@ -71,25 +71,6 @@ def test_neighbouring_keys_are_independent(first, second):
     assert not np.isin(keyed(count=2000, **first), keyed(count=2000, **second)).any()
 
 
-def test_a_shorter_draw_is_the_beginning_of_a_longer_one():
-    some = keyed(count=20)
-    assert np.array_equal(draws.uniforms(some, 5), draws.uniforms(some, 9)[:, :5])
-    assert draws.uniforms(some, 0).shape == (20, 0)
-
-
-def test_drawing_leaves_the_global_generator_alone():
-    np.random.seed(0)  # noqa: NPY002
-    before = np.random.get_state()[1].tolist()  # noqa: NPY002
-    draws.generator(keyed(count=1)[0]).random(5)
-    draws.permutation(1, 2, 30)
-    assert np.random.get_state()[1].tolist() == before  # noqa: NPY002
-
-
-@pytest.mark.parametrize("count", [1, 2, 1000])
-def test_a_permutation_visits_everything_once(count):
-    assert sorted(draws.permutation(42, 3, count).tolist()) == list(range(count))
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 16, 17, 1000, 4097])
 def test_a_walked_order_visits_everything_once_and_any_place_alone(count):
     order = draws.walked(42, 3, count, np.arange(count))

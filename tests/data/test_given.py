@@ -4,14 +4,17 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from pandas import DataFrame
 
+from common.arguments import ScoredArguments, SentenceArguments
 from common.errors import BadInput
 from data.given import joined, with_text
+from data.source import source_of
+from data.text import read_text
 
 ROWS = ["One  sentence.", "Two\nlines\tand a tab", "Drei Sätze: ß"]
 LINES = "One  sentence.\nTwo lines and a tab\nDrei Sätze: ß\n"
 
 
-@pytest.mark.parametrize("container", [list, tuple, iter, lambda rows: Dataset.from_dict({"text": rows})])
+@pytest.mark.parametrize("container", [list, iter])
 def test_sentences_become_one_file_named_by_their_content(container, tmp_path):
     values = [with_text(container(rows), {"cache_dir": tmp_path / "cache"}) for rows in (ROWS, ROWS, ROWS[:2])]
     assert values[0] == values[1] != values[2]
@@ -23,18 +26,33 @@ def test_sentences_become_one_file_named_by_their_content(container, tmp_path):
     assert path.read_text(encoding="utf-8") == LINES
 
 
-def test_rows_and_columns_of_a_dataset_are_columns(tmp_path):
+def test_rows_are_columns(tmp_path):
     values = with_text([("a", "b c"), ("d", "e")], {"cache_dir": tmp_path})
     assert values["columns"] == 2 and values["train_file"].read_text() == "a\tb c\nd\te\n"
 
-    both = Dataset.from_dict({"title": ["x"], "body": ["y"]})
-    values = with_text(both, {"cache_dir": tmp_path, "text_column": "body"})
-    assert values["train_file"].read_text() == "y\n" and values.keys() == {"cache_dir", "train_file"}
-    values = with_text(both, {"cache_dir": tmp_path, "text_column": ["title", "body"]})
-    assert values["train_file"].read_text() == "x\ty\n" and values["columns"] == 2
-    for wanted in (None, "boddy"):
-        with pytest.raises(BadInput, match="text_column: name the text column; choose from title, body"):
-            with_text(both, {"cache_dir": tmp_path, "text_column": wanted})
+
+def read(data, tmp_path, **settings):
+    """The rows of a Dataset that a run with these settings trains on."""
+    cache = {"cache_dir": str(tmp_path)}
+    values = with_text(data, cache | settings)
+    assert values == with_text(data, cache | settings), "the same text has the same file"
+    labelled = "label" in data.column_names
+    arguments = (ScoredArguments if labelled else SentenceArguments)(
+        **values | {"train_file": [str(values["train_file"])]}
+    )
+    return [tuple(row.values()) for row in read_text(source_of(arguments, labelled), tmp_path).rows]
+
+
+def test_a_dataset_is_read_as_a_file_of_its_columns_is(tmp_path):
+    data = Dataset.from_dict({"text": ["one", None, "two"], "other": ["a", "b", None]})
+    assert read(data, tmp_path) == [("one",), ("two",)]
+    assert read(data.select([2, 0]), tmp_path, text_column=["other", "text"]) == [("a", "one")]
+    with pytest.raises(BadInput, match="no column 'text'"):
+        read(Dataset.from_dict({"title": ["x"]}), tmp_path)
+    classes = ClassLabel(names=["entailment", "contradiction", "neutral"])
+    features = Features(premise=Value("string"), hypothesis=Value("string"), label=classes)
+    pairs = {"premise": ["a", "b", "c"], "hypothesis": ["d", "e", "f"], "label": [0, 2, -1]}
+    assert read(Dataset.from_dict(pairs, features), tmp_path) == [("a", "d", 1), ("b", "e", 2)]
 
 
 @pytest.mark.parametrize("row", [1.5, float("nan"), None, ("a", 2), {"text": "a"}])
@@ -65,21 +83,8 @@ def test_a_setting_is_given_once():
         joined({"model": "a"}, {"model": "b"})
 
 
-@pytest.mark.parametrize("labels", [["entailment", "neutral", "-"], [0, 2, -1]])
-def test_labelled_pairs_get_their_header_and_the_names_of_their_labels(labels, tmp_path):
-    premises, hypotheses = ["a", "b", "c\n"], ["d", "e", "f"]
-    pairs = list(zip(premises, hypotheses, labels, strict=True))
-    if labels[0] == 0:
-        classes = ClassLabel(names=["entailment", "contradiction", "neutral"])
-        features = Features(premise=Value("string"), hypothesis=Value("string"), label=classes)
-        pairs = Dataset.from_dict(dict(zip(features, (premises, hypotheses, labels), strict=True)), features)
+def test_labelled_pairs_get_their_header(tmp_path):
+    pairs = [("a", "d", "entailment"), ("c\n", "f", "-")]
     values = with_text(pairs, {"cache_dir": tmp_path}, labelled=True)
-    expected = "premise\thypothesis\tlabel\na\td\tentailment\nb\te\tneutral\nc \tf\t-\n"
+    expected = "premise\thypothesis\tlabel\na\td\tentailment\nc \tf\t-\n"
     assert values["train_file"].read_text() == expected and "columns" not in values
-
-
-def test_rows_with_a_null_are_dropped_as_in_a_file(tmp_path):
-    data = Dataset.from_dict({"text": ["one", None, "two"], "other": ["a", "b", None]})
-    for columns, lines in ((None, ["one", "two"]), (["text", "other"], ["one\ta"])):
-        values = with_text(data, {"cache_dir": tmp_path, "text_column": columns}, labelled=False)
-        assert values["train_file"].read_text().splitlines() == lines

@@ -71,23 +71,6 @@ def test_whole_words_equal_a_loop_in_plain_python(rate):
     assert exact > 0.8 * (ends[1::2] > 1).sum(), "the number is exact but for words that do not fit"
 
 
-@pytest.mark.parametrize(("n", "rate", "count"), [(1, 0.15, 1), (3, 0.15, 1), (10, 0.15, 2), (30, 0.15, 4)])
-def test_the_number_of_tokens_is_exact_for_words_of_one_piece(n, rate, count):
-    text = np.ones((50, n), dtype=bool)
-    chosen = choose_words(text, ~text, text, rate, RNG(2).random((50, n)))
-    assert (chosen.sum(1) == count).all()
-
-
-def test_every_word_has_its_chance():
-    text = np.ones((8000, 12), dtype=bool)
-    starts = np.tile([True, True, False, True, True, True, False, True, True, True, True, True], (8000, 1))
-    share = choose_words(text, ~text, starts, 0.25, RNG(3).random((8000, 12))).mean(0)
-    assert np.ptp(share[[0, 3, 4, 7, 8, 9, 10, 11]]) < 0.05, "words of one piece are alike"
-    assert share[1] == share[2]
-    assert share[5] == share[6]
-    assert share.sum() == pytest.approx(3, abs=0.05)
-
-
 def corrupted(recipe="bert", vocabulary=50, rows=4000):
     rng = RNG(4)
     ids = rng.integers(0, vocabulary, (rows, 30))
@@ -105,11 +88,6 @@ def test_labels_are_the_original_ids_where_chosen(recipe):
     assert np.array_equal(masked[~chosen], ids[~chosen])
     assert np.array_equal(ids, before), "the original is left alone"
     assert masked.dtype == ids.dtype == labels.dtype
-
-
-def test_the_recipe_mask_replaces_all():
-    _, chosen, masked, _ = corrupted("mask")
-    assert (masked[chosen] == 7).all()
 
 
 def test_the_recipe_bert_masks_80_swaps_10_and_keeps_10_percent():

@@ -82,13 +82,6 @@ def test_an_extracted_file_with_another_digest_is_refused(hub, corpora):
     assert set(corpora.placed()) == corpora.sts
 
 
-def test_an_archive_that_lacks_a_file_is_refused(hub, corpora):
-    corpora.serve({corpora.gold: None})
-    with pytest.raises(BadInput, match=re.escape(f"1 files missing: {corpora.gold}")):
-        corpora.prepare("sts")
-    assert corpora.placed() == {}
-
-
 def test_a_file_in_place_with_another_digest_is_not_overwritten(hub, corpora):
     corpora.prepare("sts")
     (corpora.root / corpora.gold).write_bytes(b"9.9\n")
@@ -147,29 +140,16 @@ def test_names_that_only_resemble_a_wanted_file_are_ignored():
         assert path_of(other, wanted) is None
 
 
-def test_unknown_names_and_unwritable_folders(corpora, tmp_path):
-    with pytest.raises(BadInput, match=r"unknown name 'wiki'.*sts, transfer, sts_texts, sts17, sts22, wiki1m"):
-        main(["wiki"])
-    (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match=r"cannot download .*file"):
-        main(["sts", "--data_dir", str(tmp_path / "file")])
-    corpora.root.mkdir()
-    (corpora.root / "text").write_text("a file where a folder belongs")
-    with pytest.raises(BadInput, match="cannot fill"):
-        main(["wiki1m", "--data_dir", str(corpora.root)])
-
-
-def test_the_command_prints_a_table_and_help_teaches(corpora, capsys):
+def test_the_command_and_what_it_refuses(corpora, tmp_path, capsys):
     main(["wiki1m", "--data_dir", str(corpora.root)])
-    header, row = capsys.readouterr().out.splitlines()
-    assert header.split() == "set files lines bytes digest terms of use".split()
-    assert row.split()[:5] == ["wiki1m", "1", f"{ROWS:,}", f"{len(corpora.text):,}", "recorded"]
-    with pytest.raises(SystemExit) as caught:
-        main(["--help"])
-    told = capsys.readouterr().out
-    assert caught.value.code == 0
-    for text in ("sts", "transfer", "wiki1m", "110 MB", "CC BY-NC-SA 3.0", "text/wiki1m_for_simcse.txt", LOCK):
-        assert text in told
+    assert capsys.readouterr().out.startswith(
+        f"wiki1m: 1 files, {ROWS:,} lines, {len(corpora.text):,} bytes; digest rec"
+    )
+    with pytest.raises(BadInput, match="unknown name 'wiki'"):
+        main(["wiki"])
+    (tmp_path / "text").write_text("a file where a folder belongs")
+    with pytest.raises(BadInput, match="cannot fill"):
+        main(["wiki1m", "--data_dir", str(tmp_path)])
 
 
 @pytest.mark.parametrize("part", ["sts", pytest.param("wiki1m", marks=pytest.mark.slow)])
@@ -226,13 +206,6 @@ def test_content_that_changed_since_the_first_download_is_refused(hub, corpora):
     hub.files[WIKI.file] = good
     corpora.prepare("wiki1m")
     assert corpora.placed() == {WIKI.target: corpora.text}
-
-
-def test_a_text_in_place_that_changed_is_refused(corpora):
-    corpora.prepare("wiki1m")
-    (corpora.root / WIKI.target).write_bytes(corpora.text + b"more\n")
-    with pytest.raises(BadInput, match="content changed"):
-        corpora.prepare("wiki1m")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", f'{{"{WIKI.file}": 1}}', f'{{"{WIKI.file}": {{"sha256": "x"}}}}'])

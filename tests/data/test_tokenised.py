@@ -1,7 +1,6 @@
 """Token ids of a text: cached, sampled, mapped, and cut into blocks."""
 
 import os
-import pickle
 from collections import Counter
 from itertools import chain
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ import pytest
 
 import data.source
 import data.tokenised
-from common.errors import BadInput, StorageError
+from common.errors import BadInput
 from common.files import PARTIAL, write_json
 from data import draws
 from data.source import Source
@@ -104,13 +103,6 @@ def test_the_cache_is_used_again(load, text, tmp_path, tokenised):
     assert load(renamed).folder == first.folder and tokenised == [20]
 
 
-def test_the_cache_does_not_depend_on_what_the_tokenizer_did_before(load, text, bert_tokenizer, tokenised):
-    for options in ({}, {"truncation": True, "max_length": 5}, {"padding": True}):
-        bert_tokenizer(["a dog", "a"], **options)
-        load(text)
-    assert tokenised == [20]
-
-
 def test_one_changed_byte_is_another_text_even_with_the_same_size_and_time(load, text, tokenised):
     before = text.stat()
     first = load(text)
@@ -135,15 +127,6 @@ def test_tokenizer_columns_and_reader_are_part_of_the_key(written, load, roberta
     assert tokenised == [1, 1, 1]
 
 
-@pytest.mark.parametrize("bad", [b"a dog\nn\xf6t\n", b"", b"one\ttwo\n"])
-def test_a_bad_text_leaves_nothing_in_the_cache(written, load, bad, tmp_path):
-    path = written(bad)
-    for _ in range(2):
-        with pytest.raises(BadInput):
-            load(path)
-        assert {path.suffix for path in (tmp_path / "cache").iterdir()} == {".lock"}
-
-
 @pytest.mark.parametrize("module", ["text", "tokenised"])
 def test_an_interrupted_build_is_never_read(load, text, tmp_path, monkeypatch, module):
     write = data.text.write_rows
@@ -166,23 +149,6 @@ def test_a_sentence_without_a_token_is_refused(written, load):
     path = written("a dog\n\u0301\n")  # an accent alone: a character, but no token
     with pytest.raises(BadInput, match=r"text\.txt: row 2 .*: the tokenizer finds no token in '\\u0301'"):
         load(path)
-
-
-def test_a_pickled_corpus_is_a_path_not_the_tokens(load, text):
-    corpus = load(text)
-    assert len(packed := pickle.dumps(corpus)) < 500
-    assert lists(pickle.loads(packed)) == lists(corpus)
-
-
-def test_ids_that_do_not_fit_in_memory_are_a_storage_error(load, text, monkeypatch):
-    load(text)
-
-    def full(*_, **__):
-        raise OSError(12, "Cannot allocate memory")
-
-    monkeypatch.setattr(data.tokenised.np, "memmap", full)
-    with pytest.raises(StorageError, match=r"ids\.arrow: 0\.0 MB cannot be mapped into memory; raise the memory limit"):
-        load(text)
 
 
 @pytest.mark.parametrize("columns", [1, 2, None])
@@ -272,14 +238,6 @@ def test_words_are_packed_as_by_hand_and_longer_ones_cut():
     assert made == [[1], [2, *range(50, 54)], [*range(54, 59)], [*range(59, 62), 3]]
     assert [*map(len, blocks_of([[*range(11)]], 4))] == [4, 4, 3]
     assert [*map(len, blocks_of([[*range(6)]], 6))] == [6]
-
-
-def test_titles_and_bodies_are_running_text(tmp_path, bert_tokenizer):
-    path = tmp_path / "corpus.csv"
-    path.write_text("title,text\nA dog,watches a river\n,a\nteacher,\n,\n")
-    source = Source((path,), names=("title", "text"), titled=True)
-    expected = bert_tokenizer("a dog watches a river a teacher", add_special_tokens=False)["input_ids"]
-    assert lists(load_tokenised(source, bert_tokenizer, tmp_path / "cache", block=99)) == [expected]
 
 
 @pytest.mark.parametrize("length", [0, -5])

@@ -11,14 +11,8 @@ import data.tokenizer
 from common.errors import BadInput
 from data.masking import choose_words
 from data.source import Source
-from data.template import frame_of
 from data.tokenizer import SPECIAL, train_tokenizer, word_starts
 from models.objectives.spans import delete
-
-
-def test_special_tokens_are_read_off_the_tokenizer(tokenizer):
-    around = frame_of(tokenizer)
-    assert (*around, around.added) == ([tokenizer.cls_token_id], [tokenizer.sep_token_id], 2)
 
 
 def with_vocabulary(tokenizer, tokens):
@@ -95,12 +89,6 @@ def learned(monkeypatch):
 
     monkeypatch.setattr(data.tokenizer, "_learn", watched)
     return sizes
-
-
-def test_the_same_text_gives_the_same_vocabulary(text_file, tmp_path):
-    first, second = (train_tokenizer(Source((text_file,)), 200, tmp_path / name) for name in "ab")
-    assert first.get_vocab() == second.get_vocab()
-    assert first.backend_tokenizer.to_str() == second.backend_tokenizer.to_str()
 
 
 def test_a_vocabulary_is_learned_once(text_file, tmp_path, learned):

@@ -8,7 +8,7 @@ from torch import nn
 import eval.encode
 from common.errors import NonFinite
 from eval.encode import Encode
-from models.encoder import SentenceEncoder, load_encoder
+from models.encoder import SentenceEncoder
 from models.heads import Head
 from models.loading import load_backbone, load_config, load_tokenizer
 from models.saved_format import Normalize
@@ -45,13 +45,15 @@ def by_hand(toy, tokenizer, sentence, max_length=64):
 
 
 @pytest.mark.parametrize("family", ["bert_tokenizer", "roberta_tokenizer"])
-def test_rows_come_in_the_order_of_the_sentences(request, family, sentences):
+@pytest.mark.parametrize("longest", [7, 64])
+def test_rows_come_in_the_order_of_the_sentences_which_are_cut(request, family, longest, sentences):
     tokenizer = request.getfixturevalue(family)
     toy = Toy(len(tokenizer))
+    toy.max_length = longest
     shuffled = random.Random(0).sample(sentences, 100)
     found = Encode(toy, tokenizer)(shuffled)
     assert (found.shape, found.dtype) == ((100, 8), np.float32)
-    assert np.allclose(found, [by_hand(toy, tokenizer, sentence) for sentence in shuffled], atol=1e-6)
+    assert np.allclose(found, [by_hand(toy, tokenizer, sentence, longest) for sentence in shuffled], atol=1e-6)
 
 
 def test_a_repeated_sentence_is_encoded_once(toy, bert_tokenizer, sentences):
@@ -77,13 +79,6 @@ def test_hardly_any_padding_is_computed(toy, bert_tokenizer, sentences, monkeypa
     Encode(toy, bert_tokenizer)(random.Random(0).sample(sentences, 300))
     assert len(toy.shapes) > 10
     assert sum(rows * length for rows, length in toy.shapes) < 1.1 * toy.tokens
-
-
-def test_long_sentences_are_cut(toy, bert_tokenizer, sentences):
-    toy.max_length = 7
-    found = Encode(toy, bert_tokenizer)(sentences[:20])
-    assert max(length for _, length in toy.shapes) == 7
-    assert np.allclose(found, [by_hand(toy, bert_tokenizer, s, 7) for s in sentences[:20]], atol=1e-6)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -156,34 +151,3 @@ def test_the_identity_covers_everything_that_decides_a_vector(tiny_bert, tiny_ro
     others = [identity(tiny_roberta), *(identity(**one) for one in changes)]
     assert identity() == identity(use=True)
     assert len({identity(), *others}) == 9
-
-
-OLD = {"architecture": "x86_64", "avx512_f": True, "avx512_bf16": False, "amx_bf16": False}
-CASES = [
-    (OLD, True),
-    (OLD | {"avx512_bf16": True}, False),
-    (OLD | {"amx_bf16": True}, False),
-    ({"architecture": "x86_64"}, True),
-    ({"architecture": "aarch64"}, False),
-]
-
-
-@pytest.mark.parametrize(("found", "slow"), CASES)
-def test_only_an_x86_processor_without_the_instructions_is_slow(monkeypatch, found, slow):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
-    assert eval.encode.bf16_is_slow("cpu") is slow
-    assert not eval.encode.bf16_is_slow("cuda")
-
-
-def test_slow_bf16_is_warned_about_once(monkeypatch, caplog, tiny_bert):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: OLD)
-    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
-    eval.encode.warn_of_slow_bf16.cache_clear()
-    Encode(encoder, tokenizer)(["a"])
-    encode = Encode(encoder, tokenizer, bf16=True)
-    assert not caplog.records, "the model may still move to a GPU"
-    encode(["a"])
-    encode(["b"])
-    assert [record.getMessage() for record in caplog.records] == [caplog.records[0].getMessage()]
-    assert "avx512_bf16, amx_bf16" in caplog.text and "--bf16" in caplog.text
-    eval.encode.warn_of_slow_bf16.cache_clear()

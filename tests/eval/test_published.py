@@ -1,18 +1,13 @@
-"""Published checkpoints: the list, the comparison, and fetching and scoring them from a stand-in for the hub."""
+"""Published checkpoints: the list, the comparison, and fetching and scoring them."""
 
-import hashlib
 import json
-import os
 import shutil
-import subprocess
-import sys
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from huggingface_hub.utils import filter_repo_objects
 from transformers import AutoModel
 
 import eval.published.__main__ as command
@@ -26,7 +21,6 @@ from models.encoder import load_encoder
 from models.loading import load_backbone, load_config, load_tokenizer
 from models.pooling import POOLINGS
 from tests.folders import shard
-from tests.servers import serving
 from tests.sources import ROOT, check_entry
 
 COMMIT = "c" * 40
@@ -144,129 +138,51 @@ def test_the_page_in_results_is_that_of_its_figures_and_has_what_is_published_no
             assert score["published"] == record.scores[Key(score["task"], "test", "test", score["metric"])].mean
 
 
-@dataclass
-class Hub:
-    repos: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    fetched: list[str] = field(default_factory=list)
-    endpoint: str = ""
-
-
-def commit_of(revision):
-    return COMMIT if revision == "main" else revision
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """The files of model repositories, at the commit that is asked for; `main` is at `COMMIT`."""
-
-    hub: Hub
-
-    def do_HEAD(self):
-        self._answer(with_body=False)
-
-    def do_GET(self):
-        self._answer(with_body=True)
-
-    def log_message(self, *args):
-        pass
-
-    def _answer(self, with_body):
-        path = self.path.partition("?")[0].strip("/")
-        if path.startswith("api/models/"):
-            owner, name, *rest = path.removeprefix("api/models/").split("/")
-            files = self.hub.repos.get(f"{owner}/{name}", {}).items()
-            answer = {"id": f"{owner}/{name}", "sha": commit_of(rest[1] if rest else "main")}
-            answer["siblings"] = [{"rfilename": file, "size": len(body)} for file, body in files]
-            if rest[:1] == ["tree"]:
-                answer = [{"type": "file", "path": file, "size": len(body), "oid": "0" * 40} for file, body in files]
-            return self._send(200, json.dumps(answer).encode())
-        owner, name, _, revision, *rest = path.split("/")
-        body, commit = self.hub.repos.get(f"{owner}/{name}", {}).get("/".join(rest)), commit_of(revision)
-        if body is None:
-            return self._send(404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit})
-        if with_body:
-            self.hub.fetched.append(path.split("/resolve/")[0] + "/" + "/".join(rest))
-        digest = hashlib.sha256(body).hexdigest()
-        return self._send(200, body if with_body else b"", {"ETag": f'"{digest}"', "X-Repo-Commit": commit}, len(body))
-
-    def _send(self, status, body, headers=None, length=None):
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body) if length is None else length), **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-
-@pytest.fixture
-def hub(monkeypatch):
-    hub = Hub()
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with serving(type("Handler", (_Handler,), {"hub": hub})) as hub.endpoint:
-        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
-        yield hub
-
-
-def repository(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-
-
-# One process for all: the library reads HF_ENDPOINT when it is imported.
-SCRIPT = """
-import json, logging, sys
-from dataclasses import replace
-import eval.__main__ as evaluation
-import eval.published.__main__ as command
-from eval.sts import own_pairs
-logging.basicConfig(level=logging.INFO, format="%(message)s")
-dev, output, *names = sys.argv[1:]
-command.tasks_of = lambda groups, record: [replace(own_pairs(dev), name="STS12", split="test")]
-evaluation.main([command.checkpoints()[names[0]]["hub"], "--pooling=cls_before_pooler", f"--dev_file={dev}"])
-for name in names:
-    command.main([name, f"--output={output}"])
-"""
-
-
-def test_checkpoints_of_every_shape_are_fetched_and_scored(hub, tiny, tiny_bert, small_task, dev_file, tmp_path):
+def test_checkpoints_of_every_shape_are_fetched_and_scored(tiny_bert, small_task, tmp_path, monkeypatch):
     """Old weights, whole and in parts, a template, modules, and a pooler with a pickle beside the safetensors."""
     torch.manual_seed(2)
     model = AutoModel.from_config(load_config(str(tiny_bert)))
-    for folder in (tmp_path / "plain", tmp_path / "old"):
+    plain, old, parts, both, modules = (tmp_path / name for name in ("plain", "old", "parts", "both", "modules"))
+    for folder in (plain, old):
         load_tokenizer(str(tiny_bert)).save_pretrained(folder)
         load_config(str(tiny_bert)).save_pretrained(folder)
-    model.save_pretrained(tmp_path / "plain")
+    shutil.copytree(old, parts)
+    model.save_pretrained(plain)
     prefixed = {f"bert.{name}": value for name, value in model.state_dict().items()}
-    torch.save(prefixed, tmp_path / "old" / "pytorch_model.bin")
-    shutil.copytree(tmp_path / "old", tmp_path / "parts", ignore=shutil.ignore_patterns("*.bin"))
-    shard(tmp_path / "parts", prefixed)
-    encoder, tokenizer = load_encoder(str(tmp_path / "plain"), "avg")
-    encoder.save(tmp_path / "modules", tokenizer)
-    old, new = repository(tmp_path / "old"), repository(tmp_path / "plain")
+    torch.save(prefixed, old / "pytorch_model.bin")
+    shard(parts, prefixed)
+    shutil.copytree(plain, both)
+    for unneeded in ("pytorch_model.bin", "tf_model.h5"):
+        (both / unneeded).write_bytes(b"not needed")
+    encoder, tokenizer = load_encoder(str(plain), "avg")
+    encoder.save(modules, tokenizer)
     shapes = {
         "infocse-bert-base": old,
-        "sup-simcse-bert-base-uncased": new | {"pytorch_model.bin": b"not needed", "tf_model.h5": b"nor this"},
+        "sup-simcse-bert-base-uncased": both,
         "unsup-promptbert": old,
-        "diffcse-bert-base-uncased-sts": repository(tmp_path / "parts"),
-        "all-MiniLM-L6-v2": repository(tmp_path / "modules"),
+        "diffcse-bert-base-uncased-sts": parts,
+        "all-MiniLM-L6-v2": modules,
     }
     known = checkpoints()
-    hub.repos = {known[name]["hub"]: files for name, files in shapes.items()}
-    environment = os.environ | {"HF_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
-    arguments = [sys.executable, "-c", SCRIPT, str(dev_file), str(tmp_path / "published"), *shapes]
-    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    entries = {entry["name"]: entry for entry in json.loads((tmp_path / "published.json").read_text())}
+    folders = {known[name]["hub"]: folder for name, folder in shapes.items()}
+
+    def snapshot_download(hub, revision=None, allow_patterns=None):
+        target = tmp_path / "cache" / hub / (revision or COMMIT)
+        files = [str(path.relative_to(folders[hub])) for path in folders[hub].rglob("*") if path.is_file()]
+        for file in filter_repo_objects(files, allow_patterns=allow_patterns):
+            (target / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(folders[hub] / file, target / file)
+        return str(target)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
     for name in shapes:
-        copy = tmp_path / ("plain" if "pooling" in known[name] else "modules")
-        [ours] = command.main([f"{name}={copy}", f"--output={tmp_path / 'local'}"])
-        assert entries[name]["scores"] == ours["scores"], name
-        assert entries[name]["commit"] == known[name].get("revision", COMMIT)
-    assert (
-        f"`ffgcc/InfoCSE-bert-base`, at commit {COMMIT} (main; no revision is known)"
-        in (tmp_path / "published.md").read_text()
-    )
-    assert not [file for file in hub.fetched if file.endswith("tf_model.h5")]
-    assert "princeton-nlp/sup-simcse-bert-base-uncased/pytorch_model.bin" not in hub.fetched
-    lines = [line for line in done.stderr.splitlines() if ": downloads " in line]
-    size = sum(map(len, old.values())) / 1e6
-    assert lines[0] == f"ffgcc/InfoCSE-bert-base at {COMMIT[:12]}: downloads {len(old)} files, {size:.1f} MB"
-    assert "'ffgcc/InfoCSE-bert-base': weights from pytorch_model.bin, read as tensors only" in done.stderr
-    assert len(lines) == len(shapes), "what is in the cache is not fetched again"
+        [fetched] = command.main([name, f"--output={tmp_path / 'published'}"])
+        copy = plain if "pooling" in known[name] else modules
+        [local] = command.main([f"{name}={copy}", f"--output={tmp_path / 'local'}"])
+        assert fetched["scores"] == local["scores"], name
+        assert fetched["commit"] == known[name].get("revision", COMMIT)
+    assert f"at commit {COMMIT} (main; no revision is known)" in (tmp_path / "published.md").read_text()
+    cached = {path.name for path in (tmp_path / "cache" / known["sup-simcse-bert-base-uncased"]["hub"]).rglob("*")}
+    assert "model.safetensors" in cached and not cached & {"pytorch_model.bin", "tf_model.h5"}
+    with pytest.raises(BadInput, match="cannot be fetched from the hub"):
+        command.main(["unsup-simcse-roberta-large"])

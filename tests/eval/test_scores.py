@@ -1,9 +1,12 @@
 import json
+import math
 
 import numpy as np
+import pytest
 
-from eval.scores import Result, details, headline, items_path, rows_of, table, tables, write_rows, write_scores
+from eval.scores import Result, details, headline, items_path, read_scores, rows_of, table, tables, write_scores
 from eval.scores import row as full_row
+from tests.refusals import refused
 
 
 def row(task, value, split="test"):
@@ -94,11 +97,18 @@ def test_the_values_of_every_example_are_saved_beside_the_scores(tmp_path):
         assert items["A|test|test|value"].tolist() == [1.0, 1.0]
 
 
-def test_written_rows_are_json_with_one_object_a_line(tmp_path):
-    rows = [row("a", 70.123456789), row('quote " and ü', 2.0)]
-    path = tmp_path / "new" / "scores.json"
-    write_rows(str(path), rows)
-    assert json.loads(path.read_text()) == rows
-    assert len(path.read_text().splitlines()) == 4
-    write_rows(path, rows[:1])
-    assert json.loads(path.read_text()) == rows[:1]
+GOOD = full_row("STS12", "test", "spearman", "all", 9, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "contains no scores"),
+        ([{**GOOD, "metric": None}], "row 1: 'metric' must be a string"),
+        ([{**GOOD, "n": "9"}], "row 1: 'n' must be a positive integer"),
+        ([GOOD, {**GOOD, "value": math.nan}], "row 2: the value nan"),
+    ],
+)
+def test_a_bad_file_of_scores_is_refused(tmp_path, rows, said):
+    (tmp_path / "scores.json").write_text(json.dumps(rows))
+    assert said in refused(read_scores, tmp_path / "scores.json")

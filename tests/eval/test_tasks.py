@@ -81,13 +81,6 @@ def test_the_subsets_of_a_year_are_concatenated_without_unscored_pairs(data_dir)
             assert f"{gold:.3f}" == score(int(left.split()[-1]))
 
 
-def test_benchmarks_are_read_from_their_columns(data_dir):
-    stsb, sick = (merged(task.load(str(data_dir))) for task in STS_TEST[5:])
-    assert (stsb.left[7], stsb.right[7], stsb.gold[7]) == ("test left 7", "test right 7", 3.5)
-    file = "SICK_test_annotated.txt"
-    assert (sick.left[7], sick.right[7], sick.gold[7]) == (f"{file} left 7", f"{file} right 7", 3.0)
-
-
 @pytest.mark.parametrize("count", [2, 4])
 def test_another_number_of_pairs_than_the_published_one_is_refused(tmp_path, count):
     pairs = Pairs(["a"] * count, ["b"] * count, [float(i) for i in range(count)])
@@ -101,15 +94,6 @@ def test_missing_files_are_named(tmp_path):
     for task in (*STS_TEST, *STS_DEV):
         with pytest.raises(BadInput, match=r"senteval/downstream/(STS|SICK)/.*cannot be read .*data\.prepare"):
             task.load(tmp_path)
-
-
-def test_own_pairs_have_a_name_and_any_size(dev_file):
-    task = own_pairs(str(dev_file))
-    pairs = merged(task.load("nowhere"))
-    assert (task.name, task.split, task.pairs, len(pairs.gold)) == ("pairs", "file", None, 30)
-    assert min(pairs.gold) == 0 < max(pairs.gold) == 5
-    same = [gold for left, right, gold in zip(pairs.left, pairs.right, pairs.gold, strict=True) if left == right]
-    assert same == [5.0] * 5
 
 
 @pytest.mark.parametrize("rows", ["", "a\tb\t3\n", "a\tb\t3\nc\td\t3.0\n"])

@@ -1,13 +1,12 @@
-"""Evaluation files: graded pairs, the sets of transfer tasks, retrieval sets."""
+"""Evaluation files of a user: graded pairs, retrieval sets."""
 
 import json
 
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.retrieval.beir_files import read_corpus, read_qrels, read_queries
-from eval.sts import read_columns, read_sts_year
-from eval.transfer import tasks
+from eval.sts import read_columns
 from tests.fuzz.damage import MANY, altered, damaged, result
 
 _NUMBERS = [b"5.0", b"-1", b"5.1", b"inf", b"\t3\t", b"0x1", b"1_0", b"\xd9\xa3"]
@@ -15,7 +14,6 @@ _OWN = b'sentence1\tsentence2\tscore\nA "lone\tquote\t2.5\nNone\tNA\t0\n007\tc d
 _SICK = b"pair_ID\tsentence_A\tsentence_B\trelatedness_score\n1\ta b\tc\t3.1\n2\td\te\t4\n3\tf\tg\t5\n"
 _FORMS = [(_OWN, ("score", "sentence1", "sentence2")), (_OWN.partition(b"\n")[2], (2, 0, 1))]
 _FORMS += [(_SICK, ("relatedness_score", "sentence_A", "sentence_B"))]
-_CELL = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r\0"), max_size=12).filter(str.strip)
 
 
 def _whole(pairs, least):
@@ -37,62 +35,6 @@ def test_columns_are_read_or_refused(tmp_path, form, data):
         while lines and not lines[-1].strip():
             lines.pop()
         assert len(pairs.gold) == len(lines) - header
-
-
-@MANY
-@given(st.lists(st.tuples(_CELL, _CELL, st.floats(0, 5)), min_size=2, max_size=5), st.permutations([0, 1, 2]))
-def test_pairs_that_were_written_are_read(tmp_path, rows, order):
-    assume(len({gold for _, _, gold in rows}) > 1)
-    path = tmp_path / "pairs.tsv"
-    lines = [("left", "right", "gold"), *((left, right, repr(gold)) for left, right, gold in rows)]
-    path.write_bytes("".join("\t".join(line[i] for i in order) + "\n" for line in lines).encode())
-    pairs = read_columns(path, "gold", "left", "right")
-    assert pairs.gold == [gold for _, _, gold in rows]
-    for parsed, at in ((pairs.left, 0), (pairs.right, 1)):
-        assert parsed == [" ".join(row[at].split()) for row in rows]
-
-
-@MANY
-@given(damaged(b"a b\tc\nd\te f\ng\th\n"), damaged(b"1\n\n4.2\n", _NUMBERS))
-def test_a_year_of_sts_is_read_or_refused(tmp_path, texts, golds):
-    (tmp_path / "STS.input.X.txt").write_bytes(texts)
-    (tmp_path / "STS.gs.X.txt").write_bytes(golds)
-    pairs = result(read_sts_year, tmp_path, "X")
-    if pairs is not None:
-        _whole(pairs, 0)
-
-
-_SETS = {  # reader: (files, their content, the classes)
-    "mr": (lambda root: tasks.read_two_files(root, "pos", "neg"), ("pos", "neg"), b"a film \xe9\n\nb c\n", 2),
-    "sst": (
-        tasks.read_sst,
-        [f"SST/binary/sentiment-{split}" for split in ("train", "dev", "test")],
-        b"a b\t1\nc\t0\n",
-        2,
-    ),
-    "trec": (tasks.read_trec, ("TREC/train_5500.label", "TREC/TREC_10.label"), b"DESC:manner How ?\nNUM:x y\n", 6),
-    "mrpc": (
-        tasks.read_mrpc,
-        [f"MRPC/msr_paraphrase_{split}.txt" for split in ("train", "test")],
-        b'Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\ta "b\tc\n0\t7\t8\td\te\n',
-        2,
-    ),
-}
-
-
-@MANY
-@given(st.sampled_from(sorted(_SETS)), st.data())
-def test_sets_of_transfer_tasks_are_read_or_refused(tmp_path, name, data):
-    read, paths, valid, classes = _SETS[name]
-    for path in paths:
-        spot = tmp_path / tasks.DOWNSTREAM / path
-        spot.parent.mkdir(parents=True, exist_ok=True)
-        spot.write_bytes(data.draw(damaged(valid, [b"HUM:", b"\t1", b"2\t"])))
-    for split in (result(read, tmp_path) or {}).values():
-        assert len(split.texts) == len(split.labels)
-        assert all(label in range(classes) for label in split.labels)
-        lengths = [tuple(len(text.split()) for text in texts) for texts in split.texts]
-        assert lengths == sorted(lengths)
 
 
 _CORPUS = [{"_id": f"d{i}", "text": "a b", "metadata": {}} | {"title": "t"} for i in range(3)]

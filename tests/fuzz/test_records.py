@@ -1,18 +1,12 @@
-"""What runs leave behind: run.json, checkpoints, logs, scores."""
+"""What runs leave behind: run.json, checkpoints, logs."""
 
 import json
 import shutil
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import CheckpointRefused
-from data.prepare import HubFile, record
-from eval.compare.sides import Score, from_files
-from eval.scores import items_path, read_items, read_scores
-from eval.vectors import VectorStore
 from export.facts import Facts, read_facts
 from report.runs import read_run_folder
 from tests.folders import checkpoint
@@ -119,66 +113,3 @@ def test_a_log_is_read_as_numbers_or_refused(tmp_path, content):
     parsed = result(read_run_folder, "run", tmp_path, "scores.json")
     for line in parsed.history if parsed else []:
         assert "step" in line and all(type(value) in (int, float) for value in line.values())
-
-
-_ROW = {"task": "STS12", "split": "test", "mode": "test", "metric": "spearman"}
-_ROW |= {"aggregation": "all", "n": 4, "value": 71.5}
-_SCORES = [_ROW, _ROW | {"task": "STS-B"}, _ROW | {"aggregation": "mean", "value": 70}, _ROW | {"task": "Avg.", "n": 8}]
-
-
-@MANY
-@given(as_json(_SCORES))
-def test_scores_are_read_or_refused(tmp_path, content):
-    path = tmp_path / "scores.json"
-    path.write_bytes(content)
-    for row in result(read_scores, path) or []:
-        assert row["n"] >= 1 and abs(row["value"]) < float("inf")
-    side = result(from_files, "x", [path])
-    if side is not None:
-        assert set(side.headline) <= side.scores.keys()
-        assert all(isinstance(score, Score) and str(score) for score in side.scores.values())
-
-
-@pytest.fixture(scope="module")
-def valid_items(tmp_path_factory):
-    path = tmp_path_factory.mktemp("items") / "scores.json"
-    numbers = np.arange(3.0)
-    arrays = {"STS12|test|test|similarity": numbers, "STS12|test|test|gold": numbers, "x|test|mrr|value": numbers}
-    np.savez(items_path(path), **arrays)
-    return items_path(path).read_bytes()
-
-
-@MANY
-@given(st.data())
-def test_figures_of_examples_are_read_or_refused(valid_items, tmp_path, data):
-    scraps = [b"<U8", b"|O", b"<f2", b"(9999999999999,)", b"(-1,)", b"PK\x03\x04", b"c16", b"|"]
-    items_path(tmp_path / "scores.json").write_bytes(data.draw(damaged(valid_items, scraps)))
-    for arrays in (result(read_items, tmp_path / "scores.json") or {}).values():
-        assert len({array.shape for array in arrays.values()}) == 1
-        assert all(array.dtype == np.float64 and np.isfinite(array).all() for array in arrays.values())
-
-
-@MANY
-@given(as_json({"model": "a", "sha256": "b"}))
-def test_a_folder_of_embeddings_is_claimed_or_refused(tmp_path, content):
-    (tmp_path / "manifest.json").write_bytes(content)
-    accepted = []
-    result(lambda: accepted.append(VectorStore(tmp_path).claim({"model": "a", "sha256": "b"})))
-    if accepted:
-        assert json.loads(content).items() >= {"model": "a", "sha256": "b"}.items()
-
-
-@MANY
-@given(as_json({"wiki.txt": {"sha256": "a" * 64, "revision": "main"}}))
-def test_a_lock_of_downloads_is_read_or_refused(tmp_path, content):
-    (tmp_path / "lock.json").write_bytes(content)
-    path = tmp_path / "wiki.txt"
-    path.touch()
-    assert result(record, tmp_path / "lock.json", HubFile("a/b", path.name, path.name), path, None) is None
-
-
-@pytest.mark.parametrize("steps", [None, "8", True, [8], -1])
-def test_an_invalid_number_of_steps_is_another_setting(tmp_path, steps):
-    write_run(tmp_path, _RUN | {"trajectory": _RUN["trajectory"] | {"max_steps": steps}})
-    with pytest.raises(CheckpointRefused, match="max_steps"):
-        open_run(str(tmp_path), _RUN["trajectory"])

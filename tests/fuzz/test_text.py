@@ -1,23 +1,18 @@
-"""Training text, labelled text and word vectors."""
+"""Training text, plain and labelled."""
 
 import gzip
-import math
 from tempfile import TemporaryDirectory
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.words import read_word_vectors
-from data.lines import content_hash, numbered_lines
 from data.source import Source
 from data.text import read_text
-from tests.fuzz.damage import EXAMPLES, MANY, as_json, damaged, result
+from tests.fuzz.damage import EXAMPLES, MANY, damaged, result
 
 FEWER = settings(MANY, max_examples=max(EXAMPLES // 10, 1))  # of what writes a cache
 _TEXT = "A first sentence.\r\nZwölf Boxkämpfer\u2028jagen\x85 Viktor\n\n a third \n".encode()
 _ROWS = b"premise\thypothesis\tlabel\nA dog runs.\tIt sleeps.\tcontradiction\na\tb\t-\nc\td\tentailment\n"
-_WORDS = b"the 0.1 -2 3e-4\n, 1 2 3\nat name@mail.org 1 0 -1\n"
-_ANNOUNCED = b"3 3\n" + _WORDS
 
 
 def _rows(path, **how):
@@ -46,16 +41,6 @@ def test_text_is_read_or_refused_and_means_the_same_in_every_form(tmp_path, cont
         assert rows(content.replace(b"\n", b"\r\n"), "crlf") == parsed
 
 
-@MANY
-@given(damaged(_TEXT))
-def test_lines_are_read_or_refused(tmp_path, content):
-    path = tmp_path / "text"
-    path.write_bytes(content)
-    parsed = result(lambda: list(numbered_lines(path)))
-    assert parsed is None or [number for number, _ in parsed] == list(range(1, len(parsed) + 1))
-    assert len(content_hash([path])) == 64
-
-
 @FEWER
 @given(damaged(_ROWS, [b"-", b"neutral", b"\tneutral\n"]))
 def test_labelled_text_is_read_or_refused(tmp_path, content):
@@ -67,27 +52,3 @@ def test_labelled_text_is_read_or_refused(tmp_path, content):
     rows, facts = parsed
     assert len(rows) == facts["rows"] > 0
     assert all(all(row[:2]) and row[2] in range(3) for row in rows)
-
-
-@FEWER
-@given(
-    as_json([{"text": "a dog", "title": ""}, {"text": "b", "title": "c"}]), st.sampled_from(["json", "jsonl", "csv"])
-)
-def test_tables_are_read_or_refused(tmp_path, content, suffix):
-    path = tmp_path / f"rows.{suffix}"
-    path.write_bytes(content)
-    parsed = result(lambda: _rows(path, names=("title", "text"), titled=True))
-    assert parsed is None or all(isinstance(title, str) and text.strip() for title, text in parsed[0])
-
-
-@MANY
-@given(st.booleans(), st.data())
-def test_word_vectors_are_read_or_refused(tmp_path, header, data):
-    path = tmp_path / "vectors"
-    path.write_bytes(data.draw(damaged(_ANNOUNCED if header else _WORDS, [b"1e39", b"3 3\n", b" 1", b"_", b"0x1"])))
-    parsed = result(lambda: read_word_vectors(path, header, zero_rows=2))
-    if parsed is None:
-        return
-    assert parsed.table.shape[0] == 2 + len(parsed.words) and parsed.table.shape[1] > 0
-    assert not parsed.table[:2].any() and math.isfinite(parsed.table.astype(float).sum())
-    assert len(set(parsed.words)) == len(parsed.words) > 0 and all(parsed.words)

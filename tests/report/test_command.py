@@ -159,14 +159,13 @@ def test_files_that_the_user_names_must_be_there(tmp_path, write_run, flag):
 
 
 def test_neighbours_are_those_of_all_cosines(trained, sentences):
-    encode = encode_of(trained[0])
-    vectors = encode(sentences).astype(np.float64)
+    vectors = encode_of(trained[0])(sentences).astype(np.float64)
+    lists = nearest({1: vectors}, sentences)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    lists = nearest({1: encode}, sentences)
     assert list(lists) == sentences[::15] and len(lists) == 20
     for query, by_run in lists.items():
         cosines = vectors @ vectors[sentences.index(query)]
         order = [i for i in np.argsort(-cosines, kind="stable") if sentences[i] != query][:5]
         assert [sentence for sentence, _ in by_run[1]] == [sentences[i] for i in order]
         assert [cosine for _, cosine in by_run[1]] == pytest.approx(cosines[order], abs=1e-5)
-    assert nearest({1: encode}, sentences[:2]).keys() == {*sentences[:2]} and nearest({}, sentences) == {}
+    assert nearest({1: vectors[:2]}, sentences[:2]).keys() == {*sentences[:2]} and nearest({}, sentences) == {}

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import report.figures
-from eval.analyse.geometry import Material
 from eval.analyse.pictures import Chart, Series
 from report.figures import COLOURS, MARKERS, THEME, curves, finite, geometry, svg
+from report.measures import Texts
 
 STYLE = (Path(report.figures.__file__).parent / "style.css").read_text()
 
@@ -119,7 +119,7 @@ def test_the_geometry_of_the_vectors():
     gold = {"pairs": 8, "bins": [{"from": i, "to": i + 1, **(filled if i else empty)} for i in range(5)]}
     flat = {"sentences": 9, "mean_cosine": 1.0, "effective_rank": 0.0, "dimensions": 2, "spectrum": [0.0, 0.0]}
     results = {"anisotropy": {0: {**flat, "spectrum": [1.0, 0.5, 0.1]}, 1: flat}, "cosine_by_gold": {0: gold, 1: gold}}
-    made = geometry(["a", "b"], results, Material("STS-B test", None, "x.txt", [], 4.0))
+    made = geometry(["a", "b"], results, Texts(None, "STS-B test", [], "x.txt", [], "", 0))
     assert [one.about.split(":")[0] for one, _ in made] == ["x.txt", "STS-B test"]
     marks, _, _ = parsed(made[0][1])
     assert {run: len(places) for run, places in marks.items()} == {0: 3}, "a collapsed model has no value above zero"

@@ -7,12 +7,10 @@ import pytest
 import torch
 
 import models.contrast
-from common.errors import BadInput
 from eval.analyse import geometry
-from eval.analyse.geometry import CachedEncoder, Material
 from eval.encode import unit
 from eval.sts import Pairs
-from tests.eval.letters import Letters
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -49,21 +47,37 @@ def test_training_logs_the_same_figures(vectors):
     assert geometry.mean_cosine(vectors) == pytest.approx(models.contrast.mean_cosine(tensor).item(), abs=1e-5)
 
 
-encode = Letters()
-
-
-def material(gold, above=4.0):
-    toys = Pairs(["a", "a to", "a"], ["at", "e", "a to"], gold)
-    return Material("toy", toys, "toy", ["a", "a to", "at", "e"], above)
+def on_a_circle(*angles):
+    """Texts by their angle, and pairs of the first with each of the others."""
+    vectors = {str(angle): np.array([np.cos(angle), np.sin(angle)]) for angle in angles}
+    first, *others = vectors
+    return vectors, lambda gold: Pairs([first] * len(gold), others[: len(gold)], gold)
 
 
 def test_positives_are_above_the_score_and_sentences_count_once():
-    found = geometry.measure_alignment(encode, material([4.0, 4.2, 5.0]))
-    assert (found["positives"], found["sentences"], found["above"]) == (2, 4, 4.0), "4 itself is no positive"
-    assert found["alignment"] == pytest.approx(geometry.alignment(encode(["a to", "a"]), encode(["e", "a to"])))
-    assert found["uniformity"] == pytest.approx(geometry.uniformity(encode(["a", "a to", "at", "e"])))
-    with pytest.raises(BadInput, match=r"toy has no pair with a gold score above 4\.5"):
-        geometry.measure_alignment(encode, material([1.0, 2.0, 4.5], above=4.5))
+    vectors, scored = on_a_circle(0, 0.1, 0.5, 1.2)
+    sentences = list(vectors)
+    found = geometry.measure(vectors, scored([4.0, 4.2, 5.0]), sentences)["alignment_uniformity"]
+    assert (found["positives"], found["sentences"]) == (2, 4), "4 itself is no positive"
+    left, *right = vectors["0"], vectors["0.5"], vectors["1.2"]
+    assert found["alignment"] == pytest.approx(geometry.alignment(np.stack([left, left]), np.stack(right)))
+    assert found["uniformity"] == pytest.approx(geometry.uniformity(np.stack([*vectors.values()])))
+    assert list(geometry.measure(vectors, scored([1.0, 2.0, 4.0]), sentences)) == ["anisotropy", "cosine_by_gold"]
+    assert list(geometry.measure(vectors, None, sentences)) == ["anisotropy"]
+
+
+def test_the_gap_needs_both_ends():
+    vectors, scored = on_a_circle(0, 0.1, 0.5, 1.2)
+    found = geometry.measure(vectors, scored([5.0, 2.5, 0.0]), list(vectors))["cosine_by_gold"]
+    assert found["gap"] == pytest.approx(np.cos(0.1) - np.cos(1.2))
+    assert (found["spearman"], found["pairs"]) == (pytest.approx(100), 3)
+    assert geometry.measure(vectors, scored([5.0, 2.5]), list(vectors))["cosine_by_gold"]["gap"] is None
+
+
+@pytest.mark.parametrize("content", ["", "the same\n\nthe  same\n"])
+def test_a_single_sentence_is_not_enough(tmp_path, content):
+    (tmp_path / "sentences").write_text(content)
+    assert "at least two distinct sentences" in refused(geometry.read_sentences, str(tmp_path / "sentences"))
 
 
 def test_bins_of_gold_scores_and_their_quartiles():
@@ -81,32 +95,8 @@ def test_bins_of_gold_scores_and_their_quartiles():
             rank = share * (len(inside) - 1)
             low, rest = int(rank), rank % 1
             assert b[name] == pytest.approx(inside[low] + rest * (inside[min(low + 1, len(inside) - 1)] - inside[low]))
-    assert found[3] == {
-        "from": 3,
-        "to": 4,
-        "pairs": 0,
-        "mean": None,
-        "lower_quartile": None,
-        "median": None,
-        "upper_quartile": None,
-    }
+    assert found[3] == {"from": 3, "to": 4, "pairs": 0} | dict.fromkeys(list(found[3])[3:]), "an empty bin has no value"
     assert found[4]["pairs"] == 2 and found[4]["mean"] == pytest.approx(cosines[-2:].mean()), "4 and 5 share a bin"
-
-
-def on_a_circle(angles):
-    return np.array([np.cos(angles), np.sin(angles)]).T
-
-
-def test_the_gap_needs_both_ends():
-    def encode(sentences):
-        return on_a_circle([float(s) for s in sentences])
-
-    scored = Pairs(["0", "0", "0"], ["0.1", "0.5", "1.2"], [5.0, 2.5, 0.0])
-    found = geometry.measure_by_gold(encode, Material("toy", scored, "toy", [], 4.0))
-    assert found["gap"] == pytest.approx(np.cos(0.1) - np.cos(1.2))
-    assert (found["spearman"], found["pairs"]) == (pytest.approx(100), 3)
-    without = Pairs(scored.left[:2], scored.right[:2], scored.gold[:2])
-    assert geometry.measure_by_gold(encode, Material("toy", without, "toy", [], 4.0))["gap"] is None
 
 
 def test_the_mean_cosine_of_random_pairs_is_exact(vectors):
@@ -143,11 +133,3 @@ def test_a_collapsed_encoder_has_no_rank():
     noisy = same + 1e-9 * np.arange(50)[:, None]
     for vectors in (same, noisy, np.zeros((3, 2))):
         assert geometry.effective_rank(geometry.spectrum(vectors)) == 0.0
-
-
-def test_a_sentence_is_encoded_once_for_all_analyses():
-    letters = Letters()
-    cached = CachedEncoder(letters)
-    for sentences in (["a", "i", "a"], ["eee", "i"], ["a"]):
-        assert np.array_equal(cached(sentences), Letters()(sentences))
-    assert letters.asked == ["a", "i", "eee"]

@@ -26,7 +26,7 @@ def points(chart):
 
 
 def test_alignment_and_uniformity_as_a_picture(tmp_path, drawn):
-    one = {"alignment": 0.2, "uniformity": -2.5, "positives": 1231, "above": 4.0, "sentences": 2551}
+    one = {"alignment": 0.2, "uniformity": -2.5, "positives": 1231, "sentences": 2551}
     results = {"_a": one, "$b$": {**one, "alignment": 0.1}}  # matplotlib leaves out labels with an underscore
     draw(CHARTS["alignment_uniformity"](results, "STS-B test"), tmp_path / "p.png")
     ((lines, titles, _, legend),) = drawn

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from adapt.pseudo import KINDS, PseudoQueries
 from eval.retrieval.lexical import Words
-from eval.retrieval.pseudo import KINDS, PseudoQueries
 
 TITLE = "Rare birds of the northern coast"
 FIRST = "Puffins and gannets nest on steep sea cliffs in early summer."
