@@ -20,7 +20,7 @@ from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder, given
 from models.families import attend_both_ways
 from models.heads import project, projection_named
-from models.loading import NO_LIMIT, load_backbone, load_config, recomputes_layers, set_dropout, usable_length
+from models.loading import NO_LIMIT, load_backbone, load_config, set_dropout, usable_length
 from models.objectives.base import Batch, Contrast, Encoded, Method, Objective, add_up
 from models.perturb import Perturbation
 from models.pooling import pooling_named
@@ -67,7 +67,7 @@ class EncoderForTraining(PreTrainedModel):
         read = any(objective.reads_projection for objective in objectives)
         self.projection = projection if read else None  # a head that no loss reads would never get a gradient
         self.objectives = nn.ModuleList(objectives)
-        fast.lighten(self)
+        fast.lighten_dropout(self)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -87,10 +87,8 @@ class EncoderForTraining(PreTrainedModel):
         batch = Batch.of(**inputs)
         encoded = self.encode(batch)
         self.project(encoded, batch)
-        device = batch.input_ids.device
-        with fast.recomputing(device):
-            terms = [term for objective in self.objectives for term in objective(encoded, batch).items()]
-        loss, values = add_up(terms, device)
+        terms = [term for objective in self.objectives for term in objective(encoded, batch).items()]
+        loss, values = add_up(terms, batch.input_ids.device)
         return TrainingOutput(loss=loss, terms=values)
 
     def encode(self, batch: Batch) -> Encoded:
@@ -102,10 +100,7 @@ class EncoderForTraining(PreTrainedModel):
             change = Perturbation(batch.positions.flatten(0, 1), batch.kept.flatten(0, 1))
         ids = batch.input_ids.flatten(0, 1)
         with_tokens = any(objective.reads_tokens for objective in self.objectives)
-        # Several processes average gradients during the backward pass, so they must not all come at its end.
-        # A checkpointed layer is recomputed with the current weights, not with the ones cast in the first pass.
-        alone = world_size() == 1 and not recomputes_layers(self)
-        with fast.computing(self.encoder, ids.device, alone):
+        with fast.cast_together(self.encoder, ids.device):
             output = self.encoder(ids, batch.mask(), rates, change, with_tokens)
         pooled, cls, tokens = (None if part is None else part.unflatten(0, shape) for part in output)
         return Encoded(pooled, cls, None, self.encoder, self.head, tokens=tokens)
@@ -114,11 +109,10 @@ class EncoderForTraining(PreTrainedModel):
         """Gather, then project in float32, so that batch statistics are those of all processes."""
         if not any(objective.reads_projection for objective in self.objectives):
             return
-        pooled, device = at_least_float32(encoded.pooled), encoded.pooled.device
-        with fast.recomputing(device):
-            for objective in self.objectives:
-                pooled = objective.cleaned(pooled, encoded, batch)
-        with torch.autocast(device.type, enabled=False):
+        pooled = at_least_float32(encoded.pooled)
+        for objective in self.objectives:
+            pooled = objective.cleaned(pooled, encoded, batch)
+        with torch.autocast(pooled.device.type, enabled=False):
             everyone = gather_with_gradient(pooled)  # (V, N, H)
             encoded.projected = project(self.head, everyone)
         encoded.own_projected = local_rows(encoded.projected)

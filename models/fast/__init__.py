@@ -5,10 +5,7 @@ runs on all positions of a batch (`padded`) or without its padding (`packed`), a
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -16,11 +13,11 @@ from models.families import PACKED, packs
 from models.fast import packed, padded
 from models.fast.casting import cast_matrices, cast_together
 from models.fast.kernels.dropout import count_operations, exchange_dropout, lighten_dropout
-from models.fast.kernels.recompute import exchange_activations, recomputing
 from models.fast.packing import Grid, Layout, Mask, Packing
 from models.fast.states import States
 
-__all__ = ["Grid", "Mask", "States", "cast_matrices", "count_operations", "exchange_dropout", "recomputing"]
+__all__ = ["Grid", "Mask", "States", "cast_matrices", "cast_together", "count_operations", "exchange_dropout"]
+__all__ += ["lighten_dropout"]
 logger = logging.getLogger(__name__)
 
 
@@ -75,20 +72,3 @@ def embedded(model: nn.Module, input_ids: Tensor, mask: Mask | Tensor, causal: b
     tokens = tokens_of(model.config, mask)
     tokens = tokens.causal() if causal else tokens
     return States(tokens, tokens.embed(model, input_ids))
-
-
-def lighten(model: nn.Module) -> None:
-    """Replace modules by faster ones or ones that save less; the model's numbers and state dict do not change."""
-    lighten_dropout(model)
-    exchange_activations(model)
-
-
-@contextmanager
-def computing(model: nn.Module, device: torch.device, cast: bool) -> Iterator[None]:
-    """The context of a model's forward pass in training; `cast`: with all its weights cast at once."""
-    with recomputing(device):
-        if not cast:
-            yield
-            return
-        with cast_together(model, device):
-            yield
