@@ -9,7 +9,7 @@ import logging
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from models.families import PACKED, packs
+from models.families import APART, packs
 from models.fast import packed, padded
 from models.fast.casting import cast_matrices, cast_together
 from models.fast.kernels.dropout import count_operations, exchange_dropout, lighten_dropout
@@ -29,7 +29,7 @@ def choose(model: PreTrainedModel, pack: bool) -> None:
     if pack and packs(model.config):
         model.set_attn_implementation(packed.NAME)
     elif pack:
-        logger.info("%s: runs padded; packing supports %s", model.config.model_type, PACKED)
+        logger.info("%s: runs padded; packing supports %s", model.config.model_type, APART)
     elif is_packed(model.config):
         model.set_attn_implementation("sdpa")
 
