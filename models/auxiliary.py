@@ -17,6 +17,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from common.errors import BadInput, brief
 from models import fast
 from models.families import WITH_HEAD, check_apart, embeddings_of, family_of, layers_of, output_of
+from models.folder import unpickled
 from models.loading import MissingTensors, check_finite, load_backbone, load_config, load_strictly, read_tensors
 
 HEAD_FILE = "aux_head.safetensors"
@@ -162,14 +163,9 @@ def read_head(path: str) -> dict[str, Tensor] | None:
 
 
 def _read_condenser(path: Path) -> dict[str, Tensor]:
-    try:
-        tensors = torch.load(path, map_location="cpu", weights_only=True)
-        tensors.pop("co_target", None)  # coCondenser's labels, a buffer of its loss
-        check_finite(path, tensors)
-    except BadInput:
-        raise
-    except Exception as error:  # a damaged file can make the restricted unpickler raise anything
-        raise BadInput(f"{path}: damaged, or contains more than weights; refused") from error
+    tensors = unpickled(path)
+    tensors.pop("co_target", None)  # coCondenser's labels, a buffer of its loss
+    check_finite(path, tensors)
     return tensors
 
 

@@ -16,8 +16,7 @@ from transformers.utils import logging as transformers_logging
 from common.errors import BadInput, brief, first_line
 from common.files import RUN_FILE
 from models.families import FAMILIES, attends_backwards
-from models.folder import check_weights, settle
-from models.old_weights import head_as_pooler, left_out
+from models.folder import check_weights, head_as_pooler, left_out, settle
 
 NO_LIMIT = 10**9  # tokens per sentence
 logger = logging.getLogger(__name__)
@@ -176,9 +175,6 @@ def _unreadable(what: str, path: str, error: Exception) -> BadInput:
     if (Path(path) / RUN_FILE).is_file() and not (Path(path) / "config.json").is_file():
         best = f", or use {Path(path) / 'best'}" if (Path(path) / "best").is_dir() else ""
         return BadInput(f"'{path}': an unfinished run; run its command again to finish it{best}")
-    if (Path(path) / "trainer_state.json").is_file():
-        run = Path(path).parent
-        return BadInput(f"'{path}': a checkpoint, only to resume from; name its run, {run}, or {run / 'best'}")
     missing = "" if Path(path).exists() else "no such folder, and not a model on the hub, or it did not answer; "
     return BadInput(f"'{path}': {missing}cannot read its {what}: {brief(error)}")
 

@@ -176,8 +176,8 @@ def another_shape(body):
         (without_one, "lacks 1 tensors .* embeddings.word_embeddings.weight"),
         (not_finite, "tensor 'embeddings.word_embeddings.weight' is not finite"),
         (another_shape, "cannot load"),
-        (lambda body: {"model": body}, "contains more than named tensors"),
-        (lambda body: [*body.values()], "contains more than named tensors"),
+        (lambda body: {"model": body}, "contains more than weights"),
+        (lambda body: [*body.values()], "contains more than weights"),
     ],
 )
 def test_damaged_or_unusual_weights_are_refused(tiny_bert, tmp_path, change, said):
