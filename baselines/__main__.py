@@ -29,7 +29,6 @@ from eval.encode import Encode, device_here
 from export.facts import BASELINE
 from export.folder import new_folder
 from models.encoder import SentenceEncoder, load_encoder
-from models.flow import COUPLINGS
 from models.heads import Head
 from models.word_vectors import SPECIAL
 
@@ -79,9 +78,7 @@ def parser() -> Parser:
     flow = command("flow", run_flow, _FLOW)
     _add_encoder(flow)
     for field in fields(Settings):
-        choices = COUPLINGS if field.name == "coupling" else None
-        values = {"type": type(field.default), "default": field.default, "choices": choices}
-        flow.add_argument(f"--{field.name}", **values, **field.metadata)
+        flow.add_argument(f"--{field.name}", type=type(field.default), default=field.default, **field.metadata)
     words = command("word_vectors", run_word_vectors, _WORDS)
     lines = "lines of a word and its numbers; plain, .gz, .xz, .bz2, .zst"
     words.add_argument("file", metavar="FILE", type=Path, nargs="?", help=lines)

@@ -173,11 +173,13 @@ def build_model(
     described = _describe(source, config, model_args.pooling)
     length = min(usable_length(backbone, tokenizer), described.max_length or NO_LIMIT)
     prompts = {"query": model_args.query_prompt, "document": model_args.document_prompt}
+    if model_args.attn_implementation:  # which the method's copies share
+        backbone.set_attn_implementation(model_args.attn_implementation)
     encoder = SentenceEncoder(
         backbone,
         model_args.pooling,
         max_length=length,
-        packed=_packed(backbone, model_args),
+        packed=model_args.packed is not False and not model_args.attn_implementation,
         train_pooling=model_args.train_pooling,
         place=mask_place(tokenizer),
         prompts={**described.prompts, **given(prompts)},
@@ -190,8 +192,10 @@ def build_model(
     if model_args.bow_weight:
         objectives.append(BagOfWords(TiedHead(load_masked_lm(source)), model_args.bow_weight))
     _nest(objectives, model_args)
-    if bf16:
-        _cast_frozen(objectives)
+    if bf16:  # autocast reads nothing else of these; SG-OPT's copy needs the precision
+        for part in nn.ModuleList(objectives).modules():
+            if isinstance(part, (LowerLayers, Teacher)):
+                fast.cast_matrices(part, torch.bfloat16)
     kept = pooling_named(model_args.pooling).keeps_head
     learns = projection is not None and any(objective.reads_projection for objective in objectives)
     if kept and not learns:
@@ -203,20 +207,6 @@ def build_model(
     return EncoderForTraining(encoder, None if kept else projection, objectives, model_args.probe_gradients)
 
 
-def _packed(backbone: PreTrainedModel, args: ModelArguments) -> bool:
-    """Whether to skip the padding; a chosen attention function, which the method's copies share, does not."""
-    if args.attn_implementation:
-        backbone.set_attn_implementation(args.attn_implementation)
-    return args.packed is not False and not args.attn_implementation
-
-
-def _cast_frozen(objectives: Sequence[Objective]) -> None:
-    """Hold frozen matrices in bfloat16, where autocast reads nothing else; SG-OPT's copy needs the precision."""
-    for part in nn.ModuleList(objectives).modules():
-        if isinstance(part, (LowerLayers, Teacher)):
-            fast.cast_matrices(part, torch.bfloat16)
-
-
 def _choose_trained(encoder: SentenceEncoder, method: Method, args: ModelArguments) -> None:
     """Train only the last layers, or adapters; called before the method copies the encoder."""
     if args.train_last_layers is not None:
@@ -225,7 +215,7 @@ def _choose_trained(encoder: SentenceEncoder, method: Method, args: ModelArgumen
         return
     if method.not_adapted:
         raise BadInput(f"--lora_r: not supported by --method {method.name}; {method.not_adapted}")
-    encoder.adapt(args.lora_r, args.lora_alpha or args.lora_r, args.lora_dropout, args.lora_target, args.lora_keep)
+    encoder.adapt(args.lora_r, args.lora_alpha or args.lora_r, args.lora_dropout, args.lora_target)
 
 
 def _nest(objectives: list[Objective], model_args: ModelArguments) -> None:

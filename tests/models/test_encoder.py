@@ -229,7 +229,6 @@ def test_a_length_without_room_for_a_word_is_refused(tiny_bert, length):
         ("sentence_bert_config.json", {"do_lower_case": True}, "lower-casing of texts"),
         ("sentence_bert_config.json", {"tokenizer_args": {"a": 1}}, "tokenizer_args .* in sentence_bert_config.json"),
         ("sentence_bert_config.json", {"model_args": {"a": 1}}, "model_args .* in sentence_bert_config.json"),
-        ("config_sentence_transformers.json", {"default_prompt_name": "find"}, "'find' .* names none of its prompts"),
         ("1_Pooling/config.json", {"include_prompt": False}, "a pooling without the prompt's tokens"),
         ("config_sentence_transformers.json", {"truncate_dim": 8}, "truncate_dim 8 in config_sentence_transformers"),
     ],
