@@ -80,10 +80,9 @@ def parser() -> Parser:
     for field in fields(Settings):
         flow.add_argument(f"--{field.name}", type=type(field.default), default=field.default, **field.metadata)
     words = command("word_vectors", run_word_vectors, _WORDS)
-    lines = "lines of a word and its numbers; plain, .gz, .xz, .bz2, .zst"
+    lines = "lines of a word and its numbers, as GloVe's and word2vec's; plain, .gz, .xz, .bz2, .zst"
     words.add_argument("file", metavar="FILE", type=Path, nargs="?", help=lines)
     _add_text(words, required=False)
-    words.add_argument("--header", action="store_true", help="the first line is COUNT DIMENSIONS, as in word2vec files")
     words.add_argument("--lower_case", action="store_true", help="convert sentences to lower case first")
     ignored = "words to ignore (default: sentence-transformers' English list)"
     words.add_argument("--stop_words", choices=list(STOP_WORDS), default="english", help=ignored)
@@ -181,7 +180,7 @@ def run_word_vectors(args: argparse.Namespace, folder: str) -> dict[str, Any]:
     if bool(args.file) == bool(args.train_file):
         raise BadInput("give either FILE, a file of word vectors, or --train_file, a text to learn them from")
     if args.file:
-        words = read_word_vectors(args.file, args.header, len(SPECIAL), progress=sys.stderr.isatty())
+        words = read_word_vectors(args.file, len(SPECIAL), progress=sys.stderr.isatty())
         origin = {"file": str(args.file), "sha256": content_hash([args.file])}
     else:
         texts, origin = _sentences(args)

@@ -263,13 +263,6 @@ def load_encoder(
         raise BadInput(f"--max_length {max_length}: must be an integer of at least {least}, {fit}")
     backbone = load_backbone(path, config)
     limit = usable_length(backbone, tokenizer)
-    if max_length is not None and max_length > limit:
-        logger.warning(
-            "'%s': texts longer than the model's limit of %d tokens are truncated (--max_length %d)",
-            path,
-            limit,
-            max_length,
-        )
     length = min(max_length or description.max_length or NO_LIMIT, limit)
     head = Head(*description.head) if description.head else None
     encoder = SentenceEncoder(

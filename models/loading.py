@@ -24,10 +24,6 @@ _DROPOUT = """hidden_dropout_prob attention_probs_dropout_prob dropout attention
     hidden_dropout resid_pdrop embd_pdrop attn_pdrop resid_dropout embed_dropout residual_dropout""".split()
 
 
-class MissingTensors(BadInput):
-    """A checkpoint without all tensors of the model."""
-
-
 @contextmanager
 def quiet():
     """Silence transformers' loading report; `load_strictly` does its checks."""
@@ -44,7 +40,7 @@ def quiet():
 
 
 def load_strictly(model_class, path: str, config, own_head: bool = False, **extra) -> PreTrainedModel:
-    """Call `model_class.from_pretrained` in float32, with every tensor from the file; MissingTensors names one.
+    """Call `model_class.from_pretrained` in float32, with every tensor from the file; BadInput names a missing one.
 
     Half-precision checkpoints are converted to float32: small optimizer steps would be rounded away. With `own_head`,
     the head of SimCSE's training, if the file has one, is the pooler.
@@ -60,7 +56,7 @@ def load_strictly(model_class, path: str, config, own_head: bool = False, **extr
     except Exception as error:  # the libraries raise all kinds of errors on unexpected files
         raise BadInput(f"cannot load '{path}' with {model_class.__name__}: {error}") from error
     if info["missing_keys"]:
-        raise MissingTensors(
+        raise BadInput(
             f"'{path}' lacks {len(info['missing_keys'])} tensors of a {type(model).__name__}, for example "
             f"{sorted(info['missing_keys'])[0]}; missing weights are never initialised at random"
         )

@@ -56,14 +56,6 @@ class States:
         """[h ; M > 0]: with the first tokens replaced by vectors, (B, H)."""
         return replace(self, values=self.tokens.with_first(self.all, vectors), last=None)
 
-    def per_token(self, vectors: Tensor) -> Tensor:
-        """Make sentence vectors, (B, H), broadcast to `all`."""
-        return self.tokens.per_token(vectors)
-
-    def align(self, labels: Tensor) -> Tensor:
-        """Labels (B, L) in the order of `all`; IGNORED for a state without a token."""
-        return self.tokens.align(labels)
-
     def labelled(self, labels: Tensor, name: str | None = None) -> Labelled:
         """The states for a loss at the labels, (B, L), whose positions may have come with the batch under `name`."""
         marked = self.tokens.labels(name, labels)

@@ -124,7 +124,7 @@ def test_words_are_deleted_with_all_their_pieces_and_one_stays(first):
 def test_a_checkpoint_without_a_head_for_words_is_refused_and_may_get_a_new_one(folder, tmp_path):
     AutoModel.from_pretrained(folder, add_pooling_layer=False).save_pretrained(tmp_path)
     encoder = build_model("tsdae", folder).encoder
-    with pytest.raises(BadInput, match=r"lacks .* new head: --output_init new"):
+    with pytest.raises(BadInput, match=r"lacks \d tensors of a "):
         tsdae.METHOD.build(tsdae.Arguments(), encoder, None, str(tmp_path))
     [objective] = tsdae.METHOD.build(tsdae.Arguments(output_init="new"), encoder, None, str(tmp_path))
     assert objective.output.bias.abs().max() == 0 and objective.output.weight is None
