@@ -162,15 +162,6 @@ def test_with_dropout_it_is_the_chunked_forward_with_all_graphs_kept(folder, cas
     assert_equal((loss, terms, gradients, dict(models[0].named_buffers())), found)
 
 
-def test_one_chunk_with_dropout_is_the_plain_pass(folder):
-    models, batch = [build(folder, "infocse", dropout=0.2) for _ in range(2)], batch_of("infocse", folder)
-    found = []
-    for model, step in zip(models, steps(ROWS), strict=True):
-        torch.manual_seed(3)
-        found.append(step(model, batch))
-    assert_equal(*found)
-
-
 def test_scaled_steps_add_up(folder):
     model, again = (build(folder, "infocse") for _ in range(2))
     batch = batch_of("infocse", folder)

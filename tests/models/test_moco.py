@@ -5,10 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import AutoModel, BertConfig, DistilBertConfig
 
-from models.encoder import SentenceEncoder
-from models.objectives.moco import MomentumEncoder
 from tests.methods import build_model, make_batch
 
 ROWS, QUEUE, TAU = 5, 8, 0.05
@@ -88,19 +85,3 @@ def test_keys_are_projected_in_float32_as_queries_are(tiny_bert, method, head):
         pooled = memory.keys(batch["input_ids"][view], batch["attention_mask"][view])
     slow = model.projection if head == "online" else memory.keys.projection
     assert torch.equal(memory.queue.contents(), slow(pooled.float()))
-
-
-@pytest.mark.parametrize("kind", ["distilbert", "bert"])
-def test_new_keys_are_drawn_for_every_kind_of_backbone(kind):
-    sizes = {
-        "distilbert": DistilBertConfig(dim=32, hidden_dim=64, n_layers=2, n_heads=4, vocab_size=90),
-        "bert": BertConfig(
-            hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, vocab_size=90
-        ),
-    }
-    backbone = AutoModel.from_config(sizes[kind], **({"add_pooling_layer": False} if kind == "bert" else {}))
-    encoder = SentenceEncoder(backbone, "avg")
-    keys = MomentumEncoder(encoder, None, 0.9, "eval", "random").encoder.state_dict()
-    assert keys.keys() == encoder.state_dict().keys()
-    word = next(name for name in keys if name.endswith("word_embeddings.weight"))
-    assert not torch.equal(keys[word], encoder.state_dict()[word])

@@ -1,7 +1,5 @@
 """Averaged word vectors: sentence-transformers' own as the oracle."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +9,6 @@ from sentence_transformers.sentence_transformer.modules.tokenizer import Whitesp
 from transformers import AutoModel, AutoTokenizer
 
 from baselines.words import STOP_WORDS, read_word_vectors, save_words
-from common.errors import BadInput
 from eval.encode import Encode
 from models.encoder import load_encoder
 from models.word_vectors import SPECIAL
@@ -86,11 +83,3 @@ def test_the_identity_covers_words_and_rules(file, tmp_path):
     assert loaded(file, tmp_path / "b", False, "english")[2].identity == one
     assert loaded(file, tmp_path / "c", True, "english")[2].identity != one
     assert loaded(file, tmp_path / "d", False, "none")[2].identity != one
-
-
-def test_a_missing_vocabulary_is_refused(file, tmp_path):
-    loaded(file, tmp_path / "model", False, "none")
-    (tmp_path / "model" / "vocab.txt").unlink()
-    with pytest.raises(BadInput):
-        load_encoder(str(tmp_path / "model"))
-    assert json.loads((tmp_path / "model" / "config.json").read_text())["vocab_size"] == len(WORDS) + 2
