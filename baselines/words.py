@@ -130,11 +130,11 @@ def _english() -> Collection[str]:
 STOP_WORDS = {"english": _english, "none": tuple}
 
 
-def save_words(folder: str, file: WordFile, lower_case: bool, stop_words: Collection[str]) -> None:
+def save_words(folder: str, file: WordFile, stop_words: Collection[str]) -> None:
     """Save in format 1 with pooling `avg`; `file.table` (V, D) starts with the zero rows of `word_vectors.SPECIAL`."""
     vocabulary = Path(folder) / WordTokenizer.vocab_files_names["vocab_file"]
     vocabulary.parent.mkdir(parents=True, exist_ok=True)
     vocabulary.write_bytes("".join(word + "\n" for word in file.words).encode("utf-8"))
-    tokenizer = WordTokenizer(str(vocabulary), lower_case, stop_words)
+    tokenizer = WordTokenizer(str(vocabulary), stop_words)
     encoder = SentenceEncoder(WordVectors.of(torch.from_numpy(file.table)), "avg", max_length=LONGEST)
     encoder.save(folder, tokenizer)

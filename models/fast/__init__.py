@@ -1,7 +1,7 @@
 """The fast path: real tokens only, kernels for a CPU, half precision where it changes no number.
 
 The encoder and the networks of `models.auxiliary` enter here, methods never do: this file alone decides whether a model
-runs on all positions of a batch (`padded`) or without its padding (`packed`), and both give `states.States`.
+runs on all positions of a batch (`padded`) or without its padding (`packed`), and both give `States`.
 """
 
 import logging
@@ -14,7 +14,7 @@ from models.fast import packed, padded
 from models.fast.casting import cast_matrices, cast_together
 from models.fast.kernels.dropout import count_operations, exchange_dropout, lighten_dropout
 from models.fast.packing import Grid, Layout, Mask, Packing
-from models.fast.states import States
+from models.fast.padded import States
 
 __all__ = ["Grid", "Mask", "States", "cast_matrices", "cast_together", "count_operations", "exchange_dropout"]
 __all__ += ["lighten_dropout"]

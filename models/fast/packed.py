@@ -26,8 +26,7 @@ from models.fast.kernels import on_cpu
 from models.fast.kernels.dropout import SampledDropout, attend, backward_is_slow
 from models.fast.kernels.vocabulary_loss import vocabulary_loss
 from models.fast.packing import Labels, Layout
-from models.fast.padded import LOGITS, SAMPLED, Padded, Read, earlier, ready_mask
-from models.fast.states import Labelled, States
+from models.fast.padded import LOGITS, SAMPLED, Labelled, Padded, Read, States, earlier, ready_mask
 from models.perturb import UNCHANGED, Perturbation
 
 NAME = "packed"

@@ -10,8 +10,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 from common.errors import BadInput
 from models.auxiliary import LowerLayers, VocabularyHead, load_head, load_masked_lm, new_head
 from models.fast.packing import ROWS
-from models.fast.padded import Padded
-from models.fast.states import States
+from models.fast.padded import Padded, States
 from models.loading import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
 from tests.folders import Evil
