@@ -29,7 +29,6 @@ from eval.encode import Encode, device_here
 from export.facts import BASELINE
 from export.folder import new_folder
 from models.encoder import SentenceEncoder, load_encoder
-from models.flow import COUPLINGS
 from models.heads import Head
 from models.word_vectors import SPECIAL
 
@@ -55,6 +54,11 @@ _WORDS = """Averaged word vectors (GloVe and others) from a text file, or learnt
 the SVD of their positive pointwise mutual information (Levy, Goldberg and Dagan 2015). A word is looked up unchanged,
 then without surrounding punctuation, then in lower case, as in sentence-transformers. The average ignores unknown
 words; `python -m eval` reports their share."""
+_TRAIN_FILE: dict[str, Any] = {
+    "nargs": "+",
+    "metavar": "TEXT",
+    "help": "text to fit on, as given or below --data_dir: UTF-8, one sentence per line, plain, .gz, .xz, .bz2 or .zst",
+}
 
 
 def parser() -> Parser:
@@ -79,15 +83,13 @@ def parser() -> Parser:
     flow = command("flow", run_flow, _FLOW)
     _add_encoder(flow)
     for field in fields(Settings):
-        choices = COUPLINGS if field.name == "coupling" else None
-        values = {"type": type(field.default), "default": field.default, "choices": choices}
-        flow.add_argument(f"--{field.name}", **values, **field.metadata)
+        flow.add_argument(f"--{field.name}", type=type(field.default), default=field.default, **field.metadata)
     words = command("word_vectors", run_word_vectors, _WORDS)
-    lines = "lines of a word and its numbers; plain, .gz, .xz, .bz2, .zst"
-    words.add_argument("file", metavar="FILE", type=Path, nargs="?", help=lines)
-    _add_text(words, required=False)
-    words.add_argument("--header", action="store_true", help="the first line is COUNT DIMENSIONS, as in word2vec files")
-    words.add_argument("--lower_case", action="store_true", help="convert sentences to lower case first")
+    lines = "lines of a word and its numbers, as GloVe's and word2vec's; plain, .gz, .xz, .bz2, .zst"
+    origin = words.add_mutually_exclusive_group(required=True)
+    origin.add_argument("file", metavar="FILE", type=Path, nargs="?", help=lines)
+    origin.add_argument("--train_file", **_TRAIN_FILE)
+    _add_text(words)
     ignored = "words to ignore (default: sentence-transformers' English list)"
     words.add_argument("--stop_words", choices=list(STOP_WORDS), default="english", help=ignored)
     words.add_argument("--output", required=True, metavar="DIR", help="new folder for the result")
@@ -97,14 +99,13 @@ def parser() -> Parser:
 def _add_encoder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="run or export folder, Hugging Face encoder")
     add_pooling(parser)
-    _add_text(parser, required=True)
+    parser.add_argument("--train_file", required=True, **_TRAIN_FILE)
+    _add_text(parser)
     parser.add_argument("--max_length", type=int, help="maximum tokens per sentence (default: the model's limit)")
     parser.add_argument("--output", required=True, metavar="DIR", help="new folder for the result")
 
 
-def _add_text(parser: argparse.ArgumentParser, required: bool) -> None:
-    text = "text to fit on, as given or below --data_dir: UTF-8, one sentence per line, plain, .gz, .xz, .bz2 or .zst"
-    parser.add_argument("--train_file", nargs="+", required=required, metavar="TEXT", help=text)
+def _add_text(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data_dir", default="corpora", help="folder with texts")
     columns = "tab-separated sentences per line, all of which are used; of a table the column 'text' is read"
     parser.add_argument("--columns", type=int, choices=[1, 2, 3], default=1, help=columns)
@@ -181,22 +182,16 @@ def run_flow(args: argparse.Namespace, folder: str) -> dict[str, Any]:
 
 def run_word_vectors(args: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Convert a text file of word vectors to a folder, or learn them, and return the record."""
-    if bool(args.file) == bool(args.train_file):
-        raise BadInput("give either FILE, a file of word vectors, or --train_file, a text to learn them from")
     if args.file:
-        words = read_word_vectors(args.file, args.header, len(SPECIAL), progress=sys.stderr.isatty())
+        words = read_word_vectors(args.file, len(SPECIAL), progress=sys.stderr.isatty())
         origin = {"file": str(args.file), "sha256": content_hash([args.file])}
     else:
         texts, origin = _sentences(args)
         words = learn_word_vectors(texts, len(SPECIAL))
     logger.info("%d words, %d dimensions", len(words.words), words.table.shape[1])
-    save_words(folder, words, args.lower_case, STOP_WORDS[args.stop_words]())
+    save_words(folder, words, STOP_WORDS[args.stop_words]())
     logger.info("no modules.json: sentence-transformers cannot load word vectors; use load_encoder")
-    return {"command": "word_vectors", **origin} | {
-        "words": len(words.words),
-        "lower_case": args.lower_case,
-        "stop_words": args.stop_words,
-    }
+    return {"command": "word_vectors", **origin, "words": len(words.words), "stop_words": args.stop_words}
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from common.errors import NonFinite
 from common.progress import progress
 from common.ranges import Count, Positive, Seed, check_range, flag
-from models.flow import COUPLINGS, Flow
+from models.flow import Flow
 
 SAMPLE = 8192  # vectors to initialise act-norm, and vectors scored at once
 
@@ -24,7 +24,6 @@ class Settings:
 
     steps: Count = flag(9, "blocks of act-norm, permutation and coupling: BERT-flow's 3 x 3, without its levels")
     hidden: Count = flag(32, "width of the coupling networks")
-    coupling: str = flag("additive", f"{' or '.join(COUPLINGS)}; additive as in BERT-flow, affine as in Glow")
     learning_rate: Positive = flag(1e-3, "for Adam")
     epochs: Count = flag(1, "passes over the text")
     batch_size: Count = flag(64, "sentences per step; BERT-flow has 32 pairs")
@@ -47,12 +46,11 @@ def fit(vectors: Tensor, settings: Settings) -> Trained:
     """Train a flow on (N, D) vectors, on their device; the global random state does not change.
 
     Raises:
-        BadInput: a dimension of the vectors is constant.
-        NonFinite: the likelihood is not finite.
+        NonFinite: the likelihood is not finite, as where a dimension of the vectors is constant.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        flow = Flow(vectors.shape[1], settings.steps, settings.hidden, settings.coupling).to(vectors.device)
+        flow = Flow(vectors.shape[1], settings.steps, settings.hidden).to(vectors.device)
         flow.initialise(vectors[torch.randperm(len(vectors))[:SAMPLE].to(vectors.device)])
         before = mean_nll(flow, vectors)
         _train(flow, vectors, settings)
@@ -78,5 +76,8 @@ def mean_nll(flow: Flow, vectors: Tensor) -> float:
     total = sum(float(flow.log_likelihood(block).double().sum()) for block in vectors.split(SAMPLE))
     mean = -total / len(vectors)
     if not torch.isfinite(torch.tensor(mean)):
-        raise NonFinite("the flow's likelihood is not finite; lower --learning_rate")
+        raise NonFinite(
+            "the flow's likelihood is not finite: lower --learning_rate or, if an entry of all vectors is the same, "
+            "give more text or another --pooling"
+        )
     return mean

@@ -35,42 +35,40 @@ class WordFile(NamedTuple):
     table: np.ndarray  # (zero rows + words, D) float32
 
 
-def read_word_vectors(path: Path, header: bool = False, zero_rows: int = 0, progress: bool = False) -> WordFile:
+def read_word_vectors(path: Path, zero_rows: int = 0, progress: bool = False) -> WordFile:
     """Read a file, plain, .gz, .xz, .bz2 or .zst; the numbers are stored once, in float32.
 
     Args:
         path: separated by single spaces; the first vector determines the number of columns. A word may contain spaces,
-            as in GloVe's largest file.
-        header: the first line is word2vec's `COUNT DIMENSIONS`, and the count is checked.
+            as in GloVe's largest file. A first line of two integers is word2vec's `COUNT DIMENSIONS`.
         zero_rows: rows of zeros at the start of the table.
         progress: show a progress bar.
 
     Raises:
-        BadInput: a line, which is named, is not a new word and its numbers; the file has no words or, by its header,
-            not all; an error of `data.lines`.
+        BadInput: a line, which is named, is not a new word and its numbers; the file has no words or not as many as
+            its first line says; an error of `data.lines`.
     """
     rows: dict[str, int] = {}
     announced, width, table = None, 0, array("f")
     for number, line in tqdm(numbered_lines(path), desc="read", unit="word", disable=not progress, leave=False):
         parts = line.rstrip(" ").split(" ")
+        if number == 1 and len(parts) == 2 and all(part.isdecimal() for part in parts):
+            announced, width = map(int, parts)
+            continue
         try:
-            if number == 1 and header:
-                announced, width = map(int, parts)
-                continue
             if not table:
                 width = width or len(parts) - 1
                 table.extend([0.0] * (zero_rows * width))
             word, values = " ".join(parts[:-width]), array("f", map(float, parts[-width:]))
-            # A number inside the word is one too many: the file has a header, or another line was shorter.
+            # A number inside the word is one too many: another line was shorter.
             if not word or word in rows or not math.isfinite(sum(values)) or any(map(_is_number, parts[1:-width])):
                 raise ValueError
         except (ValueError, OverflowError) as error:
-            what = "the header COUNT DIMENSIONS" if number == 1 and header else f"a new word and {width} finite numbers"
-            raise BadInput(f"{path}:{number}: expected {what}; --header: the file begins with a header") from error
+            raise BadInput(f"{path}:{number}: expected a new word and {width} finite numbers") from error
         table.extend(values)
         rows[word] = number
     if not rows or announced not in (None, len(rows)):
-        raise BadInput(f"{path}: has {len(rows)} words, the header announces {announced}; is it complete?")
+        raise BadInput(f"{path}: has {len(rows)} words, its first line says {announced}; is it complete?")
     return WordFile(list(rows), np.frombuffer(table, dtype=np.float32).reshape(-1, width))
 
 
@@ -132,11 +130,11 @@ def _english() -> Collection[str]:
 STOP_WORDS = {"english": _english, "none": tuple}
 
 
-def save_words(folder: str, file: WordFile, lower_case: bool, stop_words: Collection[str]) -> None:
+def save_words(folder: str, file: WordFile, stop_words: Collection[str]) -> None:
     """Save in format 1 with pooling `avg`; `file.table` (V, D) starts with the zero rows of `word_vectors.SPECIAL`."""
     vocabulary = Path(folder) / WordTokenizer.vocab_files_names["vocab_file"]
     vocabulary.parent.mkdir(parents=True, exist_ok=True)
     vocabulary.write_bytes("".join(word + "\n" for word in file.words).encode("utf-8"))
-    tokenizer = WordTokenizer(str(vocabulary), lower_case, stop_words)
+    tokenizer = WordTokenizer(str(vocabulary), stop_words)
     encoder = SentenceEncoder(WordVectors.of(torch.from_numpy(file.table)), "avg", max_length=LONGEST)
     encoder.save(folder, tokenizer)

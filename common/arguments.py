@@ -24,9 +24,8 @@ class ModelArguments:
     query_prompt: str | None = flag(None, "text put before every query, such as 'query: '; default: the model's own")
     document_prompt: str | None = flag(None, "text put before every document; default: the model's own prompt")
     train_pooling: str | None = flag(None, "pooling of the loss, if it differs from the saved one (ConSERT)")
-    projection: str = flag(
-        "linear_tanh",
-        "head before the contrastive loss: none, linear_tanh (SimCSE), batch_norm (InfoCSE), wide_mlp (SG-OPT)",
+    projection: Literal["none", "linear_tanh", "batch_norm", "wide_mlp"] = flag(
+        "linear_tanh", "head before the contrastive loss: linear_tanh (SimCSE), batch_norm (InfoCSE), wide_mlp (SG-OPT)"
     )
     dropout: Rate | None = flag(None, "hidden and attention dropout; default: the checkpoint's")
     train_last_layers: Count | None = flag(
@@ -50,7 +49,6 @@ class ModelArguments:
         "layers to adapt, by suffixes of their names, or all-linear; default: queries and values (LoRA table 5) for "
         "architectures that peft knows",
     )
-    lora_keep: bool = flag(False, "also write the adapters by themselves, to adapter/ in the run's folder")
     matryoshka_dims: list[Count] | None = flag(
         None,
         "prefix lengths, such as 256 128 64: also train the vector's first entries to work on their own, and score "

@@ -15,7 +15,6 @@ from transformers import PreTrainedModel
 
 from common.errors import BadInput, brief
 
-FOLDER = "adapter"  # subfolder of a saved encoder; in its root, the folder would load as an adapter
 EVERY = "all-linear"  # peft's name for all linear layers
 _BASE = ".base_layer"  # peft's name for the wrapped layer
 

@@ -17,7 +17,8 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from common.errors import BadInput, brief
 from models import fast
 from models.families import WITH_HEAD, check_apart, embeddings_of, family_of, layers_of, output_of
-from models.loading import MissingTensors, check_finite, load_backbone, load_config, load_strictly, read_tensors
+from models.folder import unpickled
+from models.loading import check_finite, load_backbone, load_config, load_strictly, read_tensors
 
 HEAD_FILE = "aux_head.safetensors"
 CONDENSER_FILE = "model.pt"
@@ -39,10 +40,7 @@ def load_masked_lm(path: str, config=None, new_output: bool = False) -> PreTrain
         lm = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
         lm.base_model.load_state_dict(load_backbone(path, config).state_dict())
         return lm
-    try:
-        return load_strictly(AutoModelForMaskedLM, path, config)
-    except MissingTensors as error:
-        raise BadInput(f"{error}. Stage 1 and TSDAE can train a new head: --output_init new") from error
+    return load_strictly(AutoModelForMaskedLM, path, config)
 
 
 def check_depth(config, skip_from: int) -> None:
@@ -162,14 +160,9 @@ def read_head(path: str) -> dict[str, Tensor] | None:
 
 
 def _read_condenser(path: Path) -> dict[str, Tensor]:
-    try:
-        tensors = torch.load(path, map_location="cpu", weights_only=True)
-        tensors.pop("co_target", None)  # coCondenser's labels, a buffer of its loss
-        check_finite(path, tensors)
-    except BadInput:
-        raise
-    except Exception as error:  # a damaged file can make the restricted unpickler raise anything
-        raise BadInput(f"{path}: damaged, or contains more than weights; refused") from error
+    tensors = unpickled(path)
+    tensors.pop("co_target", None)  # coCondenser's labels, a buffer of its loss
+    check_finite(path, tensors)
     return tensors
 
 

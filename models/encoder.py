@@ -17,7 +17,7 @@ from common.errors import BadInput
 from common.files import share_weights
 from data.template import mask_place
 from models import fast
-from models.adapters import FOLDER, adapter_dropout, add_adapters, without_adapters
+from models.adapters import adapter_dropout, add_adapters, without_adapters
 from models.families import attends_backwards, check_apart, embeddings_of, layers_of
 from models.flow import Flow
 from models.heads import Dense, Head
@@ -87,7 +87,6 @@ class SentenceEncoder(PreTrainedModel):
         self.backbone, self.head, self.max_length = backbone, head, max_length
         self.prompts, self.default_prompt = dict(prompts), default_prompt
         self.pooling, self.place = pooling, place
-        self.keeps_adapters = False
         self._pooling, self._train_pooling = pooling_named(pooling), pooling_named(train_pooling or pooling)
         self.normalized = False  # whether the saved model normalises its vectors, as the initial one did
         if place is None and (self._pooling.at_mask or self._train_pooling.at_mask):
@@ -169,10 +168,9 @@ class SentenceEncoder(PreTrainedModel):
         self.backbone.requires_grad_(False)
         layers_of(self.backbone)[-count:].requires_grad_(True)
 
-    def adapt(self, rank: int, alpha: float, dropout: float, targets: Sequence[str], keep: bool = False) -> None:
-        """Train adapters, see `add_adapters`; they are saved merged and, with `keep`, also in a separate folder."""
+    def adapt(self, rank: int, alpha: float, dropout: float, targets: Sequence[str]) -> None:
+        """Train adapters, see `add_adapters`; they are saved merged."""
         add_adapters(self.backbone, rank, alpha, dropout, targets)
-        self.keeps_adapters = keep
 
     def sample_dropout(self) -> None:
         """Let dropout take its rates from each forward pass; BadInput for an unknown backbone."""
@@ -218,8 +216,6 @@ class SentenceEncoder(PreTrainedModel):
         } | ({"flow": self.flow.sizes} if self.flow is not None else {"normalize": True} if self.normalizes else {})
         with quiet():
             backbone.save_pretrained(folder, state_dict=weights)
-            if self.keeps_adapters:
-                self.backbone.save_pretrained(str(Path(folder) / FOLDER))
         saved = copy.deepcopy(tokenizer)  # with the length limit of the encoder
         saved.model_max_length = self.max_length
         saved.save_pretrained(folder)
@@ -267,13 +263,6 @@ def load_encoder(
         raise BadInput(f"--max_length {max_length}: must be an integer of at least {least}, {fit}")
     backbone = load_backbone(path, config)
     limit = usable_length(backbone, tokenizer)
-    if max_length is not None and max_length > limit:
-        logger.warning(
-            "'%s': texts longer than the model's limit of %d tokens are truncated (--max_length %d)",
-            path,
-            limit,
-            max_length,
-        )
     length = min(max_length or description.max_length or NO_LIMIT, limit)
     head = Head(*description.head) if description.head else None
     encoder = SentenceEncoder(

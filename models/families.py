@@ -29,7 +29,6 @@ class Family:
         like_bert: a layer has BERT's parts, from which TSDAE builds its decoder.
         offset_positions: positions are counted from the padding index + 1, not from 0.
         transform: modules from the last states to the vocabulary matrix, in order, in a `*ForMaskedLM`.
-        masks: the mask arguments of a model called as a whole, each with the configuration key of its window, or "".
     """
 
     whole: str = ""
@@ -39,7 +38,6 @@ class Family:
     like_bert: bool = True
     offset_positions: bool = False
     transform: tuple[str | nn.Module, ...] = ()
-    masks: tuple[tuple[str, str], ...] = ()
 
 
 _ROBERTA = Family(offset_positions=True, transform=("lm_head.dense", nn.GELU(), "lm_head.layer_norm"))
@@ -61,14 +59,11 @@ FAMILIES = {
     "modernbert": Family(
         "the model rotates positions for its layers, masks some by a window, and normalises the last layer's output",
         transform=("head",),
-        masks=(("full_attention", ""), ("sliding_attention", "sliding_window")),
     ),
     "deberta-v2": Family("its layers read relative positions, which the encoder owns"),
 }
-APART, PACKED, WITH_HEAD = (
-    ", ".join(name for name, family in FAMILIES.items() if holds(family))
-    for holds in (lambda f: not f.whole, lambda f: not f.whole or f.masks, lambda f: f.transform)
-)
+APART = ", ".join(name for name, family in FAMILIES.items() if not family.whole)
+WITH_HEAD = ", ".join(name for name, family in FAMILIES.items() if family.transform)
 
 
 def family_of(config) -> Family:
@@ -87,8 +82,7 @@ def check_apart(config, what: str) -> None:
 
 def packs(config) -> bool:
     """Whether a model can run on real tokens only, see `models.fast`; a causal decoder cannot."""
-    family = family_of(config)
-    return bool(not family.whole or family.masks) and not getattr(config, "is_decoder", False)
+    return not family_of(config).whole and not getattr(config, "is_decoder", False)
 
 
 def layers_of(backbone: PreTrainedModel) -> nn.ModuleList:

@@ -2,34 +2,28 @@
 
 The blocks are those of Glow (Kingma and Dhariwal 2018, arXiv 1807.03039) for plain vectors: act-norm, permutation,
 coupling. As in BERT-flow, the permutation is fixed and random instead of a learned 1x1 convolution, and the coupling is
-additive by default. Glow's multi-scale levels are left out.
+additive. Glow's multi-scale levels are left out.
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from common.errors import BadInput
-
-COUPLINGS = ("additive", "affine")
-
 
 class Step(nn.Module):
-    """Act-norm, permutation, coupling: (N, D) -> (N, D) and log |det| of the Jacobian, (N,).
+    """Act-norm, permutation, coupling: (N, D) -> (N, D) and log |det| of the Jacobian, (), the same for all vectors.
 
     Act-norm and coupling start as identities (the coupling's last layer is zero), as in Glow.
     """
 
-    def __init__(self, width: int, hidden: int, affine: bool) -> None:
+    def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.affine = affine
         self.parts = [width - width // 2, width // 2]  # entries kept, and entries transformed given the kept ones
         self.bias = nn.Parameter(torch.zeros(width))
         self.log_scale = nn.Parameter(torch.zeros(width))
         self.register_buffer("order", torch.randperm(width))
-        last = nn.Linear(hidden, self.parts[1] * (1 + affine))
+        last = nn.Linear(hidden, self.parts[1])
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
         self.network = nn.Sequential(
@@ -39,38 +33,28 @@ class Step(nn.Module):
     def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
         normed = (vectors + self.bias) * self.log_scale.exp()
         kept, changed = normed[:, self.order].split(self.parts, dim=1)
-        shift, log_scale = self._coupling(kept)
-        latent = torch.cat([kept, (changed + shift) * log_scale.exp()], dim=1)
-        return latent, self.log_scale.sum() + log_scale.sum(1)
-
-    def _coupling(self, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """The shift and the log scale of the other half, each (N, D // 2)."""
-        if not self.affine:
-            shift = self.network(kept)
-            return shift, torch.zeros_like(shift)
-        shift, raw = self.network(kept).chunk(2, dim=1)
-        return shift, nn.functional.logsigmoid(raw + 2)  # as in Glow: scales near one at the start
+        latent = torch.cat([kept, changed + self.network(kept)], dim=1)
+        return latent, self.log_scale.sum()
 
 
 class Flow(nn.Module):
     """Maps sentence vectors to latent vectors whose distribution is close to a standard Gaussian.
 
-    `steps` blocks with `additive` (BERT-flow) or `affine` (Glow) couplings, whose networks have two hidden layers of
-    width `hidden`.
+    `steps` blocks, whose networks have two hidden layers of width `hidden`.
     """
 
-    def __init__(self, width: int, steps: int, hidden: int, coupling: str = "additive") -> None:
+    def __init__(self, width: int, steps: int, hidden: int) -> None:
         super().__init__()
-        self.sizes: dict[str, Any] = {"width": width, "steps": steps, "hidden": hidden, "coupling": coupling}
-        self.steps = nn.ModuleList(Step(width, hidden, coupling == "affine") for _ in range(steps))
+        self.sizes = {"width": width, "steps": steps, "hidden": hidden}
+        self.steps = nn.ModuleList(Step(width, hidden) for _ in range(steps))
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Sentence vectors (N, D) -> latent vectors (N, D)."""
         return self.transform(vectors)[0]
 
     def transform(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """Latent vectors, (N, D), and log |det d latent / d vector|, (N,)."""
-        total = vectors.new_zeros(len(vectors))
+        """Latent vectors, (N, D), and log |det d latent / d vector|, ()."""
+        total = vectors.new_zeros(())
         for step in self.steps:
             vectors, log_det = step(vectors)
             total = total + log_det
@@ -85,16 +69,10 @@ class Flow(nn.Module):
     def initialise(self, vectors: Tensor) -> None:
         """Set every act-norm so that its output on these vectors, (N, D), has mean 0 and variance 1 (Glow, 3.1).
 
-        BadInput if an entry is constant over the vectors: it has no finite density.
+        An entry that is constant over the vectors has no finite density: the likelihood becomes NaN or infinite.
         """
         for step in self.steps:
             deviation = vectors.std(0, correction=0)
-            flat = (deviation <= torch.finfo(vectors.dtype).eps * vectors.abs().amax(0)).nonzero()
-            if len(flat):
-                raise BadInput(
-                    f"entry {int(flat[0])} of the vectors is the same for all {len(vectors)} texts, so the likelihood "
-                    "is not finite; give more text or another --pooling"
-                )
             step.bias.copy_(-vectors.mean(0))
             step.log_scale.copy_(-deviation.log())
             vectors = step(vectors)[0]

@@ -2,20 +2,34 @@
 
 config.json is untrusted, and transformers follows some of its keys to code and other files: attention and experts to
 compiled kernels on the hub, adapters to another model, a weight index to any file.
+
+Most published checkpoints of the SimCSE family are pickled, `pytorch_model.bin`. transformers reads them as it reads
+safetensors: without prefixes (`bert.`, `roberta.`), with today's names for `LayerNorm.gamma` and `beta`, and without
+`position_ids`. Here they are first unpickled as tensors and nothing else.
 """
 
 import json
 import os
 from functools import cache
 from pathlib import Path, PurePosixPath
+from zipfile import is_zipfile
 
+import torch
+from safetensors import safe_open
+from torch import Tensor
 from transformers import PreTrainedConfig
-from transformers.utils import is_peft_available
+from transformers.utils import (
+    SAFE_WEIGHTS_INDEX_NAME,
+    SAFE_WEIGHTS_NAME,
+    WEIGHTS_INDEX_NAME,
+    WEIGHTS_NAME,
+    cached_file,
+    is_peft_available,
+)
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from common.errors import BadInput
 from common.files import RUN_FILE, read_json, sha256
-from models.old_weights import is_old, stored_names, weights_file
 
 # Without this the library asks a hub service to convert a repository that has no safetensors.
 os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "1"
@@ -24,6 +38,11 @@ _NOT_FOLLOWED = {
     "transformers_weights": "it names a weight file; rename that to model.safetensors and remove the key",
     "fusion_config": "it replaces parts of the model; remove the key",
 }
+_OPTIONAL = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
+_WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)  # the first one is read
+_HEAD = "mlp.dense.weight"
+# Where SimCSE's script for conversion puts the head of its training; a pooler beside it was never trained.
+_HEAD_AS_POOLER = {r"^(bert|roberta)\.pooler\.": "untrained_pooler.", r"^mlp\.dense\.": "pooler.dense."}
 
 
 def settle(path: str, config: PreTrainedConfig) -> None:
@@ -51,12 +70,13 @@ def check_weights(path: str) -> bool:
         _check_recorded(root)
     if (root.is_dir() or is_peft_available()) and find_adapter_config_file(path) is not None:
         raise BadInput(f"'{path}': an adapter (adapter_config.json); merge it into its model and save that")
-    file = weights_file(path)
+    file = _weights_file(path)
+    old = file is not None and file.name in (WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
     if file is not None and file.suffix == ".json":
-        _check_index(file, ".bin" if is_old(file) else ".safetensors")
-    if is_old(file):
-        stored_names(path, file)
-    return is_old(file)
+        _check_index(file, ".bin" if old else ".safetensors")
+    if old:
+        _stored_names(path, file)
+    return old
 
 
 def _check_recorded(root: Path) -> None:
@@ -87,3 +107,46 @@ def _check_index(index: Path, suffix: str) -> None:
         plain = isinstance(name, str) and PurePosixPath(name).name == name and name.endswith(suffix)
         if not plain or not is_inside(index.parent, index.parent / name):
             raise BadInput(f"{index}: '{str(name)[:80]}' is not a {suffix[1:]} file of this folder; refused")
+
+
+def _weights_file(path: str) -> Path | None:
+    """The weights, or their index, that transformers reads from a folder or hub id; None if there are none."""
+    files = (cached_file(path, name, **_OPTIONAL) for name in _WEIGHTS)
+    return next((Path(file) for file in files if file is not None), None)
+
+
+def _stored_names(path: str, file: Path) -> set[str]:
+    """The names of all tensors in a checkpoint whose weights, or index, are `file`; pickles are read for them."""
+    if file.name == SAFE_WEIGHTS_NAME:
+        with safe_open(file, "pt") as tensors:
+            return {*tensors.keys()}
+    if file.name == WEIGHTS_NAME:
+        return {*unpickled(file)}
+    index = json.loads(file.read_text(encoding="utf-8"))["weight_map"]
+    if file.name == WEIGHTS_INDEX_NAME:
+        for part in sorted({*index.values()}):
+            unpickled(Path(cached_file(path, part)))
+    return {*index}
+
+
+def unpickled(file: Path) -> dict[str, Tensor]:
+    """The tensors of a pickle, read with `weights_only`; BadInput if it is damaged or holds more than named tensors."""
+    try:
+        tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
+        if not all(isinstance(value, Tensor) for value in tensors.values()):
+            raise TypeError("not a tensor")
+    except Exception as error:  # a damaged file can make the restricted unpickler raise anything
+        raise BadInput(f"{file}: damaged, or contains more than weights; refused, and no code of it was run") from error
+    return tensors
+
+
+def head_as_pooler(path: str) -> dict[str, dict[str, str]]:
+    """The option of `from_pretrained` that reads SimCSE's `mlp.dense`, if a checkpoint still has it, as the pooler."""
+    file = _weights_file(path)
+    return {"key_mapping": _HEAD_AS_POOLER} if file is not None and _HEAD in _stored_names(path, file) else {}
+
+
+def left_out(names: set[str], prefix: str) -> str:
+    """The parts of a checkpoint that the model does not have, for a log line: `lm_head, mlp, pooler`."""
+    parts = {name.removeprefix(f"{prefix}.").split(".")[0] for name in names}
+    return ", ".join(sorted(parts)) or "nothing"

@@ -85,15 +85,8 @@ class Head(nn.Sequential):
         return isinstance(self[-1], Normalize)
 
     def dense_layers(self) -> list[Dense]:
-        """All modules before a final flow or Normalize; BadInput for a module that saved format 1 cannot store."""
-        dense = list(self)[: -1 if self.flow or self.normalizes else None]
-        for module in dense:
-            if not isinstance(module, Dense):
-                raise BadInput(
-                    f"a model with a {type(module).__name__} module after its pooling cannot be saved in this format; "
-                    "save it with sentence-transformers"
-                )
-        return dense
+        """All modules before a final flow or Normalize."""
+        return list(self)[: -1 if self.flow or self.normalizes else None]
 
 
 def _folded(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
@@ -128,11 +121,7 @@ PROJECTIONS = {"linear_tanh": LinearTanh, "batch_norm": BatchNormMLP, "wide_mlp"
 
 def projection_named(name: str, width: int, init_std: float) -> nn.Module | None:
     """Create a projection head; None for `none`."""
-    if name == "none":
-        return None
-    if name not in PROJECTIONS:
-        raise BadInput(f"unknown projection '{name}'; choose from none, {', '.join(PROJECTIONS)}")
-    return PROJECTIONS[name](width, init_std)
+    return None if name == "none" else PROJECTIONS[name](width, init_std)
 
 
 def project(head: nn.Module | None, vectors: Tensor) -> Tensor:

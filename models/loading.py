@@ -16,17 +16,12 @@ from transformers.utils import logging as transformers_logging
 from common.errors import BadInput, brief, first_line
 from common.files import RUN_FILE
 from models.families import FAMILIES, attends_backwards
-from models.folder import check_weights, settle
-from models.old_weights import head_as_pooler, left_out
+from models.folder import check_weights, head_as_pooler, left_out, settle
 
 NO_LIMIT = 10**9  # tokens per sentence
 logger = logging.getLogger(__name__)
 _DROPOUT = """hidden_dropout_prob attention_probs_dropout_prob dropout attention_dropout embedding_dropout mlp_dropout
     hidden_dropout resid_pdrop embd_pdrop attn_pdrop resid_dropout embed_dropout residual_dropout""".split()
-
-
-class MissingTensors(BadInput):
-    """A checkpoint without all tensors of the model."""
 
 
 @contextmanager
@@ -45,7 +40,7 @@ def quiet():
 
 
 def load_strictly(model_class, path: str, config, own_head: bool = False, **extra) -> PreTrainedModel:
-    """Call `model_class.from_pretrained` in float32, with every tensor from the file; MissingTensors names one.
+    """Call `model_class.from_pretrained` in float32, with every tensor from the file; BadInput names a missing one.
 
     Half-precision checkpoints are converted to float32: small optimizer steps would be rounded away. With `own_head`,
     the head of SimCSE's training, if the file has one, is the pooler.
@@ -61,7 +56,7 @@ def load_strictly(model_class, path: str, config, own_head: bool = False, **extr
     except Exception as error:  # the libraries raise all kinds of errors on unexpected files
         raise BadInput(f"cannot load '{path}' with {model_class.__name__}: {error}") from error
     if info["missing_keys"]:
-        raise MissingTensors(
+        raise BadInput(
             f"'{path}' lacks {len(info['missing_keys'])} tensors of a {type(model).__name__}, for example "
             f"{sorted(info['missing_keys'])[0]}; missing weights are never initialised at random"
         )
@@ -176,9 +171,6 @@ def _unreadable(what: str, path: str, error: Exception) -> BadInput:
     if (Path(path) / RUN_FILE).is_file() and not (Path(path) / "config.json").is_file():
         best = f", or use {Path(path) / 'best'}" if (Path(path) / "best").is_dir() else ""
         return BadInput(f"'{path}': an unfinished run; run its command again to finish it{best}")
-    if (Path(path) / "trainer_state.json").is_file():
-        run = Path(path).parent
-        return BadInput(f"'{path}': a checkpoint, only to resume from; name its run, {run}, or {run / 'best'}")
     missing = "" if Path(path).exists() else "no such folder, and not a model on the hub, or it did not answer; "
     return BadInput(f"'{path}': {missing}cannot read its {what}: {brief(error)}")
 

@@ -14,9 +14,9 @@ from data.views import IGNORED
 from models import fast
 from models.auxiliary import HEAD_FILE, PREFIX, check_depth
 from models.bag_of_words import bag_of_words
-from models.collectives import means_over_tokens, world_size
+from models.collectives import means_over_tokens
 from models.families import layers_of, output_of
-from models.loading import quiet, recomputes_layers
+from models.loading import quiet
 from models.training import TrainingOutput
 
 
@@ -63,7 +63,7 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         self.lm, self.c_head = lm, head
         self.skip_from, self.bow_weight = skip_from, bow_weight
         fast.choose(lm, packed)
-        fast.lighten(self)
+        fast.lighten_dropout(self)
         self.post_init()
 
     @property
@@ -81,8 +81,7 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         `count_targets`, it is this process's sum divided by that number, which the Trainer scales.
         """
         device = batch["input_ids"].device
-        alone = world_size() == 1 and not recomputes_layers(self)  # see `models.training`
-        with fast.computing(self.lm.base_model, device, alone):
+        with fast.cast_together(self.lm.base_model, device):
             sums = self._losses(**batch)
         totals, counts = zip(*sums.values(), strict=True)
         if num_items_in_batch is None:

@@ -129,7 +129,7 @@ def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
         else:
             raise _unsupported(path, f"module type {module['type']}")
     if pooling is None:
-        raise BadInput(f"'{path}': modules.json names no pooling module")
+        raise _unsupported(path, "a model without a pooling module")
     length = _entry(path, _LOADING, _loading_settings(path), "max_seq_length", int | None)
     return Described(pooling, head, length, *_prompts(path))
 
@@ -160,16 +160,7 @@ def _prompts(path: str) -> tuple[dict[str, str], str | None]:
     if (width := settings.get("truncate_dim")) is not None:
         raise _unsupported(path, f"truncate_dim {width} in {_SETTINGS}")
     prompts = {name: text or "" for name, text in (settings["prompts"] or {}).items()}
-    default = settings["default_prompt_name"]
-    if default is not None and default not in {"query", "document", *prompts}:
-        raise BadInput(f"'{path}': default_prompt_name '{default}' in {_SETTINGS} names none of its prompts")
-    if (unused := prompts.get("passage")) and not prompts.get("document"):
-        logger.warning(
-            "'%s': no text gets its prompt 'passage', as in sentence-transformers; for documents give "
-            "--document_prompt '%s'",
-            *(path, unused),
-        )
-    return prompts, default
+    return prompts, settings["default_prompt_name"]
 
 
 def _pooling_name(path: str, settings: dict | None) -> str:
@@ -198,11 +189,10 @@ def _module_of(settings: dict | None) -> str:
 def _read_dense(path: str, name: str) -> Dense:
     file = f"{name}/config.json"
     settings, weights = _read_json(path, file), _fetch(path, f"{name}/model.safetensors")
-    if settings is None or weights is None:
-        raise BadInput(f"'{path}' lacks {file} or {name}/model.safetensors of its head; copy the whole folder")
     types = {"in_features": int, "out_features": int, "bias": bool, "activation_function": str}
     *sizes, bias, activation = (_entry(path, file, settings, key, expected) for key, expected in types.items())
-    tensors = {key.removeprefix("linear."): value for key, value in read_tensors(weights).items()}
+    tensors = read_tensors(weights) if weights else {}
+    tensors = {key.removeprefix("linear."): value for key, value in tensors.items()}
     linear = _filled(path, name, lambda: nn.Linear(*sizes, bias=bias), tensors)
     return Dense(linear, activation.rsplit(".", 1)[-1])
 
@@ -210,11 +200,8 @@ def _read_dense(path: str, name: str) -> Dense:
 def _read_flow(path: str, sizes: dict) -> Flow:
     weights = _fetch(path, FLOW)
     tensors = read_tensors(weights) if weights else {}
-
-    def make() -> Flow:  # with at most one step more than the file could fill
-        return Flow(**sizes | {"steps": min(sizes["steps"], 1 + len(tensors))})
-
-    return _filled(path, FLOW, make, tensors)
+    most = 1 + len(tensors)  # steps: one more than the file could fill
+    return _filled(path, FLOW, lambda: Flow(sizes["width"], min(sizes["steps"], most), sizes["hidden"]), tensors)
 
 
 def _filled(path: str, part: str, make: Callable[[], nn.Module], tensors: dict[str, Tensor]) -> nn.Module:

@@ -20,7 +20,7 @@ from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder, given
 from models.families import attend_both_ways
 from models.heads import project, projection_named
-from models.loading import NO_LIMIT, load_backbone, load_config, recomputes_layers, set_dropout, usable_length
+from models.loading import NO_LIMIT, load_backbone, load_config, set_dropout, usable_length
 from models.objectives.base import Batch, Contrast, Encoded, Method, Objective, add_up
 from models.perturb import Perturbation
 from models.pooling import pooling_named
@@ -67,7 +67,7 @@ class EncoderForTraining(PreTrainedModel):
         read = any(objective.reads_projection for objective in objectives)
         self.projection = projection if read else None  # a head that no loss reads would never get a gradient
         self.objectives = nn.ModuleList(objectives)
-        fast.lighten(self)
+        fast.lighten_dropout(self)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -87,10 +87,8 @@ class EncoderForTraining(PreTrainedModel):
         batch = Batch.of(**inputs)
         encoded = self.encode(batch)
         self.project(encoded, batch)
-        device = batch.input_ids.device
-        with fast.recomputing(device):
-            terms = [term for objective in self.objectives for term in objective(encoded, batch).items()]
-        loss, values = add_up(terms, device)
+        terms = [term for objective in self.objectives for term in objective(encoded, batch).items()]
+        loss, values = add_up(terms, batch.input_ids.device)
         return TrainingOutput(loss=loss, terms=values)
 
     def encode(self, batch: Batch) -> Encoded:
@@ -102,10 +100,7 @@ class EncoderForTraining(PreTrainedModel):
             change = Perturbation(batch.positions.flatten(0, 1), batch.kept.flatten(0, 1))
         ids = batch.input_ids.flatten(0, 1)
         with_tokens = any(objective.reads_tokens for objective in self.objectives)
-        # Several processes average gradients during the backward pass, so they must not all come at its end.
-        # A checkpointed layer is recomputed with the current weights, not with the ones cast in the first pass.
-        alone = world_size() == 1 and not recomputes_layers(self)
-        with fast.computing(self.encoder, ids.device, alone):
+        with fast.cast_together(self.encoder, ids.device):
             output = self.encoder(ids, batch.mask(), rates, change, with_tokens)
         pooled, cls, tokens = (None if part is None else part.unflatten(0, shape) for part in output)
         return Encoded(pooled, cls, None, self.encoder, self.head, tokens=tokens)
@@ -114,11 +109,10 @@ class EncoderForTraining(PreTrainedModel):
         """Gather, then project in float32, so that batch statistics are those of all processes."""
         if not any(objective.reads_projection for objective in self.objectives):
             return
-        pooled, device = at_least_float32(encoded.pooled), encoded.pooled.device
-        with fast.recomputing(device):
-            for objective in self.objectives:
-                pooled = objective.cleaned(pooled, encoded, batch)
-        with torch.autocast(device.type, enabled=False):
+        pooled = at_least_float32(encoded.pooled)
+        for objective in self.objectives:
+            pooled = objective.cleaned(pooled, encoded, batch)
+        with torch.autocast(pooled.device.type, enabled=False):
             everyone = gather_with_gradient(pooled)  # (V, N, H)
             encoded.projected = project(self.head, everyone)
         encoded.own_projected = local_rows(encoded.projected)
@@ -179,11 +173,13 @@ def build_model(
     described = _describe(source, config, model_args.pooling)
     length = min(usable_length(backbone, tokenizer), described.max_length or NO_LIMIT)
     prompts = {"query": model_args.query_prompt, "document": model_args.document_prompt}
+    if model_args.attn_implementation:  # which the method's copies share
+        backbone.set_attn_implementation(model_args.attn_implementation)
     encoder = SentenceEncoder(
         backbone,
         model_args.pooling,
         max_length=length,
-        packed=_packed(backbone, model_args),
+        packed=model_args.packed is not False and not model_args.attn_implementation,
         train_pooling=model_args.train_pooling,
         place=mask_place(tokenizer),
         prompts={**described.prompts, **given(prompts)},
@@ -196,8 +192,10 @@ def build_model(
     if model_args.bow_weight:
         objectives.append(BagOfWords(TiedHead(load_masked_lm(source)), model_args.bow_weight))
     _nest(objectives, model_args)
-    if bf16:
-        _cast_frozen(objectives)
+    if bf16:  # autocast reads nothing else of these; SG-OPT's copy needs the precision
+        for part in nn.ModuleList(objectives).modules():
+            if isinstance(part, (LowerLayers, Teacher)):
+                fast.cast_matrices(part, torch.bfloat16)
     kept = pooling_named(model_args.pooling).keeps_head
     learns = projection is not None and any(objective.reads_projection for objective in objectives)
     if kept and not learns:
@@ -209,20 +207,6 @@ def build_model(
     return EncoderForTraining(encoder, None if kept else projection, objectives, model_args.probe_gradients)
 
 
-def _packed(backbone: PreTrainedModel, args: ModelArguments) -> bool:
-    """Whether to skip the padding; a chosen attention function, which the method's copies share, does not."""
-    if args.attn_implementation:
-        backbone.set_attn_implementation(args.attn_implementation)
-    return args.packed is not False and not args.attn_implementation
-
-
-def _cast_frozen(objectives: Sequence[Objective]) -> None:
-    """Hold frozen matrices in bfloat16, where autocast reads nothing else; SG-OPT's copy needs the precision."""
-    for part in nn.ModuleList(objectives).modules():
-        if isinstance(part, (LowerLayers, Teacher)):
-            fast.cast_matrices(part, torch.bfloat16)
-
-
 def _choose_trained(encoder: SentenceEncoder, method: Method, args: ModelArguments) -> None:
     """Train only the last layers, or adapters; called before the method copies the encoder."""
     if args.train_last_layers is not None:
@@ -231,7 +215,7 @@ def _choose_trained(encoder: SentenceEncoder, method: Method, args: ModelArgumen
         return
     if method.not_adapted:
         raise BadInput(f"--lora_r: not supported by --method {method.name}; {method.not_adapted}")
-    encoder.adapt(args.lora_r, args.lora_alpha or args.lora_r, args.lora_dropout, args.lora_target, args.lora_keep)
+    encoder.adapt(args.lora_r, args.lora_alpha or args.lora_r, args.lora_dropout, args.lora_target)
 
 
 def _nest(objectives: list[Objective], model_args: ModelArguments) -> None:

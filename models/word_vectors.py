@@ -1,7 +1,7 @@
 """Word vectors (GloVe: Pennington et al. 2014) as a backbone without layers, so that everything works with them.
 
 A sentence is split like sentence-transformers' `WhitespaceTokenizer`, whose average of GloVe vectors gives the papers'
-61.32: at whitespace, optionally in lower case. Each word is looked up as written, then without surrounding punctuation,
+61.32: at whitespace. Each word is looked up as written, then without surrounding punctuation,
 then in lower case; a stop word in any of these forms is dropped, and so is pure punctuation. Anything else not found is
 an unknown word. Unknown words are tokens, so that they can be counted, but do not enter the average; a sentence without
 any known word has the zero vector.
@@ -71,20 +71,19 @@ class WordTokenizer(PreTrainedTokenizer):
 
     Args:
         vocab_file: one word per line, in the order of the table after `SPECIAL`.
-        lower_case: lower-case the whole sentence first.
         stop_words: words to drop.
     """
 
     vocab_files_names: ClassVar[dict[str, str]] = {"vocab_file": "vocab.txt"}
     model_input_names: ClassVar[list[str]] = ["input_ids", "attention_mask"]
 
-    def __init__(self, vocab_file: str, lower_case: bool = False, stop_words: Sequence[str] = (), **kwargs) -> None:
+    def __init__(self, vocab_file: str, stop_words: Sequence[str] = (), **kwargs) -> None:
         words = Path(vocab_file).read_bytes().decode("utf-8").split("\n")[:-1]
         self._words = [*SPECIAL, *words]
         self._rows = {word: row for row, word in enumerate(self._words)}
-        self._stop_words, self._lower_case = frozenset(stop_words), lower_case
+        self._stop_words = frozenset(stop_words)
         kwargs |= {"pad_token": NO_WORD, "unk_token": UNKNOWN, "special_tokens_pattern": "none"}
-        super().__init__(lower_case=lower_case, stop_words=sorted(stop_words), **kwargs)
+        super().__init__(stop_words=sorted(stop_words), **kwargs)
 
     @property
     def vocab_size(self) -> int:
@@ -93,14 +92,14 @@ class WordTokenizer(PreTrainedTokenizer):
     @property
     def rules(self) -> dict:
         """Everything that determines the ids of a sentence."""
-        return {"words": self._words, "stop_words": sorted(self._stop_words), "lower_case": self._lower_case}
+        return {"words": self._words, "stop_words": sorted(self._stop_words)}
 
     def get_vocab(self) -> dict[str, int]:
         return dict(self._rows)
 
     def tokenize(self, text: str, **kwargs) -> list[str]:
         """Words as spelled in the table, `UNKNOWN` for others; `NO_WORD` if nothing is left."""
-        words = (self._lookup(word) for word in (text.lower() if self._lower_case else text).split())
+        words = (self._lookup(word) for word in text.split())
         return [word for word in words if word] or [NO_WORD]
 
     def _lookup(self, word: str) -> str | None:

@@ -47,7 +47,7 @@ EXTRA = {  # name of the case: method, flags
     "infocse, first view": ("infocse", {"aux_views": "first"}),
     "infocse, auxiliary only": ("infocse", {"contrastive_weight": 0.0}),
     "infocse, no detach": ("infocse", {"aux_detach": False}),
-    "moco, no head": ("moco", {"queue_head": "none", "momentum_mode": "eval"}),
+    "moco, no dropout": ("moco", {"queue_head": "online", "momentum_mode": "eval"}),
     "diffcse, pooled": ("diffcse", {"rtd_condition": "pooled"}),
     "diffcse, padding": ("diffcse", {"pad_as_negative": True}),
     "rankcse, listnet": ("rankcse", {"rank_loss": "listnet"}),

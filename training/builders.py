@@ -133,7 +133,7 @@ def build_collator(settings: Settings, corpus: TokenisedText, tokenizer, model) 
         model.encoder.dropout_operations,
         longest,
         any(objective.reads_words for objective in model.objectives),
-        model.packing(settings.model_args.chunk_size, args.torch_compile or args.cuda_graph),
+        model.packing(settings.model_args.chunk_size, args.cuda_graph),
     )
 
 
@@ -204,7 +204,7 @@ def build_pretraining(settings: Settings, tokenizer, blocks: TokenisedText) -> t
         aux_masking,
         model_args.aux_cls == "clean",
         model_args.bow_weight > 0,
-        model.packing(args.torch_compile or args.cuda_graph),
+        model.packing(args.cuda_graph),
     )
     trainer_class = GraphedTrainer if args.cuda_graph else EmbeddingTrainer
     trainer = trainer_class(model, args, collator, len(blocks), held_out=data_args.held_out)

@@ -103,8 +103,6 @@ def save_result(
     if dev:
         facts["best"] = read_best(folder, trainer.run_id)
     encoder, facts["verdict"] = _choose(trainer, settings, tokenizer, dev)
-    if encoder is not None and settings.model_args.lora_keep:
-        logger.warning("adapter/ is not written: the result is the initial model, or a mixture with it")
     with replacing_files(folder) as temporary:
         if encoder is not None and facts["verdict"]["shipped"] == "start":
             _save_initial(settings, encoder, temporary, tokenizer)

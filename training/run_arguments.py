@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from transformers import TrainingArguments
 
 from common.errors import BadInput
 from common.ranges import Count, Positive, Seed, Weight, flag
 
 ADAMW = ("adamw_torch", "adamw_torch_fused")  # values of --optim
-_GRAPHS = 64  # shapes of batches that a compiled run may have; torch's 8 end some runs
 
 
 @dataclass
@@ -71,9 +68,6 @@ class RunArguments(TrainingArguments):
         if self.tf32 is None and (self.torch_compile or self.torch_compile_mode or self.torch_compile_backend):
             self.tf32 = False  # transformers would turn it on
         super().__post_init__()
-        if self.torch_compile:  # the whole step as one graph with static shapes
-            os.environ |= {"ACCELERATE_DYNAMO_USE_FULLGRAPH": "true", "ACCELERATE_DYNAMO_USE_DYNAMIC": "false"}
-            torch._dynamo.config.recompile_limit = _GRAPHS
         self.accelerator_config.non_blocking = self.device.type == "cuda"  # copies the next batch during a step
         self.dataloader_pin_memory &= self.device.type == "cuda"  # without a GPU torch warns
         precision = "fp16" if self.fp16 else "bf16" if self.bf16 else "no"

@@ -130,9 +130,6 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
     """
     method, model_args, method_args = settings.method, settings.model_args, settings.method_args
     data_args, args, began = settings.data_args, settings.args, time.time()
-    for name in method.unread(method_args):
-        if (value := getattr(method_args, name)) != getattr(method.arguments(), name):
-            logger.warning("--%s %s has no effect with the other flags", name, value)
     model_args.packed = settle_packing(model_args.packed, args)
     if model_args.model_name_or_path is None:
         raise BadInput("--model_name_or_path is missing: give the initial model")

@@ -1,26 +1,23 @@
 """The fast path: real tokens only, kernels for a CPU, half precision where it changes no number.
 
 The encoder and the networks of `models.auxiliary` enter here, methods never do: this file alone decides whether a model
-runs on all positions of a batch (`padded`) or without its padding (`packed`), and both give `states.States`.
+runs on all positions of a batch (`padded`) or without its padding (`packed`), and both give `States`.
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from models.families import PACKED, packs
+from models.families import APART, packs
 from models.fast import packed, padded
 from models.fast.casting import cast_matrices, cast_together
 from models.fast.kernels.dropout import count_operations, exchange_dropout, lighten_dropout
-from models.fast.kernels.recompute import exchange_activations, recomputing
 from models.fast.packing import Grid, Layout, Mask, Packing
-from models.fast.states import States
+from models.fast.padded import States
 
-__all__ = ["Grid", "Mask", "States", "cast_matrices", "count_operations", "exchange_dropout", "recomputing"]
+__all__ = ["Grid", "Mask", "States", "cast_matrices", "cast_together", "count_operations", "exchange_dropout"]
+__all__ += ["lighten_dropout"]
 logger = logging.getLogger(__name__)
 
 
@@ -32,7 +29,7 @@ def choose(model: PreTrainedModel, pack: bool) -> None:
     if pack and packs(model.config):
         model.set_attn_implementation(packed.NAME)
     elif pack:
-        logger.info("%s: runs padded; packing supports %s", model.config.model_type, PACKED)
+        logger.info("%s: runs padded; packing supports %s", model.config.model_type, APART)
     elif is_packed(model.config):
         model.set_attn_implementation("sdpa")
 
@@ -75,20 +72,3 @@ def embedded(model: nn.Module, input_ids: Tensor, mask: Mask | Tensor, causal: b
     tokens = tokens_of(model.config, mask)
     tokens = tokens.causal() if causal else tokens
     return States(tokens, tokens.embed(model, input_ids))
-
-
-def lighten(model: nn.Module) -> None:
-    """Replace modules by faster ones or ones that save less; the model's numbers and state dict do not change."""
-    lighten_dropout(model)
-    exchange_activations(model)
-
-
-@contextmanager
-def computing(model: nn.Module, device: torch.device, cast: bool) -> Iterator[None]:
-    """The context of a model's forward pass in training; `cast`: with all its weights cast at once."""
-    with recomputing(device):
-        if not cast:
-            yield
-            return
-        with cast_together(model, device):
-            yield

@@ -6,6 +6,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from models.collectives import world_size
+from models.loading import recomputes_layers
+
 
 def cast_matrices(module: nn.Module, dtype: torch.dtype) -> None:
     """Cast the frozen matrices of a module once to the dtype to which autocast would cast them in every step.
@@ -22,10 +25,14 @@ def cast_together(module: nn.Module, device: torch.device) -> Iterator[None]:
     """Within this context, the trained weights of linear layers are in autocast's dtype, cast by one kernel on a GPU.
 
     Autocast itself casts each of them, and each gradient back, separately: for bert-base 288 kernels per step, which
-    take longer to launch than to run. The numbers are the same. Does nothing on a CPU and without autocast.
+    take longer to launch than to run. The numbers are the same. Does nothing on a CPU, without autocast, and where
+
+    - several processes average gradients during the backward pass, since they would all come at its end;
+    - a layer is recomputed, since that would use the current weights, not those cast in the first pass.
     """
     device_type = device.type
-    if device_type == "cpu" or not (torch.is_autocast_enabled(device_type) and torch.is_grad_enabled()):
+    casts = device_type != "cpu" and torch.is_autocast_enabled(device_type) and torch.is_grad_enabled()
+    if not casts or world_size() > 1 or recomputes_layers(module):
         yield
         return
     layers = [part for part in module.modules() if isinstance(part, nn.Linear) and part.weight.requires_grad]

@@ -26,8 +26,7 @@ from models.fast.kernels import on_cpu
 from models.fast.kernels.dropout import SampledDropout, attend, backward_is_slow
 from models.fast.kernels.vocabulary_loss import vocabulary_loss
 from models.fast.packing import Labels, Layout
-from models.fast.padded import LOGITS, SAMPLED, Padded, Read, earlier, ready_mask
-from models.fast.states import Labelled, States
+from models.fast.padded import LOGITS, SAMPLED, Labelled, Padded, Read, States, earlier, ready_mask
 from models.perturb import UNCHANGED, Perturbation
 
 NAME = "packed"
@@ -69,15 +68,6 @@ class Packed(Padded):
 
     def causal(self) -> Packed:
         return replace(self, keys=earlier(self.layout.length, self.slots.device))
-
-    def within(self, window: int) -> Packed:
-        """The same batch with attention limited to `window` positions on each side; every token attends to itself."""
-        column = torch.arange(self.layout.length, device=self.slots.device)
-        distance = (column - column[:, None]).abs()[None, None]
-        near = distance <= window
-        if self.keys is not None:
-            near = near & (self.keys if self.keys.dtype == torch.bool else self.keys == 0) | (distance == 0)
-        return replace(self, keys=near)
 
     @property
     def row(self) -> Tensor:
@@ -127,23 +117,11 @@ class Packed(Padded):
         return first[0], Labelled(late, marked.targets)
 
     def encode(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> States:
-        if family_of(backbone.config).masks:
-            return States(self, self._whole(backbone, input_ids).last_hidden_state)
         return self.through(self._embedded(backbone, input_ids, change), layers_of(backbone))
 
     def every(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> list[Tensor]:
-        if family_of(backbone.config).masks:
-            states = self._whole(backbone, input_ids, output_hidden_states=True).hidden_states
-        else:
-            states = self._each(layers_of(backbone), self._embedded(backbone, input_ids, change))
+        states = self._each(layers_of(backbone), self._embedded(backbone, input_ids, change))
         return [self.unpack(layer) for layer in states]
-
-    def _whole(self, backbone: PreTrainedModel, input_ids: Tensor, **options: bool):
-        """The output of a model that takes a packing for each of its masks."""
-        masks, config = family_of(backbone.config).masks, backbone.config
-        packings = {name: self.within(getattr(config, window)) if window else self for name, window in masks}
-        tokens = {"input_ids": self.pack(input_ids)[None], "position_ids": self.position[None]}
-        return backbone(**tokens, attention_mask=packings, **options)
 
     def through(self, states: Tensor, layers: Sequence[nn.Module], late: bool = True) -> States:
         if not late or not len(layers):

@@ -296,10 +296,6 @@ class Method:
         """The copies of a sentence."""
         return [View()] * self.copies
 
-    def unread(self, args: Any) -> Sequence[str]:
-        """Names of own flags that have no effect with these values of the others; a run warns of them."""
-        return ()
-
     def masking(self, args: Any) -> tuple[Masking, ...]:
         """The masked twins of the views, each with its own name; none by default."""
         return ()

@@ -16,8 +16,6 @@ from models.families import check_apart
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
 Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout", "span"]
-STRENGTHS = {name: name for name in ("token_cutoff", "feature_cutoff")}
-STRENGTHS |= {"dropout": "embedding_dropout", "span": "span_cutoff"}
 
 
 @dataclass
@@ -37,16 +35,7 @@ class Arguments(MethodArguments):
     )
 
 
-def perturb(
-    count: int,
-    width: int,
-    generator: np.random.Generator,
-    change: Change,
-    token: float,
-    feature: float,
-    element: float,
-    span: float,
-) -> Perturbed:
+def perturb(count: int, width: int, generator: np.random.Generator, change: Change, rate: float) -> Perturbed:
     """Apply one change of section 3.2 to a sentence of `count` tokens, special ones included as in the code.
 
     Positions are permuted, or int(rate x n) whole rows or columns are set to zero, or single values at random, or all
@@ -57,13 +46,13 @@ def perturb(
     if change == "shuffle":
         positions = generator.permutation(count)
     elif change == "token_cutoff":
-        kept[generator.choice(count, int(token * count), replace=False)] = False
+        kept[generator.choice(count, int(rate * count), replace=False)] = False
     elif change == "feature_cutoff":
-        kept[:, generator.choice(width, int(feature * width), replace=False)] = False
+        kept[:, generator.choice(width, int(rate * width), replace=False)] = False
     elif change == "dropout":
-        kept = generator.random((count, width), dtype=np.float32) >= element
+        kept = generator.random((count, width), dtype=np.float32) >= rate
     elif change == "span":
-        length = max(int((1 - span) * count), 1)
+        length = max(int((1 - rate) * count), 1)
         start = generator.integers(count - length, endpoint=True)
         kept[:start] = kept[start + length :] = False
     return Perturbed(positions, kept)
@@ -80,9 +69,14 @@ def view(args: Arguments, change: Change) -> View:
     """Return a view with one change."""
     if change == "none":
         return View()
-    rates = {"token": args.token_cutoff, "feature": args.feature_cutoff, "element": args.embedding_dropout}
-    rates["span"] = args.span_cutoff
-    return View(perturb=partial(perturb, change=change, **rates))
+    rates = {
+        "shuffle": 1.0,
+        "token_cutoff": args.token_cutoff,
+        "feature_cutoff": args.feature_cutoff,
+        "dropout": args.embedding_dropout,
+        "span": args.span_cutoff,
+    }
+    return View(perturb=partial(perturb, change=change, rate=rates[change]))
 
 
 def contrast(args: Arguments) -> Contrast:
@@ -98,9 +92,6 @@ class ConSERT(Method):
 
     def views(self, args: Arguments) -> list[View]:
         return [view(args, args.view_1), view(args, args.view_2)]
-
-    def unread(self, args: Arguments) -> list[str]:
-        return [flag for change, flag in STRENGTHS.items() if change not in (args.view_1, args.view_2)]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         check_changes(args, encoder.config)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from common.ranges import CountOrZero, Positive, Share, Weight, flag
 from models.contrast import cosines, info_nce
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
-from models.teacher import ITSELF, Teacher, load_teacher
+from models.teacher import Teacher, load_teacher
 
 
 @dataclass
@@ -129,9 +129,6 @@ class DCLR(Method):
 
     arguments = Arguments
     one_text = True
-
-    def unread(self, args: Arguments) -> list[str]:
-        return ["complement_pooling"] * (args.complement == ITSELF)
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         return [Debiased(args, load_teacher(args.complement, args.complement_pooling, encoder, source))]

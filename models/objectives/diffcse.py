@@ -87,7 +87,7 @@ class ReplacedTokens(Objective):
             labels = labels.masked_fill(mask == 0, IGNORED)
         states = auxiliary.embedded(self.discriminator, rewritten, batch.mask()).with_first(vectors)
         logits = at_least_float32(self.head(states.through(layers_of(self.discriminator)).all))
-        labels = states.align(labels)
+        labels = states.tokens.align(labels)
         total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum")
         return {"rtd": Term(total, self.args.rtd_weight, (labels != IGNORED).sum())}
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from common.ranges import Count, Rate, flag
-from models.collectives import gather_rows, gather_with_gradient
+from models.collectives import gather_rows
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
 from models.heads import project
@@ -38,8 +38,8 @@ class Arguments(simcse.Arguments):
         "train", "run the key encoder with dropout (train) or without (eval)"
     )
     momentum_init: Literal["copy", "random"] = flag("copy", "initialise the key encoder as a copy, or with new weights")
-    queue_head: Literal["momentum", "online", "none"] = flag(
-        "momentum", "head for the keys: a moving average, the trained head, or none (contrast pooled vectors)"
+    queue_head: Literal["momentum", "online"] = flag(
+        "momentum", "head for the keys: a moving average, or the trained head"
     )
 
 
@@ -135,7 +135,7 @@ class Memory(nn.Module):
         chunks = batch.split(encoded.chunk_size)
         parts = [self.keys(c.input_ids[view], c.mask((view,))) for c in chunks]
         pooled = gather_rows(torch.cat(parts))
-        head = {"momentum": self.keys.projection, "online": encoded.projection, "none": None}[self.head]
+        head = self.keys.projection if self.head == "momentum" else encoded.projection
         with torch.autocast(pooled.device.type, enabled=False):  # as the queries are projected
             return project(head, pooled[None])[0].detach()
 
@@ -148,15 +148,13 @@ class MomentumContrast(Contrast):
     def __init__(self, memory: Memory, temperature: float) -> None:
         super().__init__(lambda query, keys, queued: info_nce(query, keys, temperature, queued))
         self.memory = memory
-        self.reads_projection = memory.head != "none"
 
     def vectors(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, ...]:
         """Queries, keys and the queue before them; the keys are then queued."""
-        query = encoded.projected[0] if self.reads_projection else gather_with_gradient(encoded.pooled)[0]
         keys = self.memory.encode(batch, min(1, len(batch.input_ids) - 1), encoded)
         queued = self.memory.queue.contents()
         self.memory.queue.push(keys)
-        return query, keys, queued
+        return encoded.projected[0], keys, queued
 
     def after_step(self, encoder: nn.Module, projection: nn.Module | None) -> None:
         self.memory.keys.follow(encoder, projection)

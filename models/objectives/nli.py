@@ -113,10 +113,6 @@ class NLI(Method):
         copies = [consert.view(args, change) for change in changes] if args.contrastive_weight else []
         return [View(), View(), *(copy for copy in copies for _ in range(2))]
 
-    def unread(self, args: Arguments) -> list[str]:
-        strengths = consert.STRENGTHS | {ADVERSARIAL: "adversarial_size"}
-        return [flag for change, flag in strengths.items() if change not in (args.view_1, args.view_2)]
-
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         if args.contrastive_weight:
             consert.check_changes(args, encoder.config)

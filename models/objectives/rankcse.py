@@ -21,7 +21,7 @@ from common.ranges import Positive, Share, Weight, flag
 from models.contrast import cosines
 from models.objectives import simcse
 from models.objectives.base import Batch, Contrast, Encoded, Method, MethodArguments, Objective, Term
-from models.teacher import ITSELF, Teacher, load_teacher
+from models.teacher import Teacher, load_teacher
 
 
 @dataclass
@@ -116,14 +116,6 @@ class RankCSE(Method):
 
     arguments = Arguments
     one_text = True
-
-    def unread(self, args: Arguments) -> list[str]:
-        unread = {
-            "teacher_temperature": args.rank_loss == "listmle",
-            "teacher_share": len(args.teacher) == 1,
-            "teacher_pooling": {*args.teacher} == {ITSELF},
-        }
-        return [name for name, without_effect in unread.items() if without_effect]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         """Build the three terms; BadInput for a teacher that does not fit the encoder."""

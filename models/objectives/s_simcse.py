@@ -65,12 +65,6 @@ class SSimCSE(simcse.SimCSE):
         rates = Rates(partial(quantile, args=args), args.per_sentence, args.per_operation or args.linear_only)
         return [View(dropout=rates)] * 2
 
-    def unread(self, args: Arguments) -> list[str]:
-        shape, bounds = ["rate_a", "rate_b"], ["rate_low", "rate_high"]
-        return {"uniform": [*shape, "rate_values"], "beta": ["rate_values"], "list": shape + bounds}[
-            args.rate_distribution
-        ]
-
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         encoder.sample_dropout()
         if args.linear_only and encoder.dropout_operations != 1 + 3 * encoder.config.num_hidden_layers:

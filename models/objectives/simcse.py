@@ -38,9 +38,6 @@ class SimCSE(Method):
     arguments = Arguments
     columns = 3
 
-    def unread(self, args: Arguments) -> list[str]:
-        return ["hard_negative_weight"] * (self.most_columns(args) < 3)
-
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         return [Contrastive(args.temperature, hard_negative_weight=args.hard_negative_weight)]
 

@@ -79,9 +79,6 @@ class SimCSEPlusPlus(Method):
     def views(self, args: Arguments) -> list[View]:
         return super().views(args) + [CLEAN] * args.off_dropout
 
-    def unread(self, args: Arguments) -> list[str]:
-        return [] if args.off_dropout else ["positive_scale"]
-
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         objectives: list[Objective] = [simcse.Contrastive(args.temperature)]
         if args.off_dropout:

@@ -27,7 +27,6 @@ class Arguments(MethodArguments):
     span_least: Share = flag(0.05, "smallest share of a document's tokens in a span (script)")
     span_most: Share = flag(0.5, "largest share; also truncated at max_length (script)")
     span_tokens: Count = flag(4, "minimum tokens of a span (ours)")
-    span_overlap: bool = flag(True, "draw the spans independently; otherwise they are disjoint")
     delete_rate: Rate = flag(0.1, "share of a span's tokens to delete (script)")
     title_share: Rate = flag(
         0.0, "with --columns 2 (title, body), share of the rows whose first view is the title (ours)"
@@ -35,22 +34,14 @@ class Arguments(MethodArguments):
 
 
 def draw_spans(length: int, args: Arguments, generator: np.random.Generator) -> list[tuple[int, int]]:
-    """Draw start and end of two spans of a document of `length` tokens.
+    """Draw start and end of two independent spans of a document of `length` tokens.
 
-    Lengths are uniform between the smallest and the largest share. Disjoint spans are shortened to fit the document;
-    their order is random. Documents too short for two spans of `span_tokens` give overlapping ones.
+    Lengths are uniform between the smallest and the largest share.
     """
     low = min(max(int(length * args.span_least), args.span_tokens), length)
     high = min(max(int(length * args.span_most), low), length)
     sizes = generator.integers(low, high, size=2, endpoint=True)
-    if args.span_overlap or length < 2 * args.span_tokens:
-        starts = generator.integers(0, length - sizes, endpoint=True)
-    else:
-        sizes = np.minimum(sizes, length // 2)
-        room = np.sort(generator.integers(0, length - sizes.sum(), size=2, endpoint=True))
-        first = generator.integers(2)
-        starts = np.empty(2, dtype=np.int64)
-        starts[first], starts[1 - first] = room[0], room[1] + sizes[first]
+    starts = generator.integers(0, length - sizes, endpoint=True)
     return [(int(start), int(start + size)) for start, size in zip(starts, sizes, strict=True)]
 
 

@@ -90,7 +90,7 @@ class Reconstruction(Objective):
         ids, mask = batch.target_input_ids.flatten(0, 1), batch.target_mask  # (T, L), (T, L - 1)
         states = embedded(backbone, ids[:, :-1], mask, causal=True)  # all tokens but the last, which has no successor
         pairs = zip(layers_of(backbone), self.cross, strict=True)
-        states = states.through([DecoderLayer(*pair, vectors, states.per_token) for pair in pairs], late=False)
+        states = states.through([DecoderLayer(*pair, vectors, states.tokens.per_token) for pair in pairs], late=False)
         following = ids[:, 1:].masked_fill(mask.real == 0, IGNORED)
         total, count = self.output.token_loss(backbone, states, following, "target")
         return {"reconstruction": Term(total, 1.0, count)}

@@ -25,10 +25,10 @@ def test_plain_and_packed_files_are_read(pack, tmp_path):
     assert np.array_equal(table, np.array([[0, 0, 0], [0, 0, 0], *NUMBERS], dtype=np.float32))
 
 
-def test_a_header_is_read_when_it_is_announced(tmp_path):
+def test_a_header_is_recognised(tmp_path):
     path = tmp_path / "vectors.txt"
     path.write_text("5 3\n" + GOOD, encoding="utf-8")
-    words, table = read_word_vectors(path, header=True)
+    words, table = read_word_vectors(path)
     assert words == WORDS and np.array_equal(table, np.array(NUMBERS, dtype=np.float32))
 
 
@@ -72,26 +72,24 @@ def changed(line, text):
 
 
 @pytest.mark.parametrize(
-    ("content", "header", "said"),
+    ("content", "said"),
     [
-        (changed(7, "word6 1 2"), False, ":7: expected a new word and 3 finite numbers"),
-        (changed(7, "word6 1 2 3 4"), False, ":7: expected"),
-        (changed(7, ""), False, ":7: expected"),
-        (changed(1, "word0"), False, ":1: expected"),
-        (changed(4, "word1 1 2 3"), False, ":4: expected a new word"),
-        (changed(5, " 1 2 3"), False, ":5: expected"),
-        (changed(3, "word2 1 nan 3"), False, ":3: expected"),
-        (changed(3, "word2 1 1e39 3"), False, ":3: expected"),
-        ("9 3\n" + "\n".join(LINES), False, ":2: expected a new word and 1 finite numbers; --header"),
-        ("\n".join(LINES), True, ":1: expected the header COUNT DIMENSIONS"),
-        ("8 3\n" + "\n".join(LINES), True, ": has 9 words, the header announces 8"),
-        ("9 4\n" + "\n".join(LINES), True, ":2: expected a new word and 4"),
-        ("", False, ": has 0 words"),
-        (b"word \xff 1", False, ":1: 'utf-8' codec"),
+        (changed(7, "word6 1 2"), ":7: expected a new word and 3 finite numbers"),
+        (changed(7, "word6 1 2 3 4"), ":7: expected"),
+        (changed(7, ""), ":7: expected"),
+        (changed(1, "word0"), ":1: expected"),
+        (changed(4, "word1 1 2 3"), ":4: expected a new word"),
+        (changed(5, " 1 2 3"), ":5: expected"),
+        (changed(3, "word2 1 nan 3"), ":3: expected"),
+        (changed(3, "word2 1 1e39 3"), ":3: expected"),
+        ("8 3\n" + "\n".join(LINES), ": has 9 words, its first line says 8"),
+        ("9 4\n" + "\n".join(LINES), ":2: expected a new word and 4"),
+        ("", ": has 0 words"),
+        (b"word \xff 1", ":1: 'utf-8' codec"),
     ],
 )
-def test_a_bad_file_is_refused_by_line(content, header, said, tmp_path):
+def test_a_bad_file_is_refused_by_line(content, said, tmp_path):
     path = tmp_path / "vectors.txt"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    message = refused(read_word_vectors, path, header)
+    message = refused(read_word_vectors, path)
     assert message.startswith(str(path)) and said in message

@@ -22,7 +22,6 @@ import run_unsup
 from common.errors import BadInput, CheckpointRefused
 from eval.dev import pairs_set
 from eval.sts import merged, own_pairs
-from models.encoder import load_encoder
 from tests.folders import Evil, change_json, change_record, history, record, reseal, rewind, same_weights, times
 from training.callbacks import ResumedProgress
 from training.trainer import EmbeddingTrainer
@@ -480,8 +479,3 @@ def test_every_start_logs_its_expected_duration(unsup, tmp_path, caplog):
     run_unsup.main(unsup(**flags))
     assert sum(" s per step: last evaluation and end (step 12) in about" in line for line in caplog.messages) == 2
     assert "the state of --optim sgd" in caplog.text and "Adam" not in caplog.text
-
-
-def test_a_checkpoint_as_a_model_is_refused_and_its_run_is_named(infocse_run):
-    with pytest.raises(BadInput, match=f"a checkpoint, only to resume from; name its run, {infocse_run}, or "):
-        load_encoder(str(infocse_run / "checkpoint-6"))

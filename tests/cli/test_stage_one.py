@@ -45,7 +45,7 @@ def test_a_head_that_reads_the_clean_text_feeds_stage_two(aux, unsup, tmp_path):
 def test_a_finished_encoder_without_an_output_head_goes_through_both_stages(aux, unsup, tiny_bert, tmp_path):
     AutoModel.from_pretrained(tiny_bert, add_pooling_layer=False).save_pretrained(tmp_path / "start")
     load_tokenizer(str(tiny_bert)).save_pretrained(tmp_path / "start")
-    with pytest.raises(BadInput, match="--output_init new"):
+    with pytest.raises(BadInput, match=r"lacks .* tensors of a "):
         run_pretrain_aux.main(aux(model_name_or_path=tmp_path / "start"))
     run_pretrain_aux.main(aux(model_name_or_path=tmp_path / "start", output_init="new"))
     run_unsup.main(unsup(model_name_or_path=tmp_path / "aux", max_steps=2))

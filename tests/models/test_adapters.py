@@ -1,26 +1,21 @@
 """Low-rank adapters: what is trained, what is saved, and that both are one model."""
 
-import json
-
 import pytest
 import torch
-from peft import PeftModel
 from safetensors.torch import load_file
-from transformers import AutoModel
 
 from common.errors import BadInput
-from models.adapters import FOLDER
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_backbone, load_tokenizer
 
 LAYERS = 4
 
 
-def adapted(folder, targets=(), packed=False, alpha=6.0, **options):
+def adapted(folder, targets=(), packed=False, alpha=6.0):
     """An encoder with adapters as after training: B is not zero."""
     torch.manual_seed(5)
     encoder = SentenceEncoder(load_backbone(folder), "avg", None, 64, packed)
-    encoder.adapt(3, alpha, 0.0, targets, **options)
+    encoder.adapt(3, alpha, 0.0, targets)
     for parameter in encoder.parameters():
         if parameter.requires_grad:
             torch.nn.init.normal_(parameter, std=0.1)
@@ -50,7 +45,6 @@ def test_the_saved_folder_is_the_adapted_model(folder, tmp_path, sentences, targ
     ids, mask = batch(tokenizer, sentences[:9])
     encoder.save(str(tmp_path), tokenizer)
     plain, saved = load_backbone(folder).double(), load_file(tmp_path / "model.safetensors")
-    assert not (tmp_path / FOLDER).exists()
     bare = SentenceEncoder(plain, "avg", None, 64, packed).eval()
     with torch.no_grad():
         expected, start = encoder.embed(ids, mask), bare.embed(ids, mask)
@@ -58,18 +52,6 @@ def test_the_saved_folder_is_the_adapted_model(folder, tmp_path, sentences, targ
         assert (bare.embed(ids, mask) - expected).abs().max() < 1e-12
         assert (start - expected).abs().max() > 0.1
         assert (load_encoder(str(tmp_path))[0].eval().embed(ids, mask) - expected).abs().max() < 1e-4, "float32"
-
-
-def test_kept_adapters_are_read_by_peft_on_the_start(folder, tmp_path, sentences):
-    encoder, tokenizer = adapted(folder, keep=True), load_tokenizer(folder)
-    encoder.save(str(tmp_path), tokenizer)
-    assert json.loads((tmp_path / FOLDER / "adapter_config.json").read_text())["r"] == 3
-    start = AutoModel.from_pretrained(folder, add_pooling_layer=False)
-    ids, mask = batch(tokenizer, sentences[:9])
-    with torch.no_grad():
-        expected = encoder.backbone(input_ids=ids, attention_mask=mask).last_hidden_state
-        read = PeftModel.from_pretrained(start, tmp_path / FOLDER).eval()
-        assert torch.allclose(read(input_ids=ids, attention_mask=mask).last_hidden_state, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(

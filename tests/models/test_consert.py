@@ -13,7 +13,7 @@ from models.loading import load_backbone, load_config
 from models.objectives import consert
 from models.perturb import Perturbation
 
-RATES = {"token": 0.3, "feature": 0.25, "element": 0.4, "span": 0.3}
+RATES = {"shuffle": 1.0, "token_cutoff": 0.3, "feature_cutoff": 0.25, "dropout": 0.4, "span": 0.3}
 
 
 def slow_nt_xent(first, second, tau):
@@ -36,7 +36,7 @@ def test_the_loss_of_the_official_code_is_twice_the_papers(directions, factor):
 
 
 def changed(change, count=11, width=8, seed=3):
-    return consert.perturb(count, width, np.random.default_rng(seed), change, **RATES)
+    return consert.perturb(count, width, np.random.default_rng(seed), change, RATES[change])
 
 
 def test_shuffle_permutes_positions_and_nothing_else():

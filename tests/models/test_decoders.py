@@ -169,25 +169,3 @@ def command(short_run, dev_file):
     more = {"dev": "stsb", "dev_file": dev_file, "max_steps": 4, "save_steps": 2, "eval_steps": 2, "max_length": 24}
     more |= {"per_device_train_batch_size": 8, "learning_rate": "1e-2", "pooling": "last_token"}
     return lambda folder, **flags: short_run(folder, **more | flags)
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        *(
-            ({"method": method}, "needs a masked-language-model head .* not that of a 'llama'")
-            for method in ("infocse", "simcse_mlm")
-        ),
-        ({"method": "tsdae", "projection": "none"}, "the decoder of TSDAE needs a backbone .* not 'llama'"),
-        ({"bow_weight": 1}, "needs a masked-language-model head .* not that of a 'llama'"),
-        (
-            {"pooling": "cls_before_pooler"},
-            "--pooling cls_before_pooler: the first token of a 'llama' attends to no other",
-        ),
-        ({"train_pooling": "cls_before_pooler"}, "--train_pooling cls_before_pooler: the first token of a 'llama'"),
-        ({"train_last_layers": 1}, "--train_last_layers needs a backbone .* not 'llama'"),
-    ],
-)
-def test_flags_that_a_decoder_does_not_support_are_refused(decoder, command, flags, message):
-    with pytest.raises(BadInput, match=message):
-        run_unsup.main(command(decoder("llama"), **flags))

@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME
 
 from common.errors import BadInput
 from common.files import sha256
@@ -137,21 +137,23 @@ def test_output_options_of_a_configuration_change_no_vector(folder):
     assert torch.equal(load_encoder(str(folder), "avg")[0].eval().embed(*inputs), expected)
 
 
-OUTSIDE = (
-    "../other/model.safetensors {other}/model.safetensors link.safetensors sub/model.safetensors pytorch_model.bin"
-)
+OUTSIDE = "../other/model.{0} {other}/model.{0} link.{0} sub/model.{0} other.pt"
 
 
+@pytest.mark.parametrize("kind", ["safetensors", "bin"])
 @pytest.mark.parametrize("outside", OUTSIDE.split())
-def test_an_index_may_only_name_files_of_its_folder(folder, tmp_path, outside):
+def test_an_index_may_only_name_files_of_its_folder(folder, tmp_path, outside, kind):
     other = tmp_path / "other"
     other.mkdir()
     tensors = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").rename(other / "model.safetensors")
-    (folder / "link.safetensors").symlink_to(other / "model.safetensors")
-    index = {"metadata": {}, "weight_map": dict.fromkeys(tensors, outside.format(other=other))}
-    (folder / SAFE_WEIGHTS_INDEX_NAME).write_text(json.dumps(index))
-    refusal(folder, "is not a safetensors file of this folder; refused")
+    (folder / "model.safetensors").unlink()
+    write = {"safetensors": save_file, "bin": torch.save}[kind]
+    write(tensors, other / f"model.{kind}")
+    (folder / f"link.{kind}").symlink_to(other / f"model.{kind}")
+    index = {"metadata": {}, "weight_map": dict.fromkeys(tensors, outside.format(kind, other=other))}
+    name = {"safetensors": SAFE_WEIGHTS_INDEX_NAME, "bin": WEIGHTS_INDEX_NAME}[kind]
+    (folder / name).write_text(json.dumps(index))
+    refusal(folder, f"is not a {kind} file of this folder; refused")
 
 
 @pytest.mark.parametrize("cached", [False, True])

@@ -208,19 +208,7 @@ def attention_dropped(backbone, packed, lengths, rate):
     return int((weights[allowed] == 0).sum()), int(allowed.sum())
 
 
-def test_the_number_of_tokens_is_rounded_and_first_tokens_are_found():
-    generator = torch.Generator().manual_seed(0)
-    sizes = set()
-    for _ in range(50):
-        lengths = torch.randint(3, 33, (128,), generator=generator)
-        mask = (torch.arange(32) < lengths[:, None]).long()
-        packing = Packed.of(mask)
-        sizes.add(len(packing.slots))
-        real = mask[packing.row, packing.position] == 1
-        assert real.sum() == mask.sum()
-        assert (packing.position[packing.first] == 0).all()
-        assert packing.row[packing.first].tolist() == list(range(128))
-    assert len(sizes) <= 6
+def test_the_number_of_tokens_is_rounded():
     for count in range(1, 5000):
         assert count <= filled(count) <= max(8, count * 17 / 16 + 8)
     assert len({filled(count) for count in range(1024, 2048)}) <= 17

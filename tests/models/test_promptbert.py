@@ -6,7 +6,7 @@ from transformers import AutoModel
 
 from common.errors import BadInput
 from data.template import frame_of, framed, mask_place, templated
-from models.encoder import SentenceEncoder, load_encoder
+from models.encoder import SentenceEncoder
 from models.loading import load_backbone, load_config, load_tokenizer, set_dropout
 from models.objectives.promptbert import METHOD, Arguments
 from tests.methods import build_model
@@ -90,14 +90,6 @@ def test_the_template_stays_whole_around_any_text(folder):
         assert len(ids) <= room and ids.count(plain.mask_token_id) == 1
 
 
-def test_a_run_s_folder_is_read_with_its_template(folder, tmp_path):
-    tokenizer = METHOD.tokenizer(Arguments(**ARGS), load_tokenizer(folder))
-    encoder = SentenceEncoder(load_backbone(folder), "mask", None, 64, place=mask_place(tokenizer))
-    encoder.save(str(tmp_path), tokenizer)
-    again, read = load_encoder(str(tmp_path))
-    assert (again.pooling, again.place, frame_of(read)) == ("mask", -3, frame_of(tokenizer))
-
-
 def refuses(folder, message, **flags):
     config = load_config(folder)
     set_dropout(config, 0.0)
@@ -120,8 +112,3 @@ def refuses(folder, message, **flags):
 )
 def test_templates_that_cannot_be_pooled_are_refused(folder, flags, message):
     refuses(folder, message, **flags)
-
-
-def test_pooling_at_a_mask_needs_a_template(folder):
-    with pytest.raises(BadInput, match="pooling mask reads the mask of a template, but this tokenizer adds none"):
-        load_encoder(folder, "mask")

@@ -1,7 +1,6 @@
 """RankCSE against loops over lists; its teachers see what is evaluated, and learn nothing."""
 
 import math
-from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -12,10 +11,8 @@ from transformers import AutoModelForMaskedLM
 from common.errors import BadInput
 from data.template import templated
 from models.encoder import load_encoder
-from models.fast.casting import cast_matrices
 from models.loading import load_tokenizer
 from models.objectives import rankcse
-from models.objectives.base import Batch, Encoded
 from models.teacher import Teacher, load_teacher
 from tests.methods import build_model, make_batch, mask_of
 
@@ -119,19 +116,6 @@ def test_a_weight_of_zero_loads_no_teacher(tiny_bert):
     encoder = build_model("simcse", tiny_bert).encoder
     args = rankcse.Arguments(teacher=["nowhere"], rank_weight=0.0, consistency_weight=0.0)
     assert len(rankcse.METHOD.build(args, encoder, None, str(tiny_bert))) == 1
-
-
-def test_a_teacher_in_bfloat16_gives_the_cosines_that_autocast_gives(tiny_bert, other):
-    teacher = load_teacher(other, None, build_model("simcse", tiny_bert).encoder, str(tiny_bert)).train()
-    batch, encoded = Batch.of(**make_batch("simcse", tiny_bert, MASK)), Encoded(None, None, None, None, None)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        before = teacher.similarities(batch, encoded)
-    cast_matrices(teacher, torch.bfloat16)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(teacher.similarities(batch, encoded), before)
-        in_chunks = teacher.similarities(batch, replace(encoded, chunk_size=4))
-    torch.testing.assert_close(in_chunks, before, atol=2e-2, rtol=0)
-    assert {p.dtype for p in teacher.parameters()} == {torch.bfloat16, torch.float32}
 
 
 def test_teachers_that_do_not_fit_are_refused(tiny_bert, tiny_roberta, other, tmp_path):

@@ -97,32 +97,6 @@ def test_at_rate_zero_both_paths_are_the_encoder_without_dropout(folder, pooling
         torch.testing.assert_close(found, plain, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_only_sentences_with_a_rate_above_zero_are_changed(tiny_bert, packed):
-    encoder = encoder_of(tiny_bert, packed)
-    ids, mask = sentences(encoder.config)
-    rates = torch.tensor([0.0, 0.3, 0.0, 0.3, 0.0, 0.0])
-    one, two = (encoder(ids, mask, rates[:, None]).pooled for _ in range(2))
-    same = (one - two).abs().amax(1) < 1e-5
-    assert same.tolist() == (rates == 0).tolist()
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_fixed_equal_rates_are_simcse_in_distribution(tiny_bert, packed):
-    """Mean and spread of a vector over many passes, against plain dropout of the same rate."""
-    ids, mask = sentences(load_config(str(tiny_bert)))
-    encoder = encoder_of(tiny_bert, packed, dropout=0.1)
-    ids, mask = ids[:2].repeat(400, 1), mask[:2].repeat(400, 1)
-    torch.manual_seed(1)
-    with torch.no_grad():
-        sampled = encoder(ids, mask, torch.full((800, 1), 0.1)).pooled.view(400, 2, -1)
-        plain = encoder(ids, mask).pooled.view(400, 2, -1)
-    error = (plain.var(0) / 400 + sampled.var(0) / 400).sqrt()
-    assert ((plain.mean(0) - sampled.mean(0)) / error).abs().max() < 5
-    ratio = sampled.std(0) / plain.std(0)
-    assert 0.8 < ratio.min() and ratio.max() < 1.25
-
-
 def rates_by_operation():
     """Different ones for every sentence and operation, (B, O)."""
     return torch.rand(len(LENGTHS), OPERATIONS, generator=torch.Generator().manual_seed(5)) * 0.6

@@ -20,29 +20,22 @@ def drawn(length, **flags):
     return np.array([draw_spans(length, Arguments(**flags), generator) for _ in range(DRAWS)])  # (draws, 2, 2)
 
 
-@pytest.mark.parametrize("overlap", [True, False])
-def test_spans_lie_in_the_document_with_every_length_and_place_of_the_range(overlap):
-    found = drawn(40, span_least=0.1, span_most=0.4, span_overlap=overlap)
+def test_spans_lie_in_the_document_with_every_length_and_place_of_the_range():
+    found = drawn(40, span_least=0.1, span_most=0.4)
     sizes = found[..., 1] - found[..., 0]
     assert set(np.unique(sizes)) == set(range(4, 17))
     assert found.min() == 0 and found.max() == 40
     assert abs(sizes.mean() - 10) < 0.2
     (a, b), (c, d) = found.transpose(1, 2, 0)
     apart = (b <= c) | (d <= a)
-    assert apart.all() if not overlap else 0.1 < apart.mean() < 0.9
+    assert 0.1 < apart.mean() < 0.9
     assert 0.45 < (a < c).mean() < 0.55
 
 
 @pytest.mark.parametrize(("length", "sizes"), [(3, {3}), (4, {4}), (7, {4}), (0, {0})])
 def test_a_short_document_limits_its_spans(length, sizes):
-    found = drawn(length, span_overlap=False)
+    found = drawn(length)
     assert set(np.unique(found[..., 1] - found[..., 0])) == sizes
-
-
-def test_disjoint_spans_share_a_short_document():
-    found = drawn(8, span_most=0.9, span_overlap=False)
-    (a, b), (c, d) = found.transpose(1, 2, 0)
-    assert ((b <= c) | (d <= a)).all() and (b - a == 4).all() and (d - c == 4).all()
 
 
 def test_deletion_drops_its_share_and_never_everything():
@@ -82,7 +75,7 @@ def test_the_loss_is_the_mean_of_both_directions():
 def test_views_are_spans_of_whole_documents_and_agree_on_one_draw(bert_tokenizer, sentences, tmp_path):
     (tmp_path / "text.txt").write_text("\n".join(" ".join(sentences[i : i + 20]) for i in range(0, 200, 20)) + "\n")
     text = load_tokenised(Source((tmp_path / "text.txt",)), bert_tokenizer, tmp_path / "cache")
-    args = Arguments(span_overlap=False, delete_rate=0.0, span_most=0.2)
+    args = Arguments(delete_rate=0.0, span_most=0.2)
     batch = Collator(text, bert_tokenizer, spans.METHOD.views(args), 16, 0)([(0, i, 0) for i in range(10)])
     again = Collator(text, bert_tokenizer, spans.METHOD.views(args), 16, 0)([(0, 7, 5)])
     late = 0

@@ -1,4 +1,4 @@
-"""Composition: views, projection, kept head, hooks."""
+"""Composition: views, projection, kept head, hooks, recomputed layers."""
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ from models.loading import load_backbone
 from models.objectives import simcse
 from models.objectives.base import Batch, Objective, Term, add_up
 from models.training import EncoderForTraining
+from tests import methods
 
 
 def make_model(folder, objectives=None, projection="linear_tanh", kept=False, pooling="cls_before_pooler"):
@@ -41,13 +42,6 @@ def test_every_trainable_parameter_gets_a_gradient_also_of_a_kept_head(tiny_bert
     without = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
     assert without == []
     assert all(p.grad.abs().max() > 0 for p in model.encoder.head.parameters())
-
-
-def test_wrapping_changes_no_loaded_tensor(tiny_bert):
-    plain = load_backbone(str(tiny_bert)).state_dict()
-    wrapped = make_model(tiny_bert).encoder.backbone.state_dict()
-    assert plain.keys() == wrapped.keys()
-    assert all(torch.equal(plain[name], wrapped[name]) for name in plain)
 
 
 def test_an_objective_needs_nothing_but_its_own_file(tiny_bert):
@@ -110,3 +104,32 @@ def test_the_processes_agree_on_the_counts_of_all_terms_by_one_message(monkeypat
     assert values == {"one": 12 * 2 / 10, "two": 3, "three": 10 * 2 / 5}
     assert loss.item() == pytest.approx(2.4 + 1.5 + 0.4)
     assert len(sent) == 1
+
+
+LENGTHS = [6, 9] * 3
+AGAIN = [(case, True) for case in ("simcse", "infocse", "tsdae", "nli, adversarial", "stage 1")]
+AGAIN += [(case, False) for case in ("infocse, no detach", "consert", "ct", "stage 1")]
+
+
+@pytest.mark.parametrize(("case", "packed"), AGAIN)
+def test_recomputed_layers_have_the_same_gradients(tiny_bert, case, packed):
+    """With dropout; `--activation_checkpointing` of the Trainer."""
+    found = []
+    for again in (False, True):
+        if case == "stage 1":
+            model, made = methods.stage_one(tiny_bert, packed, dropout=0.1), methods.stage_one_batch(tiny_bert, LENGTHS)
+            layers = model.lm.bert.encoder.layer
+        else:
+            model = methods.build_model(case, tiny_bert, packed, dropout=0.1)
+            made = methods.make_batch(case, tiny_bert, methods.mask_of(LENGTHS))
+            layers = model.encoder.backbone.encoder.layer
+        computed = []
+        layers[1].attention.register_forward_hook(lambda *_, of=computed: of.append(1))
+        if again:
+            model.activation_checkpointing_enable()
+        torch.manual_seed(3)
+        model(**made).loss.backward()
+        found.append(([p.grad for p in model.parameters()], len(computed)))
+    (plain, once), (other, twice) = found
+    assert twice > once
+    assert all((one is None and two is None) or torch.equal(one, two) for one, two in zip(plain, other, strict=True))

@@ -6,9 +6,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import DenoisingAutoEncoderLoss
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from transformers import AutoModel
 
-from common.errors import BadInput
 from data.collator import Collator
 from data.source import Source
 from data.tokenised import load_tokenised
@@ -119,12 +117,3 @@ def test_words_are_deleted_with_all_their_pieces_and_one_stays(first):
     assert np.mean(counts) == pytest.approx(5 * 0.4 + 0.6**5, abs=0.08)
     alone = [kept for kept, count in zip(made, counts, strict=True) if count == 1]
     assert set(alone) == set(words)
-
-
-def test_a_checkpoint_without_a_head_for_words_is_refused_and_may_get_a_new_one(folder, tmp_path):
-    AutoModel.from_pretrained(folder, add_pooling_layer=False).save_pretrained(tmp_path)
-    encoder = build_model("tsdae", folder).encoder
-    with pytest.raises(BadInput, match=r"lacks .* new head: --output_init new"):
-        tsdae.METHOD.build(tsdae.Arguments(), encoder, None, str(tmp_path))
-    [objective] = tsdae.METHOD.build(tsdae.Arguments(output_init="new"), encoder, None, str(tmp_path))
-    assert objective.output.bias.abs().max() == 0 and objective.output.weight is None

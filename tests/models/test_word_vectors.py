@@ -1,7 +1,5 @@
 """Averaged word vectors: sentence-transformers' own as the oracle."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +9,6 @@ from sentence_transformers.sentence_transformer.modules.tokenizer import Whitesp
 from transformers import AutoModel, AutoTokenizer
 
 from baselines.words import STOP_WORDS, read_word_vectors, save_words
-from common.errors import BadInput
 from eval.encode import Encode
 from models.encoder import load_encoder
 from models.word_vectors import SPECIAL
@@ -30,19 +27,18 @@ def file(tmp_path_factory):
     return path
 
 
-def loaded(file, folder, lower_case, stop_words):
-    save_words(str(folder), read_word_vectors(file, zero_rows=len(SPECIAL)), lower_case, STOP_WORDS[stop_words]())
+def loaded(file, folder, stop_words):
+    save_words(str(folder), read_word_vectors(file, zero_rows=len(SPECIAL)), STOP_WORDS[stop_words]())
     encoder, tokenizer = load_encoder(str(folder))
     return encoder, tokenizer, Encode(encoder, tokenizer)
 
 
-@pytest.mark.parametrize("lower_case", [False, True])
 @pytest.mark.parametrize("stop_words", list(STOP_WORDS))
-def test_vectors_are_those_of_sentence_transformers(lower_case, stop_words, file, tmp_path):
-    theirs = WhitespaceTokenizer(stop_words=STOP_WORDS[stop_words](), do_lower_case=lower_case)
+def test_vectors_are_those_of_sentence_transformers(stop_words, file, tmp_path):
+    theirs = WhitespaceTokenizer(stop_words=STOP_WORDS[stop_words]())
     words = WordEmbeddings.from_text_file(str(file), tokenizer=theirs)
     oracle = SentenceTransformer(modules=[words, Pooling(4)], device="cpu")
-    encode = loaded(file, tmp_path / "model", lower_case, stop_words)[2]
+    encode = loaded(file, tmp_path / "model", stop_words)[2]
     texts = [text for text in TEXTS if theirs.tokenize(text)]  # theirs fails on a batch of empty sentences
     assert len(texts) >= 7
     assert np.abs(encode(texts) - oracle.encode(texts)).max() < 1e-6
@@ -51,7 +47,7 @@ def test_vectors_are_those_of_sentence_transformers(lower_case, stop_words, file
 
 
 def test_the_average_and_the_unknown_words_by_hand(file, tmp_path):
-    _, tokenizer, encode = loaded(file, tmp_path / "model", False, "none")
+    _, tokenizer, encode = loaded(file, tmp_path / "model", "none")
     table = dict(zip(WORDS, read_word_vectors(file).table, strict=True))
     found = encode(["The dog. zebra", "cat yak (Emu)"])
     assert np.allclose(found[0], (table["The"] + table["dog"]) / 2, atol=1e-6)
@@ -60,14 +56,14 @@ def test_the_average_and_the_unknown_words_by_hand(file, tmp_path):
 
 
 def test_padding_and_other_texts_change_nothing(file, tmp_path):
-    encode = loaded(file, tmp_path / "model", False, "english")[2]
+    encode = loaded(file, tmp_path / "model", "english")[2]
     together = encode(TEXTS)
     for text, row in zip(TEXTS, together, strict=True):
         assert np.allclose(encode([text])[0], row, atol=1e-6)
 
 
 def test_the_folder_is_read_by_transformers_and_not_taken_for_sentence_transformers(file, tmp_path):
-    encoder, tokenizer, encode = loaded(file, tmp_path / "model", False, "english")
+    encoder, tokenizer, encode = loaded(file, tmp_path / "model", "english")
     batch = AutoTokenizer.from_pretrained(tmp_path / "model")(TEXTS, padding=True, return_tensors="pt")
     with torch.no_grad():
         states = AutoModel.from_pretrained(tmp_path / "model")(**batch).last_hidden_state
@@ -81,15 +77,6 @@ def test_the_folder_is_read_by_transformers_and_not_taken_for_sentence_transform
 
 
 def test_the_identity_covers_words_and_rules(file, tmp_path):
-    one = loaded(file, tmp_path / "a", False, "english")[2].identity
-    assert loaded(file, tmp_path / "b", False, "english")[2].identity == one
-    assert loaded(file, tmp_path / "c", True, "english")[2].identity != one
-    assert loaded(file, tmp_path / "d", False, "none")[2].identity != one
-
-
-def test_a_missing_vocabulary_is_refused(file, tmp_path):
-    loaded(file, tmp_path / "model", False, "none")
-    (tmp_path / "model" / "vocab.txt").unlink()
-    with pytest.raises(BadInput):
-        load_encoder(str(tmp_path / "model"))
-    assert json.loads((tmp_path / "model" / "config.json").read_text())["vocab_size"] == len(WORDS) + 2
+    one = loaded(file, tmp_path / "a", "english")[2].identity
+    assert loaded(file, tmp_path / "b", "english")[2].identity == one
+    assert loaded(file, tmp_path / "d", "none")[2].identity != one

@@ -32,10 +32,6 @@ def drop(x: Tensor, rates: Tensor | float) -> Tensor:
     """Dropout at one rate, or at rates that broadcast to x."""
     if isinstance(rates, float) and not on_cpu(x):
         return F.dropout(x, rates)
-    if torch.compiler.is_compiling():  # the compiler fuses this code but cannot trace `_Drop`
-        rates = rates.clamp(max=1 - 1 / GRAIN)
-        kept = torch.rand_like(x, dtype=torch.float32) >= rates
-        return x * (kept / (1 - rates)).to(x.dtype)
     return _Drop.apply(x, rates)
 
 
@@ -79,10 +75,7 @@ def attend(
     Queries, keys and values are (B, heads, L, width), `keys` is True where attended to, `rates` (B, 1, 1, 1), a number
     or None. On a CPU, torch's attention has no fast path with dropout and copies more.
     """
-    if not torch.compiler.is_compiling():
-        return _Attend.apply(query, key, value, keys, rates, scaling)
-    weights = _weights(query, key, keys, scaling)
-    return (weights if rates is None else drop(weights, rates)) @ value
+    return _Attend.apply(query, key, value, keys, rates, scaling)
 
 
 def _weights(query: Tensor, key: Tensor, keys: Tensor | None, scaling: float) -> Tensor:
