@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from torch.optim.lr_scheduler import LambdaLR
 from tqdm import tqdm
 from transformers import ProgressCallback, TrainerCallback
 
@@ -30,24 +29,15 @@ class Steps(TrainerCallback):
 
     Attributes:
         stepped: whether a step has begun: until then an error may come from the checkpoint.
-        forgets_best: whether a resume ignores the best score so far, so that the next evaluation replaces `best/`.
     """
 
     def __init__(self, sampler: KeyedSampler, model) -> None:
         self.sampler, self.model = sampler, model
-        self.stepped = self.forgets_best = False
+        self.stepped = False
 
-    def on_train_begin(self, args, state, control, optimizer=None, lr_scheduler=None, **kwargs):
+    def on_train_begin(self, args, state, control, **kwargs):
         # The checkpoint restores its own intervals; --save_steps and --logging_steps may have changed.
         state.compute_steps(args, state.max_steps)
-        if self.forgets_best:
-            state.best_metric = None
-        if state.global_step and isinstance(lr_scheduler, LambdaLR):
-            # The checkpoint's rate belongs to its own number of steps, which may have changed too.
-            rates = zip(lr_scheduler.base_lrs, lr_scheduler.lr_lambdas, strict=True)
-            lr_scheduler._last_lr = [base * rate(lr_scheduler.last_epoch) for base, rate in rates]
-            for group, rate in zip(optimizer.param_groups, lr_scheduler._last_lr, strict=True):
-                group["lr"] = rate
 
     def on_step_begin(self, args, state, control, **kwargs):
         self.stepped = True

@@ -263,8 +263,7 @@ def read_best(root: Path, run_id: str) -> dict[str, Any]:
 def check_best(root: Path, checkpoint: Path, run_id: str) -> None:
     """Refuse to resume from a checkpoint without its best model: the run would end with a worse one.
 
-    A best model from a later step of this run is not checked: the resumed run reaches that step and rewrites it, or
-    replaces it at its next evaluation if its number of steps was changed.
+    A best model from a later step of this run is not checked: the resumed run reaches that step and rewrites it.
 
     Raises:
         CheckpointRefused: `best/` is lost, damaged, from another run, or not the model that the checkpoint records.

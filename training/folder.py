@@ -29,7 +29,7 @@ _MESSAGE_CHARS = 80  # per value: a dictionary of hashes is long
 
 # Fields that affect neither the weights nor the selection of the best model: they may differ at a resume. The files
 # they name are compared by content. No other field may differ, including `max_steps` and `num_train_epochs`, on which
-# the schedule depends; see `is_longer` and --change_steps.
+# the schedule depends.
 MAY_DIFFER = frozenset(
     """output_dir data_dir cache_dir dry_run test_tasks run_name report_to project trackio_space_id disable_tqdm
     log_level log_level_replica log_on_each_node logging_strategy logging_first_step logging_steps save_strategy
@@ -37,7 +37,7 @@ MAY_DIFFER = frozenset(
     dataloader_pin_memory dataloader_persistent_workers dataloader_in_order resume_from_checkpoint push_to_hub
     hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push ddp_timeout debug
     include_num_input_tokens_seen skip_memory_metrics train_file dev_file dev_beir local_rank
-    change_steps use_cpu probe_gradients""".split()
+    use_cpu probe_gradients""".split()
 )
 NO_EFFECT = frozenset(  # of transformers; records have them, and nothing here reads them
     """do_train do_eval do_predict per_device_eval_batch_size eval_accumulation_steps eval_do_concat_batches
@@ -45,7 +45,6 @@ NO_EFFECT = frozenset(  # of transformers; records have them, and nothing here r
     fsdp_config liger_kernel_config restore_callback_states_from_checkpoint hub_model_id hub_strategy
     hub_revision hub_always_push""".split()
 )
-STEPS = ("max_steps", "num_train_epochs")
 # Those among them that must agree over the processes of a run, because they determine when processes synchronize.
 IN_STEP = frozenset(
     "output_dir dry_run logging_strategy logging_first_step logging_steps save_strategy save_steps".split()
@@ -132,21 +131,6 @@ def _by_rank(everyone: Sequence[dict[str, Any]], name: str) -> str:
     return ", ".join(f"{value[:_MESSAGE_CHARS]} in rank {' and '.join(numbers)}" for value, numbers in ranks.items())
 
 
-def is_longer(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether the new settings extend a run whose learning rate does not depend on the number of steps.
-
-    The last step is always evaluated. If it was not a multiple of `eval_steps`, or before `eval_delay`, the longer run
-    would not have evaluated there and might have selected another model, so it is a different run.
-    """
-    constant = old.get("lr_scheduler_type") == new.get("lr_scheduler_type") == "constant"
-    steps, every = old.get("max_steps"), new.get("eval_steps", 1)
-    if not constant or type(steps) is not int:  # `old` was read from a file
-        return False
-    if new.get("dev", "none") != "none" and (every < 1 or steps % every or steps < new.get("eval_delay", 0)):
-        return False
-    return 0 < steps < new.get("max_steps", 0)
-
-
 class Start(NamedTuple):
     """Where a command begins: `finished`, or training from `checkpoint` (None: from step 0)."""
 
@@ -154,35 +138,24 @@ class Start(NamedTuple):
     checkpoint: str | None
 
 
-def open_run(folder: str, trajectory: dict[str, Any], change_steps: bool = False) -> Start:
+def open_run(folder: str, trajectory: dict[str, Any]) -> Start:
     """Decide how a command begins in `folder`; writes nothing.
 
     Args:
         folder: the output folder.
         trajectory: every setting that determines the weights, as JSON values.
-        change_steps: whether the run may have started with a different number of steps.
 
     Raises:
-        BadInput: the folder is a file or contains something that is not a run.
-        CheckpointRefused: it contains a run with other settings (named), only invalid checkpoints, or, to change its
-            steps, a finished run without checkpoints.
+        BadInput: the folder contains something that is not a run.
+        CheckpointRefused: it contains a run with other settings (named) or only invalid checkpoints.
     """
-    status, root = status_of(folder, trajectory, change_steps), Path(folder)
-    if status != "running":
-        return Start(status == "finished", None)
-    checkpoint = last_valid(root, run_id_of(root))
-    if checkpoint is None and read_run(root)["status"] == "finished":
-        raise CheckpointRefused(
-            f"{root}: the finished run has no checkpoint to continue from; choose another --output_dir"
-        )
-    return Start(False, checkpoint)
+    status, root = status_of(folder, trajectory), Path(folder)
+    return Start(status == "finished", last_valid(root, run_id_of(root)) if status == "running" else None)
 
 
-def status_of(folder: str | Path, trajectory: dict[str, Any], change_steps: bool) -> str:
+def status_of(folder: str | Path, trajectory: dict[str, Any]) -> str:
     """`new`, `running` or `finished`; raises like `open_run`, but does not check the checkpoints."""
     root = Path(folder)
-    if root.exists() and not root.is_dir():
-        raise BadInput(f"{root}: is a file; --output_dir must be a folder")
     if not root.exists() or all(_is_ours(path.name) for path in root.iterdir()):
         return "new"
     if not (root / RUN_FILE).is_file():
@@ -191,27 +164,18 @@ def status_of(folder: str | Path, trajectory: dict[str, Any], change_steps: bool
     if run["status"] == "running" and not checkpoints(root) and not (root / BEST).exists():
         return "new"  # it saved nothing, so other settings lose nothing
     old = run["trajectory"]
-    free = STEPS if change_steps else STEPS[:1] if is_longer(old, trajectory) else ()
-    as_before = {name: old[name] for name in free if name in old}
-    _compare(root, old, trajectory | as_before)
-    changed = any(trajectory.get(name) != value for name, value in as_before.items())
-    return "finished" if run["status"] == "finished" and not changed else "running"
+    if changed := differing(old, trajectory):
+        listed = "; ".join(_difference(name, old.get(name), trajectory.get(name)) for name in changed)
+        raise CheckpointRefused(
+            f"{root}: contains a run with other settings ({listed}); give its settings to resume it, or choose "
+            "another --output_dir"
+        )
+    return run["status"]
 
 
 def _is_ours(name: str) -> bool:
     """Whether a file is the lock, or the partial record of a killed command."""
     return name == LOCK_FILE or (name.startswith(f"{RUN_FILE}.") and name.endswith(".part"))
-
-
-def _compare(root: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
-    changed = differing(old, new)
-    if changed:
-        listed = "; ".join(_difference(name, old.get(name), new.get(name)) for name in changed)
-        change = "add --change_steps true to change the number of steps, " * ({*changed} <= {*STEPS})
-        raise CheckpointRefused(
-            f"{root}: contains a run with other settings ({listed}); give its settings to resume it, {change}or choose "
-            "another --output_dir"
-        )
 
 
 def _difference(name: str, old: Any, new: Any) -> str:

@@ -32,11 +32,6 @@ class RunArguments(TrainingArguments):
     bf16: bool = flag(False, "compute in bfloat16; auto: if the machine supports it")
     use_cpu: bool = flag(False, "train on the CPU; auto: if there is no CUDA GPU")
     max_steps: int = flag(-1, "optimizer steps; -1: use num_train_epochs")
-    change_steps: bool = flag(
-        False,
-        "resume a run with a different --max_steps or --num_train_epochs; the remaining steps get the learning "
-        "rates of a run with the new value",
-    )
     num_train_epochs: Positive = flag(1.0, "passes over the text")
     eval_strategy: str = "steps"
     eval_steps: Positive = flag(125, "steps between evaluations; the last step is always evaluated")

@@ -31,7 +31,7 @@ from models.loading import load_tokenizer
 from models.pooling import pooling_named
 from training.builders import build_pretraining, build_training, cuts
 from training.callbacks import Pace, RunLog
-from training.checkpoint import BEST, best_step, checkpoints, misfit, replacing_files, state_of, step_of
+from training.checkpoint import checkpoints, misfit, replacing_files, state_of
 from training.curves import describe_gap, draw
 from training.faults import REPORT, check_space, is_memory_error, memory_errors, storage_errors
 from training.folder import (
@@ -39,7 +39,6 @@ from training.folder import (
     IN_STEP,
     MAY_DIFFER,
     RUN_FILE,
-    STEPS,
     Start,
     check_agreement,
     check_result,
@@ -251,29 +250,20 @@ def opened(settings: Settings, record: dict[str, Any]) -> Iterator[Start]:
 
 
 def _begin(settings: Settings, record: dict[str, Any], stack: ExitStack) -> Start:
-    root, change = Path(settings.args.output_dir), settings.args.change_steps
-    if status_of(root, record["trajectory"], change) == "finished":
+    root = Path(settings.args.output_dir)
+    if status_of(root, record["trajectory"]) == "finished":
         check_result(root, read_run(root))
         return Start(True, None)
     stack.enter_context(locked(root))
     clean(root)
     (root / REPORT).unlink(missing_ok=True)  # of an attempt whose step was not saved
-    start = open_run(str(root), record["trajectory"], change)  # again, locked: another command may have been running
+    start = open_run(str(root), record["trajectory"])  # again, locked: another command may have been running
     if (root / RUN_FILE).is_file():
         old = read_run(root)
         record["run_id"] = run_id_of(root)
         if start.checkpoint:  # otherwise nothing of the earlier attempt remains
             record["earlier_starts"] = earlier_starts(old, record)
-            record["changed_steps"] = _changed_steps(old, record, start.checkpoint)
     return start
-
-
-def _changed_steps(old: dict[str, Any], new: dict[str, Any], checkpoint: str) -> list[dict[str, Any]]:
-    """Every change of a run's number of steps, {setting: [old, new]}, and the step after which it took effect."""
-    pairs = {name: [run["trajectory"].get(name) for run in (old, new)] for name in STEPS}
-    changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-    after = {"after_step": step_of(Path(checkpoint))}
-    return [*old.get("changed_steps", []), *([after | changed] if changed else [])]
 
 
 def take_steps(
@@ -287,17 +277,7 @@ def take_steps(
         StorageError: disk or memory is full; NonFinite: a number is not finite.
     """
     args, folder = trainer.args, Path(trainer.args.output_dir)
-    steps, state = steps_of(args, trainer.sampler.count), None
-    if start.checkpoint:
-        state = state_of(start.checkpoint)
-        changed = _check_change(start.checkpoint, state, steps)
-        changed |= any(change["after_step"] == state["global_step"] for change in record.get("changed_steps", []))
-        trainer.events.forgets_best = changed and best_step(folder) > state["global_step"]
-        if trainer.events.forgets_best:
-            logger.warning(
-                f"{BEST}/ is from a step after {Path(start.checkpoint).name} and from another number of "
-                "steps; the next evaluation replaces it"
-            )
+    steps = steps_of(args, trainer.sampler.count)
     if trainer.is_world_process_zero():
         check_space(folder, trainer.model, saved_at_once(args, steps) - len(checkpoints(folder)))
         write_run(folder, record | {"status": "running"})
@@ -305,13 +285,15 @@ def take_steps(
     trainer.run_id = record["run_id"]
     for callback in (RunLog(folder), Pace(), *callbacks):
         trainer.add_callback(callback)
-    if state is not None:
+    over = False
+    if start.checkpoint:
         logger.info("resuming from %s", start.checkpoint)
+        state = state_of(start.checkpoint)
         over = state["global_step"] >= steps or trainer.is_out_of_patience(state.get("log_history", []))
     with STOPPING.held(), loading(start.checkpoint, trainer):
-        if state is not None and (name := misfit(start.checkpoint, trainer.model)):
+        if start.checkpoint and (name := misfit(start.checkpoint, trainer.model)):
             raise CheckpointRefused(f"{start.checkpoint}: does not fit the model: {name}")
-        if state is not None and over:  # the stock Trainer would train one more step
+        if over:  # the stock Trainer would train one more step
             load_model(trainer.model, Path(start.checkpoint) / "model.safetensors", strict=False)
             trainer.state = TrainerState.load_from_json(str(Path(start.checkpoint) / "trainer_state.json"))
             return
@@ -344,23 +326,6 @@ def loading(checkpoint: str | None, trainer: EmbeddingTrainer) -> Iterator[None]
             f"{checkpoint}: its state cannot be loaded ({reason}); remove that folder to resume from the previous "
             "checkpoint, or to start over if there is none"
         ) from error
-
-
-def _check_change(checkpoint: str, state: dict[str, Any], steps: int) -> bool:
-    """Return whether the number of steps has changed, and log it; CheckpointRefused if the checkpoint is past it."""
-    done, before = state["global_step"], state["max_steps"]
-    if steps == before:
-        return False
-    if done >= steps:
-        raise CheckpointRefused(
-            f"{checkpoint}: the run is at step {done}, so it cannot end after {steps}; give more than {done} steps "
-            f"(the best model so far is in {BEST}/)"
-        )
-    logger.info(
-        f"{done} of {before} steps are done; continuing to step {steps} with the learning rates of a run of "
-        f"{steps} steps"
-    )
-    return True
 
 
 def finish(trainer: EmbeddingTrainer, record: dict[str, Any], began: float, findings: Sequence[str] = ()) -> None:

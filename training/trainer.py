@@ -50,7 +50,7 @@ class EmbeddingTrainer(Trainer):
 
     Attributes:
         run_id: the run that owns the saved folders.
-        events: knows whether a step was taken, and whether a resume forgets the best score.
+        events: knows whether a step was taken.
     """
 
     def __init__(

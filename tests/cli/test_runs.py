@@ -311,22 +311,6 @@ def test_files_named_by_settings_are_compared_by_content(unsup, tmp_path, stage_
         run_unsup.main(unsup(**flags))
 
 
-def test_more_steps_are_another_run_unless_the_learning_rate_is_constant(unsup, tmp_path):
-    flags = {"method": "simcse", "lr_scheduler_type": "constant", "dev": "none", "max_steps": 4}
-    run_unsup.main(unsup("whole", **flags))
-    run_unsup.main(unsup("longer", **flags | {"max_steps": 2}))
-    run_unsup.main(unsup("longer", **flags))
-    assert same_weights(tmp_path / "whole", tmp_path / "longer")
-    with pytest.raises(CheckpointRefused, match="max_steps: 4 there, 2 now"):
-        run_unsup.main(unsup("longer", **flags | {"max_steps": 2}))
-    with pytest.raises(CheckpointRefused, match=r"\(seed: 42 there, 1 now\)"):
-        run_unsup.main(unsup("longer", **flags | {"max_steps": 9, "seed": 1}))
-    for checkpoint in (tmp_path / "longer").glob("checkpoint-*"):
-        shutil.rmtree(checkpoint)
-    with pytest.raises(CheckpointRefused, match="no checkpoint to continue from"):
-        run_unsup.main(unsup("longer", **flags | {"max_steps": 9}))
-
-
 def test_an_option_missing_from_an_older_record_counts_as_off(unsup, unscored, tmp_path):
     run = shutil.copytree(unscored, tmp_path / "run")
     old = record(run)["trajectory"]
@@ -335,44 +319,6 @@ def test_an_option_missing_from_an_older_record_counts_as_off(unsup, unscored, t
     run_unsup.main(unsup(**UNSCORED))
     with pytest.raises(CheckpointRefused, match=r"; lora_target: None there, \['query'\] now"):
         run_unsup.main(unsup(**UNSCORED, lora_r=2, lora_target="query"))
-
-
-def test_change_steps_resumes_with_the_learning_rates_of_the_new_length(unsup, stopped, caplog):
-    with pytest.raises(CheckpointRefused, match=r"max_steps: 6 there, 5 now.*--change_steps true"):
-        run_unsup.main(unsup(**UNSCORED, max_steps=5))
-    with pytest.raises(CheckpointRefused, match="at step 3, so it cannot end after 3"):
-        run_unsup.main(unsup(**UNSCORED, max_steps=3, change_steps="true"))
-    with pytest.raises(CheckpointRefused, match="seed: 42 there"):
-        run_unsup.main(unsup(**UNSCORED, max_steps=9, seed=1, change_steps="true"))
-    with caplog.at_level(logging.INFO):
-        run_unsup.main(unsup(**UNSCORED, max_steps=5, change_steps="true", logging_steps=1))
-    assert "3 of 6 steps are done; continuing to step 5" in caplog.text
-    assert record(stopped)["steps"] == 5
-    rewind(stopped, 3)
-    flags = UNSCORED | {"max_steps": 9, "change_steps": "true", "logging_steps": 1}
-    run_unsup.main(unsup(**flags))
-    rates = {line["step"]: line["learning_rate"] for line in history(stopped) if "learning_rate" in line}
-    assert rates == {step: pytest.approx(1e-3 * (1 - (step - 1) / 9)) for step in range(4, 10)}
-    assert [change["max_steps"] for change in record(stopped)["changed_steps"]] == [[6, 5], [5, 9]]
-    whole = shutil.copytree(stopped, stopped.with_name("whole"))
-    rewind(stopped, 6)  # of the new schedule
-    run_unsup.main(unsup(**flags))
-    assert same_weights(whole, stopped) and len(record(stopped)["changed_steps"]) == 2
-
-
-def test_a_best_model_of_the_former_number_of_steps_does_not_outlive_it(unsup, tmp_path, caplog):
-    """Killed after `best/` of step 3; no score of the shorter run reaches that of its checkpoint, of step 2."""
-    flags = {"method": "simcse", "eval_steps": 1, "save_steps": 2, "save_total_limit": 9}
-    run_unsup.main(unsup("run", **flags))
-    run = tmp_path / "run"
-    rewind(run, 2)
-    reseal(change_json(run / "best" / "best.json", step=3, value=99.0))
-    reseal(change_json(run / "checkpoint-2" / "trainer_state.json", best_metric=98.0))
-    run_unsup.main(unsup("run", **flags, max_steps=4, change_steps="true"))
-    scores = {line["step"]: line["eval_dev_spearman"] for line in history(run) if "eval_dev_spearman" in line}
-    best = record(run)["best"]
-    assert best["step"] in (3, 4) and best["value"] == scores[best["step"]] == max(scores[3], scores[4])
-    assert "the next evaluation replaces it" in caplog.text
 
 
 def test_a_finished_run_says_which_tasks_it_was_not_scored_on(unsup, unscored, tmp_path, caplog, monkeypatch):

@@ -17,7 +17,6 @@ from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, che
 from tests.folders import change_json
 from tests.refusals import refused
 from training import settings
-from training.folder import is_longer
 from training.methods import STAGE_ONE, SUP, UNSUP, load_method, method_names
 from training.settings import fill, lookup, read, read_config
 
@@ -267,20 +266,6 @@ def test_the_ends_of_the_ranges(kind, refused, taken):
 def test_a_flag_given_twice_is_refused(config):
     assert "--max_length: given twice" in refusal("seed: 1", "--max_length=3", "--max-length", "4", config=config)
     assert "--config: given twice" in refusal("seed: 1", "--config", "other.yaml", config=config)
-
-
-def test_more_steps_may_be_asked_for_only_when_the_learning_rate_is_constant():
-    old = {"lr_scheduler_type": "constant", "max_steps": 10}
-    assert is_longer(old, old | {"max_steps": 11})
-    for other in ({"max_steps": 9}, {"max_steps": 10}, {"max_steps": -1}, {"lr_scheduler_type": "linear"}):
-        assert not is_longer(old, old | {"max_steps": 11} | other)
-    for every, same in ((5, True), (2, True), (3, False), (0.5, False)):
-        selecting = old | {"dev": "stsb", "eval_steps": every}
-        assert is_longer(selecting, selecting | {"max_steps": 20}) is same
-    late = old | {"dev": "stsb", "eval_steps": 2, "eval_delay": 11}
-    assert not is_longer(late, late | {"max_steps": 20}), "the first run was evaluated at its end, before the delay"
-    linear = old | {"lr_scheduler_type": "linear"}
-    assert not is_longer(linear, linear | {"max_steps": 11})
 
 
 GPU, NEW, OLD = {"cuda": True}, {"amx_bf16": True}, {"avx512_bf16": False}
