@@ -172,10 +172,6 @@ class ScoredArguments(DataArguments):
         "at the end, also try mixing these shares of the initial weights, such as 0.25 0.5 0.75, into the trained "
         "model, and keep what has the best dev score (LM-Cocktail, 2311.13534); default: none",
     )
-    keep_start: bool = flag(False, "keep the initial model unless the trained one is significantly better")
-    least_gain: Rate = flag(
-        0.0, "with keep_start: the gain's confidence interval must lie above this share of the initial model's score"
-    )
     patience: Count | None = flag(
         None,
         "stop after this many evaluations in a row without a higher dev score (early stopping, Prechelt 1998); "

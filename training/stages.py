@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import tempfile
 import time
 import uuid
@@ -52,7 +51,7 @@ from training.folder import (
 )
 from training.plan import dry_run
 from training.provenance import contents, earlier_starts, provenance, weights_hash
-from training.result import dev_set, load_tests, save_result, score_result, unscored
+from training.result import dev_set, load_tests, save_result, score_result
 from training.run_arguments import saved_at_once, settle_packing, steps_of
 from training.settings import Settings
 from training.signals import STOPPING
@@ -92,12 +91,6 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
                 trainer.model.save(str(folder), tokenizer)
                 record["result"] = hashes(folder)
             finish(trainer, record, began)
-            method = "infocse" if model_args.head_layers else "simcse"
-            skip_from = " --skip_from auto" if model_args.head_layers else ""
-            logger.info(
-                f"next: python run_unsup.py --method {method} --model_name_or_path {shlex.quote(args.output_dir)}"
-                f"{skip_from} --train_file MY_SENTENCES.txt --output_dir runs/stage-2"
-            )
         wait_for_everyone(args.device)
     return args.output_dir
 
@@ -158,8 +151,6 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
     tokenizer = method.tokenizer(method_args, tokenizer)  # may add a template, which the stored ids lack
     with opened(settings, record) as start:
         if start.finished:
-            if hint := unscored(args.output_dir, data_args.test_tasks):
-                logger.info(hint)
             return args.output_dir
         trainer, plan = build_training(settings, tokenizer, corpus, dev)
         plan += settings.describe_choices()
@@ -169,12 +160,11 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
         logger.info(plan)
         take_steps(trainer, record, start, callbacks)
         if trainer.is_world_process_zero():
-            facts, findings = save_result(trainer, settings, record, tokenizer, dev)
+            facts, findings = save_result(trainer, model_args, data_args.start_shares, record, tokenizer, dev)
             rows = read_text(source, data_args.cache_dir)
             texts = rows.cells(None if sample is None else sample.rows(len(rows)))
-            facts["seen_test_texts"] = score_result(settings, tests, texts)
+            facts["seen_test_texts"] = score_result(args, method.name, tests, texts, data_args.data_dir)
             finish(trainer, record | facts, began, findings)
-            logger.info("next: %s", "; ".join(_next(Path(args.output_dir), data_args)))
         wait_for_everyone(args.device)
     return args.output_dir
 
@@ -345,14 +335,3 @@ def finish(trainer: EmbeddingTrainer, record: dict[str, Any], began: float, find
     facts = {"findings": findings, "steps": state.global_step, "seconds_of_last_start": seconds, "status": "finished"}
     write_run(folder, record | facts)
     logger.info("%s: finished in %.0f s", folder, seconds)
-
-
-def _next(folder: Path, data_args) -> list[str]:
-    """Suggested next commands; an evaluation only if its data is present."""
-    name, tasks = shlex.quote(str(folder)), {*data_args.test_tasks} - {"none"}
-    if data_args.dev_file and data_args.dev != "none":
-        evaluate = [f"python -m eval {name} --dev_file {shlex.quote(data_args.dev_file)}"]
-    else:
-        evaluate = [f"python -m eval {name} --tasks {' '.join(map(shlex.quote, sorted(tasks)))}"] if tasks else []
-    export = f"python -m export {name} --output exports/{shlex.quote(folder.name)}"
-    return [*evaluate, f"python -m report {name} --output report.html", export]

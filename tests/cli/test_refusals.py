@@ -43,7 +43,6 @@ CHECKPOINTING = next(name for name in NAMES if hasattr(RunArguments, name))
         ({"train_file": "nowhere.txt"}, "nowhere.txt"),
         ({"model_name_or_path": "/nowhere"}, "/nowhere"),
         ({"test_tasks": "STS99"}, "STS99"),
-        ({"dev": "none", "dev_file": "x.tsv"}, "--dev none --dev_file"),
         ({"skip_from": 9, "aux_init": "random"}, "--skip_from 9"),
         ({"learning_rate": "fast"}, "learning_rate"),
         ({"temprature": 0.1}, "did you mean '--temperature'"),
