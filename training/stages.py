@@ -29,10 +29,10 @@ from models.collectives import sum_over_processes, wait_for_everyone
 from models.loading import load_tokenizer
 from models.pooling import pooling_named
 from training.builders import build_pretraining, build_training, cuts
-from training.callbacks import Pace, RunLog
-from training.checkpoint import checkpoints, misfit, replacing_files, state_of
+from training.callbacks import RunLog
+from training.checkpoint import misfit, replacing_files, state_of
 from training.curves import describe_gap, draw
-from training.faults import REPORT, check_space, is_memory_error, memory_errors, storage_errors
+from training.faults import is_memory_error, memory_errors, storage_errors
 from training.folder import (
     FORMAT,
     IN_STEP,
@@ -52,7 +52,7 @@ from training.folder import (
 from training.plan import dry_run
 from training.provenance import contents, earlier_starts, provenance, weights_hash
 from training.result import dev_set, load_tests, save_result, score_result
-from training.run_arguments import saved_at_once, settle_packing, steps_of
+from training.run_arguments import settle_packing, steps_of
 from training.settings import Settings
 from training.signals import STOPPING
 from training.trainer import EmbeddingTrainer
@@ -246,7 +246,6 @@ def _begin(settings: Settings, record: dict[str, Any], stack: ExitStack) -> Star
         return Start(True, None)
     stack.enter_context(locked(root))
     clean(root)
-    (root / REPORT).unlink(missing_ok=True)  # of an attempt whose step was not saved
     start = open_run(str(root), record["trajectory"])  # again, locked: another command may have been running
     if (root / RUN_FILE).is_file():
         old = read_run(root)
@@ -269,11 +268,10 @@ def take_steps(
     args, folder = trainer.args, Path(trainer.args.output_dir)
     steps = steps_of(args, trainer.sampler.count)
     if trainer.is_world_process_zero():
-        check_space(folder, trainer.model, saved_at_once(args, steps) - len(checkpoints(folder)))
         write_run(folder, record | {"status": "running"})
     wait_for_everyone(args.device)
     trainer.run_id = record["run_id"]
-    for callback in (RunLog(folder), Pace(), *callbacks):
+    for callback in (RunLog(folder), *callbacks):
         trainer.add_callback(callback)
     over = False
     if start.checkpoint:
@@ -322,13 +320,10 @@ def finish(trainer: EmbeddingTrainer, record: dict[str, Any], began: float, find
     """Draw the curves, log the findings and, as the last write, mark the run finished."""
     history, state, folder = trainer.state.log_history, trainer.state, trainer.args.output_dir
     draw(history, Path(folder) / "curves.png")
-    early = None
-    if state.global_step < state.max_steps:
-        cause = "a callback stopped the run"
-        if trainer.is_out_of_patience(history):
-            cause = f"the dev score did not improve in {trainer.patience} evaluations (--patience)"
-        early = f"{cause}, so training ended after step {state.global_step} of {state.max_steps}"
-    findings = [*filter(None, [early, describe_gap(history)]), *findings]
+    ended = (
+        state.global_step < state.max_steps and f"training ended after step {state.global_step} of {state.max_steps}"
+    )
+    findings = [*filter(None, [ended, describe_gap(history)]), *findings]
     for finding in findings:
         logger.info(finding)
     seconds = round(time.time() - began, 1)

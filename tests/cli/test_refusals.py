@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 
@@ -12,13 +11,9 @@ from common.errors import BadInput, StorageError
 from models.encoder import load_encoder
 from models.loading import recomputes_layers
 from training.methods import UNSUP, method_names
-from training.plan import describe_truncation
-from training.run_arguments import RunArguments, describe_packing, settle_packing
+from training.run_arguments import RunArguments, settle_packing
 from training.settings import fill
 from training.stages import new_record
-
-_OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
-
 
 # Older releases of transformers have only the second name.
 NAMES = ("activation_checkpointing", "gradient_checkpointing")
@@ -62,9 +57,9 @@ CHECKPOINTING = next(name for name in NAMES if hasattr(RunArguments, name))
         ({"save_total_limit": 0}, "--save_total_limit 0: must be 1 or more"),
         ({"seed": -1}, "--seed -1: must be from 0 to 4,294,967,295"),
         ({"use_cpu": "false", "bf16": "true"}, "Your setup doesn't support bf16/gpu"),
-        ({"optim": "schedule_free_adamw"}, "--optim schedule_free_adamw: "),
-        ({"optim": "sgd", "adamw": "transformers"}, _OWN_OPTIMIZER),
-        ({"optim": "adamw_torch_8bit", "adamw": "transformers"}, _OWN_OPTIMIZER),
+        ({"optim": "schedule_free_adamw"}, "--optim schedule_free_adamw "),
+        ({"optim": "sgd", "adamw": "transformers"}, "--optim sgd with --adamw transformers"),
+        ({"optim": "adamw_torch_8bit", "adamw": "transformers"}, "--optim adamw_torch_8bit with"),
         ({"cache_dir": "/dev/null/x"}, "--cache_dir /dev/null/x: cannot be used as a folder"),
         ({"output_dir": "/dev/null/x"}, "--output_dir /dev/null/x: cannot create this folder"),
         ({"output_dir": "n" * 300}, "--output_dir n+: cannot create this folder .File name too long"),
@@ -117,11 +112,10 @@ def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, mon
     assert not (tmp_path / "run").exists()
 
 
-def test_packing_is_the_default_only_on_a_cpu_and_the_plan_names_the_path():
+def test_packing_is_the_default_only_on_a_cpu():
     on = {kind: SimpleNamespace(device=torch.device(kind), cuda_graph=False) for kind in ("cpu", "cuda")}
     assert [settle_packing(None, args) for args in on.values()] == [True, False]
     assert [settle_packing(given, on["cuda"]) for given in (True, False)] == [True, False]
-    assert describe_packing(False, on["cuda"]).startswith("no, with padding; the default on a GPU")
 
 
 def test_unconnected_processes_are_refused(monkeypatch):
@@ -179,13 +173,6 @@ def test_equal_views_without_dropout_are_warned_about(unsup, caplog):
     words = "both views have the same vector"
     assert not _warned(unsup, words, caplog, dropout=0.1)
     assert _warned(unsup, words, caplog, dropout=0)
-
-
-def test_accumulation_warns_that_it_adds_no_negatives(unsup, caplog):
-    for flags in ({}, {"chunk_size": 2}):
-        assert not _warned(unsup, "negatives", caplog, **flags)
-        assert _warned(unsup, "adds no negatives", caplog, gradient_accumulation_steps=2, **flags)
-        assert "--gradient_accumulation_steps 2" in caplog.text and "--chunk_size" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -259,13 +246,3 @@ def test_a_dry_run_measures_the_checkpointed_step_and_says_when_memory_is_full(u
     with pytest.raises(StorageError, match="out of memory with --per_device_train_batch_size 8 on cpu"):
         run_unsup.main([*unsup(method="simcse", **{CHECKPOINTING: "true"}), "--dry_run"])
     assert seen == [True]
-
-
-def test_a_length_that_cuts_few_texts_is_suggested(caplog):
-    lengths = np.arange(1, 101)
-    assert describe_truncation(lengths, 102, 2, 512) == "0.0% of the texts, at --max_length 102 tokens"
-    said = describe_truncation(lengths, 32, 2, 512)
-    assert said == "70.0% of the texts, at --max_length 32 tokens; 104 would truncate fewer"
-    assert (lengths > 104 - 2).mean() < 0.05 < (lengths > 96 - 2).mean()
-    assert describe_truncation(lengths, 32, 2, 64).endswith("64 would truncate fewer")
-    assert "truncates 70 % of the texts" in caplog.text

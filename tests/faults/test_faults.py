@@ -1,6 +1,5 @@
 """Kills, signals, full disks and broken numbers, each on a real run; the long form of it is long.py."""
 
-import json
 import os
 import random
 import signal
@@ -134,10 +133,6 @@ def test_non_finite_numbers_stop_the_run_and_are_never_saved(server, fault, step
     assert said in text
     assert newest_step(folder) == 3
     check_at_rest(folder)
-    if fault != "nan_weight":
-        found = json.loads((folder / "nonfinite.json").read_text())
-        assert found["step"] == steps[0]
-        assert len(set(found["examples"])) == 8
 
 
 def test_running_out_of_memory_is_reported_with_the_batch_size_which_stays(server, reference):
