@@ -164,7 +164,7 @@ class ScoredArguments(DataArguments):
     )
     dev_beir: str | None = flag(
         None,
-        "your search set instead of STS-B, a folder in BEIR's format: nDCG@10 on qrels/dev.tsv selects the best "
+        "your search set instead of all these, a folder in BEIR's format: nDCG@10 on qrels/dev.tsv selects the best "
         "model; qrels/test.tsv, if present, compares it with the initial model",
     )
     start_shares: list[Share] = flag(

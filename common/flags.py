@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import os
 import shlex
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -72,14 +72,14 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def output_folder(path: str, flag: str = "output") -> Path:
-    """The folder that a flag names, created if missing; BadInput if it cannot be, or is read-only."""
+def output_folder(path: str | Path, flag: str = "output") -> Path:
+    """The folder that a flag names, created if missing; BadInput or StorageError if no file can be written there."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return Path(path)
     except OSError as error:
-        raise unwritable(error, f"--{flag} {path}: cannot create the folder ({error.strerror})") from error
-    _check_writable(path, Path(path), flag)
-    return Path(path)
+        raise unwritable(error, f"--{flag}: cannot be written in {path} ({error.strerror})") from error
 
 
 def check_output(output: str | None, inputs: Iterable[str | None], first: bytes) -> None:
@@ -96,7 +96,7 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
     if output is None:
         return
     path = Path(output)
-    _check_writable(output, path.absolute().parent)
+    output_folder(path.absolute().parent)
     read = any(name and path.exists() and Path(name).exists() and path.samefile(name) for name in inputs)
     if read or (path.exists() and not _is_replaceable(path, first)):
         raise BadInput(f"--output {output}: is an input of this command, or has content this command did not write")
@@ -108,13 +108,6 @@ def _is_replaceable(path: Path, first: bytes) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(len(first)).lower() in (b"", first)
-
-
-def _check_writable(output: str, folder: Path, flag: str = "output") -> None:
-    """Refuse a folder, or for a missing one the folder above it, in which no file can be created."""
-    above = next(path for path in (folder, *folder.parents) if path.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise BadInput(f"--{flag} {output}: cannot be written in {above}; choose another folder")
 
 
 def add_pooling(parser: argparse.ArgumentParser) -> None:

@@ -7,13 +7,10 @@ finished, changes nothing. Any other content of the folder is refused.
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import os
-import socket
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,16 +83,12 @@ def check_result(folder: Path, run: Mapping[str, Any]) -> None:
     recorded = run.get("result")
     if not isinstance(recorded, dict):
         raise CheckpointRefused(f"{folder}: {RUN_FILE} lists no result; remove the folder to train again")
-    if problem := next(filter(None, (_changed(folder / name, before) for name, before in recorded.items())), None):
-        raise CheckpointRefused(
-            f"{folder}: the run has finished, but {problem}; restore the file, or remove the folder to train again"
-        )
-
-
-def _changed(path: Path, recorded: str) -> str | None:
-    if not path.is_file():
-        return f"{path.name} is missing"
-    return None if sha256(path) == recorded else f"{path.name} has changed since"
+    for name, before in recorded.items():
+        if not (folder / name).is_file() or sha256(folder / name) != before:
+            raise CheckpointRefused(
+                f"{folder}: the run has finished, but {name} is missing or has changed; restore the file, or remove "
+                "the folder to train again"
+            )
 
 
 def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
@@ -120,15 +113,11 @@ def check_agreement(everyone: Sequence[dict[str, Any]]) -> None:
     """
     names = sorted({name for other in everyone for name in differing(everyone[0], other)})
     if names:
-        listed = "; ".join(f"{name}: {_by_rank(everyone, name)}" for name in names)
-        raise BadInput(f"the processes of this run differ in {listed}; start all with the same settings and files")
-
-
-def _by_rank(everyone: Sequence[dict[str, Any]], name: str) -> str:
-    ranks: dict[str, list[str]] = {}
-    for rank, settings in enumerate(everyone):
-        ranks.setdefault(str(settings.get(name)), []).append(str(rank))
-    return ", ".join(f"{value[:_MESSAGE_CHARS]} in rank {' and '.join(numbers)}" for value, numbers in ranks.items())
+        values = {name: [str(trajectory.get(name))[:_MESSAGE_CHARS] for trajectory in everyone] for name in names}
+        listed = "; ".join(f"{name}: {', '.join(by_rank)}" for name, by_rank in values.items())
+        raise BadInput(
+            f"the processes of this run differ, by rank: {listed}; start all with the same settings and files"
+        )
 
 
 class Start(NamedTuple):
@@ -226,61 +215,31 @@ def discard(root: Path, run_id: str | None) -> None:
 
 @contextmanager
 def locked(folder: str | Path) -> Iterator[None]:
-    """Lock a folder while the block runs; a folder created here is removed again if it stays empty.
+    """Lock a folder while the block runs; a folder created here is removed again if nothing was written.
 
     The lock is a record lock of the operating system: it ends with its process, however that ends, and worker
-    processes do not inherit it.
+    processes do not inherit it. Its file stays, or two commands could lock two files of the same name.
 
     Raises:
-        CheckpointRefused: another process holds the lock; the message gives its pid, host and start time.
+        CheckpointRefused: another process holds the lock; the message gives its pid.
     """
     root = Path(folder)
     existed = root.exists()
     root.mkdir(parents=True, exist_ok=True)
     path = root / LOCK_FILE
-    descriptor = _acquire(path)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:  # depends on the system
+        pid = os.read(descriptor, 20).decode(errors="replace")
+        os.close(descriptor)
+        raise CheckpointRefused(f"{root}: in use by another command (pid {pid})") from error
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
     try:
         yield
     finally:
-        with suppress(OSError):  # do not hide an error of the block
+        if not existed and [*root.iterdir()] == [path]:
             path.unlink()
+            root.rmdir()
         os.close(descriptor)
-        if not existed:
-            with suppress(OSError):
-                root.rmdir()
-
-
-def _acquire(path: Path) -> int:
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError) as error:  # depends on the system
-            holder = os.read(descriptor, 4096).decode(errors="replace")
-            os.close(descriptor)
-            raise CheckpointRefused(f"{path.parent}: in use by another command ({_describe(holder)})") from error
-        if _is_open_as(path, descriptor):
-            break
-        os.close(descriptor)  # its last owner removed the file between our open and our lock
-    before = os.read(descriptor, 4096).decode(errors="replace")
-    if before:
-        logger.warning("%s: taking over the lock of a command that has ended (%s)", path.parent, _describe(before))
-    os.ftruncate(descriptor, 0)
-    mine = {"pid": os.getpid(), "host": socket.gethostname(), "started": time.strftime("%Y-%m-%d %H:%M:%S")}
-    os.pwrite(descriptor, json.dumps(mine).encode(), 0)
-    return descriptor
-
-
-def _is_open_as(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
-def _describe(holder: str) -> str:
-    try:
-        process = json.loads(holder)
-        return f"pid {process['pid']} on {process['host']}, started {process['started']}"
-    except (ValueError, RecursionError, KeyError, TypeError):
-        return "process unknown"

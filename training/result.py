@@ -34,10 +34,8 @@ def dev_set(data_args: ScoredArguments, pooling: str) -> DevSet | None:
     examples do both.
 
     Raises:
-        BadInput: conflicting flags; a missing or malformed file.
+        BadInput: nothing to mix with; a missing or malformed file.
     """
-    if data_args.dev_file and data_args.dev_beir:
-        raise BadInput("--dev_file and --dev_beir: only one of them can select the best model; leave one out")
     if data_args.start_shares and pooling_named(pooling).keeps_head:
         raise BadInput(
             f"--start_shares: the initial model has no head to mix with that of --pooling {pooling}; give --pooling "

@@ -18,7 +18,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from safetensors.torch import load_model
 from transformers import TrainerCallback, TrainerState
 
-from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped, brief
+from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped, brief, unwritable
 from common.files import digest, hashes
 from data.source import Source, source_of
 from data.template import frame_of
@@ -228,7 +228,8 @@ def opened(settings: Settings, record: dict[str, Any]) -> Iterator[Start]:
             except ProjectError as error:
                 decision = error
             except OSError as error:  # a parent is a file, a dangling link, a name that is too long
-                decision = BadInput(f"--output_dir {args.output_dir}: cannot create this folder ({error.strerror})")
+                message = f"--output_dir {args.output_dir}: cannot create this folder ({error.strerror})"
+                decision = unwritable(error, message)
         start = broadcast_object_list([decision])[0]
         if isinstance(start, ProjectError):
             raise start

@@ -14,10 +14,9 @@ import torch
 from torch import nn
 
 from common.errors import StorageError
-from tests.refusals import refused
 from training import faults, signals
 from training.faults import storage_errors
-from training.signals import SIGNALS, Stopping, run_to_its_end, stoppable
+from training.signals import SIGNALS, Stopping, run_to_its_end
 
 
 @pytest.mark.parametrize(
@@ -143,13 +142,6 @@ def test_only_a_signal_that_comes_later_ends_the_process_at_once(answered, monke
         time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
         assert (asked.name, ended) == ("SIGTERM", [128 + signal.SIGINT])
-
-
-def test_one_process_trains_one_run_at_a_time():
-    second = stoppable(lambda: "a folder")
-    first = stoppable(lambda: refused(second))
-    assert first() == "this process is training already; wait for its end, or train in another process"
-    assert second() == "a folder"
 
 
 def test_a_folder_without_permission_is_not_said_to_be_full(tmp_path):
