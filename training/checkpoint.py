@@ -211,8 +211,9 @@ def commit_checkpoint(root: Path, step: int, run_id: str, limit: int | None) -> 
         remove(root / _REMOVED)
 
 
-def remove_leftovers(root: Path) -> None:
-    """Remove temporary folders of an interrupted command; the caller must hold the folder's lock."""
+def clean(root: Path) -> None:
+    """Repair the folder after an interrupted command; the caller must hold its lock."""
+    recover(root / BEST)
     for path in root.glob(".checkpoint-*.replaced"):
         remove(path)
     for name in (STAGING, _REMOVED, _RESULT):

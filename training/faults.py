@@ -1,4 +1,4 @@
-"""Faults that end a run: storage, memory and non-finite numbers, as one-line errors."""
+"""Faults that end a run with one line: storage and non-finite numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ _DENIED = "no permission"
 _MESSAGES = DISK | {errno.EACCES: _DENIED, errno.EPERM: _DENIED}
 _TORCH_WRITER = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
 _CODE = re.compile(r"(?:os error |\[Errno )([0-9]+)")  # of safetensors; of `shutil.copytree`
-_MEMORY = re.compile(r"out of memory|DefaultCPUAllocator", re.IGNORECASE)
 
 
 @contextmanager
@@ -54,29 +53,6 @@ def _storage_message(error: Exception) -> str | None:
     if isinstance(error, RuntimeError) and _TORCH_WRITER.search(str(error)):  # which gives no cause
         return "a file could not be written completely; is there no space left?"
     return None
-
-
-def is_memory_error(error: Exception) -> bool:
-    """Whether the machine or the GPU ran out of memory, for which torch may raise RuntimeError."""
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or bool(_MEMORY.search(str(error)))
-
-
-@contextmanager
-def memory_errors(batch: str) -> Iterator[None]:
-    """Turn an out-of-memory error into a StorageError that names the batch and the flags that save memory.
-
-    The batch size is never changed automatically: the sentences of a batch are each other's negatives.
-    """
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
-        if not is_memory_error(error):
-            raise
-        raise StorageError(
-            f"out of memory with {batch}: give --chunk_size (same batch, less memory; in stage 1, a smaller batch with "
-            "--gradient_accumulation_steps is equivalent), --bf16, a smaller --max_length or "
-            "--per_device_train_batch_size (fewer negatives: a different experiment)"
-        ) from error
 
 
 class FirstBad:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from common.errors import BadInput, CheckpointRefused, newer_format
 from common.files import RUN_FILE, read_json, remove, sha256, write_json
-from training.checkpoint import BEST, check_best, checkpoint_problem, checkpoints, owner, recover, remove_leftovers
+from training.checkpoint import BEST, check_best, checkpoint_problem, checkpoints, owner
 
 logger = logging.getLogger(__name__)
 FORMAT = 1
@@ -26,21 +26,17 @@ _MESSAGE_CHARS = 80  # per value: a dictionary of hashes is long
 
 # Fields that affect neither the weights nor the selection of the best model: they may differ at a resume. The files
 # they name are compared by content. No other field may differ, including `max_steps` and `num_train_epochs`, on which
-# the schedule depends.
+# the schedule depends. Nothing here reads those of the last four lines, which are transformers'.
 MAY_DIFFER = frozenset(
     """output_dir data_dir cache_dir dry_run test_tasks run_name report_to project trackio_space_id disable_tqdm
     log_level log_level_replica log_on_each_node logging_strategy logging_first_step logging_steps save_strategy
     save_steps save_total_limit dataloader_num_workers dataloader_prefetch_factor dataloader_multiprocessing_context
-    dataloader_pin_memory dataloader_persistent_workers dataloader_in_order resume_from_checkpoint push_to_hub
-    hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push ddp_timeout debug
-    include_num_input_tokens_seen skip_memory_metrics train_file dev_file dev_beir local_rank
-    use_cpu probe_gradients""".split()
-)
-NO_EFFECT = frozenset(  # of transformers; records have them, and nothing here reads them
-    """do_train do_eval do_predict per_device_eval_batch_size eval_accumulation_steps eval_do_concat_batches
+    dataloader_pin_memory dataloader_persistent_workers dataloader_in_order resume_from_checkpoint ddp_timeout debug
+    include_num_input_tokens_seen skip_memory_metrics train_file dev_file dev_beir local_rank use_cpu probe_gradients
+    push_to_hub hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push
+    do_train do_eval do_predict per_device_eval_batch_size eval_accumulation_steps eval_do_concat_batches
     eval_use_gather_object batch_eval_metrics prediction_loss_only label_names length_column_name use_cache
-    fsdp_config liger_kernel_config restore_callback_states_from_checkpoint hub_model_id hub_strategy
-    hub_revision hub_always_push""".split()
+    fsdp_config liger_kernel_config restore_callback_states_from_checkpoint""".split()
 )
 # Those among them that must agree over the processes of a run, because they determine when processes synchronize.
 IN_STEP = frozenset(
@@ -94,15 +90,14 @@ def check_result(folder: Path, run: Mapping[str, Any]) -> None:
 def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """Names of the settings in which two trajectories differ; local models are compared by content, not by name.
 
-    A setting present in only one of them was added after the other was written; it differs if it is on. One without
-    effect, which a run may no longer set, does not.
+    A setting present in only one of them was added after the other was written; it differs if it is on.
     """
     files = one.get("contents")
     other_files = other.get("contents", {}).items() if isinstance(files, dict) else ()
     same = {name for name, hashes in other_files if files.get(name) == hashes}
     in_both = {name for name in one.keys() & other.keys() if one[name] != other[name]}
     in_one = {name for name in one.keys() ^ other.keys() if (one | other)[name]}
-    return sorted((in_both | in_one) - same - NO_EFFECT)
+    return sorted((in_both | in_one) - same - (MAY_DIFFER - IN_STEP))  # older records have more of them
 
 
 def check_agreement(everyone: Sequence[dict[str, Any]]) -> None:
@@ -198,12 +193,6 @@ def last_valid(root: Path, run_id: str) -> str | None:
             f"{root}: none of the {len(reasons)} checkpoints is valid ({'; '.join(reasons)}); remove them to start over"
         )
     return None
-
-
-def clean(root: Path) -> None:
-    """Repair the folder after an interrupted command; the caller must hold its lock."""
-    recover(root / BEST)
-    remove_leftovers(root)
 
 
 def discard(root: Path, run_id: str | None) -> None:

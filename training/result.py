@@ -139,7 +139,7 @@ def _compare(
         encoder.to("cpu")
     scores = {share: dev.score_of(scored) for share, scored in items.items()} if shares else {0.0: None}
     best = max(scores, key=scores.__getitem__)
-    verdict = {"metric": dev.metric, **dev.verdict(items[1.0], items[best]), "shipped": "result"}
+    verdict = {"metric": dev.metric, **dev.verdict(items[1.0], items[best])}
     if shares:
         verdict |= {"start_share": best, "dev_by_start_share": {str(share): score for share, score in scores.items()}}
     return (models[best] if best else None), verdict

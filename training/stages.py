@@ -30,9 +30,9 @@ from models.loading import load_tokenizer
 from models.pooling import pooling_named
 from training.builders import build_pretraining, build_training, cuts
 from training.callbacks import RunLog
-from training.checkpoint import misfit, replacing_files, state_of
+from training.checkpoint import clean, misfit, replacing_files, state_of
 from training.curves import describe_gap, draw
-from training.faults import is_memory_error, memory_errors, storage_errors
+from training.faults import storage_errors
 from training.folder import (
     FORMAT,
     IN_STEP,
@@ -41,7 +41,6 @@ from training.folder import (
     Start,
     check_agreement,
     check_result,
-    clean,
     locked,
     open_run,
     read_run,
@@ -52,7 +51,7 @@ from training.folder import (
 from training.plan import dry_run
 from training.provenance import contents, earlier_starts, provenance, weights_hash
 from training.result import dev_set, load_tests, save_result, score_result
-from training.run_arguments import settle_packing, steps_of
+from training.run_arguments import RunArguments, settle_packing, steps_of
 from training.settings import Settings
 from training.signals import STOPPING
 from training.trainer import EmbeddingTrainer
@@ -67,7 +66,7 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
     Raises:
         ProjectError: anything that the command prints as one line.
     """
-    model_args, args, began = settings.model_args, settings.args, time.time()
+    model_args, data_args, args, began = settings.model_args, settings.data_args, settings.args, time.time()
     model_args.packed = settle_packing(model_args.packed, args)
     source, tokenizer, blocks = load_blocks(settings)
     identity = {
@@ -76,12 +75,12 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
         "contents": contents(vars(model_args)),
     }
     record = new_record(settings, identity, source.file_names)
-    with opened(settings, record) as start:
+    with opened(args, record, data_args.dry_run) as start:
         if start.finished:
             return args.output_dir
         trainer, plan = build_pretraining(settings, tokenizer, blocks)
         plan += settings.describe_choices()
-        if settings.values["dry_run"]:
+        if data_args.dry_run:
             dry_run(trainer, plan + settings.describe_sources())
             return args.output_dir
         logger.info(plan)
@@ -130,11 +129,7 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
         raise BadInput("--model_name_or_path is missing: give the initial model")
     pooling_named(model_args.pooling)  # check it before reading a long text
     tokenizer = load_tokenizer(model_args.model_name_or_path)
-    sample = None
-    if data_args.max_rows is not None:
-        sample = Sample(data_args.max_rows, args.seed, data_args.upsample)
-    elif data_args.upsample:
-        logger.warning("--upsample has no effect without --max_rows")
+    sample = data_args.max_rows and Sample(data_args.max_rows, args.seed, data_args.upsample)
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, method.labels, (data_args.cache_dir, args.output_dir))
         if source.titled and not cuts(method.views_of_rows(method_args, source.width)):
@@ -149,12 +144,12 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
     }
     record = new_record(settings, identity, source.file_names)
     tokenizer = method.tokenizer(method_args, tokenizer)  # may add a template, which the stored ids lack
-    with opened(settings, record) as start:
+    with opened(args, record, data_args.dry_run) as start:
         if start.finished:
             return args.output_dir
         trainer, plan = build_training(settings, tokenizer, corpus, dev)
         plan += settings.describe_choices()
-        if settings.values["dry_run"]:
+        if data_args.dry_run:
             dry_run(trainer, plan + settings.describe_sources())
             return args.output_dir
         logger.info(plan)
@@ -204,7 +199,7 @@ def new_record(settings: Settings, identity: dict[str, Any], files: Sequence[str
 
 
 @contextmanager
-def opened(settings: Settings, record: dict[str, Any]) -> Iterator[Start]:
+def opened(args: RunArguments, record: dict[str, Any], dry_run: bool) -> Iterator[Start]:
     """Lock the run's folder while the block runs, and yield how to begin: new, from a checkpoint, or finished.
 
     The main process decides for all, see `training.folder.open_run`. An earlier run's facts go into `record`. A dry run
@@ -213,18 +208,17 @@ def opened(settings: Settings, record: dict[str, Any]) -> Iterator[Start]:
     Raises:
         ProjectError: the folder is refused, locked by another command, or not writable.
     """
-    args = settings.args
     if args.process_index > 0:
         logging.disable(logging.WARNING)  # only the main process logs
     with ExitStack() as stack:
-        if settings.values["dry_run"]:
+        if dry_run:
             args.output_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="dry-run-"))
         stack.enter_context(storage_errors(args.output_dir))
         decision = None
         if args.process_index == 0:
             try:
                 with storage_errors(args.output_dir):
-                    decision = Start(False, None) if settings.values["dry_run"] else _begin(settings, record, stack)
+                    decision = Start(False, None) if dry_run else _begin(Path(args.output_dir), record, stack)
             except ProjectError as error:
                 decision = error
             except OSError as error:  # a parent is a file, a dangling link, a name that is too long
@@ -235,13 +229,10 @@ def opened(settings: Settings, record: dict[str, Any]) -> Iterator[Start]:
             raise start
         if start.finished:
             logger.info("%s: already finished; nothing to do", args.output_dir)
-        size = f"--per_device_train_batch_size {args.per_device_train_batch_size} on {args.device.type}"
-        stack.enter_context(memory_errors(size))
         yield start
 
 
-def _begin(settings: Settings, record: dict[str, Any], stack: ExitStack) -> Start:
-    root = Path(settings.args.output_dir)
+def _begin(root: Path, record: dict[str, Any], stack: ExitStack) -> Start:
     if status_of(root, record["trajectory"]) == "finished":
         check_result(root, read_run(root))
         return Start(True, None)
@@ -264,7 +255,7 @@ def take_steps(
     Raises:
         Stopped: a signal ended training, after a checkpoint was written.
         CheckpointRefused: the checkpoint does not fit or cannot be loaded.
-        StorageError: disk or memory is full; NonFinite: a number is not finite.
+        StorageError: the disk is full; NonFinite: a number is not finite.
     """
     args, folder = trainer.args, Path(trainer.args.output_dir)
     steps = steps_of(args, trainer.sampler.count)
@@ -307,7 +298,8 @@ def loading(checkpoint: str | None, trainer: EmbeddingTrainer) -> Iterator[None]
     except (ProjectError, OSError):
         raise
     except Exception as error:
-        if checkpoint is None or trainer.events.stepped or is_memory_error(error):
+        full = isinstance(error, (MemoryError, torch.OutOfMemoryError))
+        if checkpoint is None or trainer.events.stepped or full:
             raise
         # Only the first sentence: torch goes on to explain how to run the code of a pickle.
         reason = f"{type(error).__name__}: {brief(error).partition('. ')[0]}"

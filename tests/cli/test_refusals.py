@@ -7,13 +7,14 @@ import torch
 
 import run_sup
 import run_unsup
-from common.errors import BadInput, StorageError
+from common.errors import BadInput
 from models.encoder import load_encoder
 from models.loading import recomputes_layers
 from training.methods import UNSUP, method_names
 from training.run_arguments import RunArguments, settle_packing
 from training.settings import fill
 from training.stages import new_record
+from training.trainer import EmbeddingTrainer
 
 # Older releases of transformers have only the second name.
 NAMES = ("activation_checkpointing", "gradient_checkpointing")
@@ -48,7 +49,7 @@ CHECKPOINTING = next(name for name in NAMES if hasattr(RunArguments, name))
         ({"cache_dir": "/dev/null/x"}, "--cache_dir /dev/null/x: cannot be used as a folder"),
         ({"output_dir": "/dev/null/x"}, "--output_dir /dev/null/x: cannot create this folder"),
     ],
-)  # fmt: skip
+)
 def test_bad_configuration_is_refused_by_name_before_any_work(unsup, tmp_path, flags, message):
     with pytest.raises(BadInput, match=message):
         run_unsup.main(unsup(**flags))
@@ -214,14 +215,13 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monk
     assert not [*(tmp_path / "temporary").glob("dry-run-*")]
 
 
-def test_a_dry_run_measures_the_checkpointed_step_and_says_when_memory_is_full(unsup, monkeypatch):
-    seen = []
+def test_a_dry_run_measures_the_checkpointed_step(unsup, monkeypatch):
+    seen, gradients = [], EmbeddingTrainer.gradients
 
     def measured(trainer, batch):
         seen.append(recomputes_layers(trainer.model))
-        raise torch.OutOfMemoryError("CUDA out of memory")
+        return gradients(trainer, batch)
 
-    monkeypatch.setattr("training.trainer.EmbeddingTrainer.gradients", measured)
-    with pytest.raises(StorageError, match="out of memory with --per_device_train_batch_size 8 on cpu"):
-        run_unsup.main([*unsup(method="simcse", **{CHECKPOINTING: "true"}), "--dry_run"])
-    assert seen == [True]
+    monkeypatch.setattr(EmbeddingTrainer, "gradients", measured)
+    run_unsup.main([*unsup(method="simcse", **{CHECKPOINTING: "true"}), "--dry_run"])
+    assert seen == [True] * 3

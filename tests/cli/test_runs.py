@@ -7,7 +7,6 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -15,7 +14,6 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, EarlyStoppingCallback, TrainerCallback
 
 import eval.__main__
-import export.__main__
 import reproduce
 import run_sup
 import run_unsup
@@ -24,7 +22,6 @@ from eval.dev import pairs_set
 from eval.sts import merged, own_pairs
 from models.encoder import load_encoder
 from tests.folders import Evil, change_json, change_record, history, record, reseal, rewind, same_weights, times
-from training.trainer import EmbeddingTrainer
 
 FINISHED = {"method": "simcse", "max_steps": 2}
 UNSCORED = {"method": "simcse", "dev": "none"}
@@ -214,18 +211,6 @@ def test_the_best_checkpoint_may_be_the_only_one(unsup, tmp_path):
     assert (state["best_metric"], state["best_model_checkpoint"]) == (record(run)["best"]["value"], None)
 
 
-def test_a_lost_best_model_is_refused_before_the_first_step(unsup, tmp_path, monkeypatch):
-    """tests/training/test_best.py has the other ways in which it can be lost."""
-    flags = {"eval_steps": 1, "save_steps": 5}
-    run_unsup.main(unsup(**flags))
-    rewind(tmp_path / "run", 5)
-    assert record(tmp_path / "run")["best"]["step"] <= 5, "else the resumed run would find it again"
-    monkeypatch.setattr(EmbeddingTrainer, "train", lambda *_, **__: pytest.fail("training went on"))
-    shutil.rmtree(tmp_path / "run" / "best")
-    with pytest.raises(CheckpointRefused, match="the best model is lost"):
-        run_unsup.main(unsup(**flags))
-
-
 STATES = [b"[]", b'{"global_step": 3, "max_steps": 6, "x": 1}']
 
 
@@ -346,17 +331,6 @@ def test_a_run_out_of_patience_ends_also_after_a_resume(unsup, tmp_path):
         assert record(run)["steps"] == 3 and record(run)["findings"] == found["findings"]
         assert same_weights(whole, run) and same_weights(whole / "checkpoint-3", run / "checkpoint-3")
         assert logged(whole) == logged(run)
-
-
-def test_the_prompts_of_a_start_are_kept_by_name(unsup, finished, tmp_path):
-    change_json(finished / "config_sentence_transformers.json", prompts={"query": "find: ", "document": ""})
-    start = finished.rename(tmp_path / "start")
-    run_unsup.main(unsup(**FINISHED | {"model_name_or_path": start, "max_steps": 1}))
-    export.__main__.main([str(tmp_path / "run"), "--output", str(tmp_path / "out")])
-    for folder in ("run", "out"):
-        model = SentenceTransformer(str(tmp_path / folder), device="cpu")
-        assert model.prompts == {"query": "find: ", "document": ""} and model.default_prompt_name is None
-        assert np.array_equal(model.encode_query(["a dog"]), model.encode(["find: a dog"]))
 
 
 def test_scores_by_width_are_those_of_vectors_truncated_by_sentence_transformers(unsup, tmp_path, dev_file):

@@ -19,8 +19,8 @@ def test_two_processes_that_differ_end_before_the_first_step(tiny_bert, text_fil
     text = tmp_path / "sentences.txt"
     text.write_text(text_file.read_text().replace("dog", "cat"))
 
-    common = {"method": "simcse", "model_name_or_path": tiny_bert, "train_file": text_file, "dev": "none",
-              "cache_dir": tmp_path / "cache", "output_dir": tmp_path / "run", "max_steps": 2}  # fmt: skip
+    common = {"method": "simcse", "model_name_or_path": tiny_bert, "train_file": text_file, "dev": "none"}
+    common |= {"cache_dir": tmp_path / "cache", "output_dir": tmp_path / "run", "max_steps": 2}
     own = {"model_name_or_path": start, "train_file": text, "max_steps": 3, "seed": 7, "learning_rate": 1e-3}
     both = start_both(flags(**common), others=flags(**common | own, logging_steps=1))
     said = [process.end(LIMIT) for process in both]

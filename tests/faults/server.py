@@ -9,7 +9,7 @@ Faults, of what happens below the run's folder (an event is opening, renaming, r
 
     kill, stop, full, readonly: N     at event N the process kills itself, gets SIGTERM, or a disk that fails
     limit: BYTES                      no file may grow beyond this (a failing write inside torch and safetensors)
-    nan_loss, nan_gradient, nan_weight, oom: N    at optimizer step N
+    nan_loss, nan_gradient, nan_weight: N    at optimizer step N
 """
 
 import atexit
@@ -70,14 +70,12 @@ def watch_events(folder, faults, seen):
 
 
 def break_numbers(faults):
-    """Make a loss, a gradient or a weight NaN or infinite, or the memory too small, at an optimizer step."""
+    """Make a loss, a gradient or a weight NaN at an optimizer step."""
     value = float("nan")
     step, after, count = EmbeddingTrainer.training_step, EncoderForTraining.after_step, EmbeddingTrainer.count_terms
 
     def training_step(self, model, inputs, *others):
         now = self.state.global_step + 1
-        if now == faults.get("oom"):
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         if now == faults.get("nan_gradient"):
             next(iter(self.model.parameters())).register_hook(lambda gradient: gradient * value)
         return step(self, model, inputs, *others)

@@ -138,15 +138,6 @@ def test_non_finite_numbers_stop_the_run_and_are_never_saved(server, fault, step
     check_at_rest(folder)
 
 
-def test_running_out_of_memory_is_reported_with_the_batch_size_which_stays(server, reference):
-    assert server.run("oom", {"oom": 5}) == 4
-    said = server.said("oom")
-    assert "--per_device_train_batch_size 8" in said
-    assert "--chunk_size" in said
-    assert "Traceback" not in said
-    server.finish("oom", reference)
-
-
 def test_the_second_of_two_commands_is_refused_with_the_first_ones_pid(server, reference):
     first = server.start("twice")
     wait_for(server.folder / "twice" / "log.jsonl")

@@ -6,7 +6,6 @@ import signal
 import time
 
 import pytest
-import torch
 
 from common.errors import BadInput, CheckpointRefused
 from common.files import writing
@@ -15,7 +14,7 @@ from tests.folders import STATE, checkpoint
 from tests.refusals import refused
 from training.checkpoint import checkpoint_problem
 from training.folder import FORMAT, LOCK_FILE, RUN_FILE, Start, last_valid, locked, open_run, read_run, write_run
-from training.provenance import contents, provenance
+from training.provenance import contents
 
 SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
 RECORD = {"trajectory": SETTINGS, "status": "running", "run_id": "one"}
@@ -95,9 +94,9 @@ def test_other_settings_are_refused_with_their_old_and_new_values(run, change, s
 
 
 def test_a_setting_without_effect_does_not_differ(run):
-    write_run(run, RECORD | {"trajectory": SETTINGS | {"do_train": True, "per_device_eval_batch_size": 16}})
+    write_run(run, RECORD | {"trajectory": SETTINGS | {"do_train": True}})
     checkpoint(run, 5)
-    assert open_run(str(run), SETTINGS | {"do_train": False, "per_device_eval_batch_size": 8}).checkpoint
+    assert open_run(str(run), SETTINGS).checkpoint
 
 
 def test_a_model_folder_is_identified_by_its_files_not_its_name(run):
@@ -143,13 +142,6 @@ def test_an_incomplete_checkpoint_is_passed_over(run, missing):
     assert open_run(str(run), SETTINGS).checkpoint == str(run / "checkpoint-5")
 
 
-@pytest.mark.parametrize("cut", [b"", b'{"global_step": 1', b"\xff\xfe", b"[" * 200_000])
-def test_a_checkpoint_with_half_a_state_is_passed_over(run, cut):
-    checkpoint(run, 5)
-    (checkpoint(run, 10) / "trainer_state.json").write_bytes(cut)
-    assert open_run(str(run), SETTINGS).checkpoint == str(run / "checkpoint-5")
-
-
 def test_random_states_of_several_processes_count_too(run):
     also = ("rng_state_0.pth", "rng_state_1.pth")
     assert checkpoint_problem(checkpoint(run, 5, without="rng_state.pth", also=also), "one") is None
@@ -171,10 +163,14 @@ def test_folders_that_only_resemble_checkpoints_are_ignored(run):
     assert last_valid(run, "one") == str(run / "checkpoint-5")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b"null", b"{}", b"[" * 200_000,
-                                     b'{"status": "finished", "trajectory": null}',
-                                     b'{"status": "done", "trajectory": {}}', b'{"trajectory": {}, "state": 1}',
-                                     b'{"trajectory": [], "status": "running", "run_id": "one"}'])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"{", b"\xff", b"[]", b"null", b"{}", b"[" * 200_000),
+        b'{"status": "done", "trajectory": {}}',
+        b'{"trajectory": [], "status": "running", "run_id": "one"}',
+    ],
+)
 def test_a_damaged_record_is_refused(run, content):
     (run / RUN_FILE).write_bytes(content)
     assert RUN_FILE in refusal(CheckpointRefused, run)
@@ -225,12 +221,6 @@ def test_a_checkpoint_of_a_newer_version_is_passed_over_and_says_so(run, monkeyp
     monkeypatch.undo()
     assert checkpoint_problem(newer, "one").startswith("manifest.json has format 2, but this version reads 1; update")
     assert "manifest.json has format 2" in refusal(CheckpointRefused, run)
-
-
-def test_a_cpu_run_on_a_machine_with_a_gpu_records_cpu(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
-    assert [provenance(on)["hardware"]["device"] for on in (None, True, False)] == ["a GPU", "a GPU", "cpu"]
 
 
 def test_a_folder_is_locked_until_its_process_ends_or_is_killed(tmp_path):

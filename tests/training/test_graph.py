@@ -18,9 +18,9 @@ def folder(tmp_path_factory):
 
 
 def trained(folder, script, name, **flags):
-    given = {"model_name_or_path": folder / "bert", "train_file": folder / "text", "max_steps": 3, "max_length": 16,
-             "per_device_train_batch_size": 4, "output_dir": folder / name, "use_cpu": "true", "packed": "false",
-             "cache_dir": folder / "cache", "save_steps": 2, "report_to": "none", **flags}  # fmt: skip
+    given = {"model_name_or_path": folder / "bert", "train_file": folder / "text", "cache_dir": folder / "cache"}
+    given |= {"output_dir": folder / name, "max_steps": 3, "save_steps": 2, "max_length": 16, "use_cpu": "true"}
+    given |= {"per_device_train_batch_size": 4, "packed": "false", "report_to": "none", **flags}
     script.main([f"--{key}={value}" for key, value in given.items()])
     return load_file(folder / name / "model.safetensors")
 
