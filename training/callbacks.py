@@ -8,7 +8,7 @@ from pathlib import Path
 from transformers import TrainerCallback
 
 from data.draws import KeyedSampler
-from models.collectives import SharedFlag, world_size
+from models.collectives import SharedFlag
 from training.signals import STOPPING
 
 
@@ -44,10 +44,9 @@ class Steps(TrainerCallback):
 
 
 class StopWhenAsked(TrainerCallback):
-    """After a signal, finish the step, log, save and leave the loop; all processes after the same step.
+    """At the end of a step after a signal, log, save and leave the loop; all processes after the same step.
 
-    With one process, a signal during an evaluation saves that step, and one during a save ends the loop after it. With
-    several, it takes effect at the next end of a step, or at the one after if only another process received it.
+    That is the next end of a step, or the one after if only another process received the signal.
     """
 
     def __init__(self) -> None:
@@ -56,14 +55,6 @@ class StopWhenAsked(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
         if self._anyone.raised(STOPPING.name is not None):
             control.should_log = control.should_save = control.should_training_stop = True
-
-    def on_evaluate(self, args, state, control, **kwargs):
-        if STOPPING.name is not None and world_size() == 1:
-            control.should_save = control.should_training_stop = True
-
-    def on_save(self, args, state, control, **kwargs):
-        if STOPPING.name is not None and world_size() == 1:
-            control.should_training_stop = True
 
     def on_train_end(self, args, state, control, **kwargs):
         self._anyone.close()

@@ -76,16 +76,15 @@ def commit(partial: Path, target: Path, run_id: str) -> None:
 
     Args:
         partial: the written folder, on the same file system.
-        target: its final path. An older folder of the same run is replaced; anything else is kept as `TARGET.refused`
-            or, if that exists, with random letters after it.
+        target: its final path. An older folder of the same run is replaced; anything else is kept as
+            `TARGET.refused-` and random letters.
         run_id: the run that owns the folder.
     """
     content = {"format": FORMAT, "run": run_id, "files": hashes(partial)}
     (partial / MANIFEST).write_bytes(_render(content))
     sync_folder(partial)
     if target.is_symlink() or (target.exists() and owner(target) != run_id):
-        refused = target.with_name(f"{target.name}.refused")
-        target.rename(refused.with_name(f"{refused.name}-{uuid4().hex[:8]}") if refused.exists() else refused)
+        target.rename(target.with_name(f"{target.name}.refused-{uuid4().hex[:8]}"))
     if target.exists():
         target.rename(_replaced(target))
     partial.rename(target)
