@@ -14,7 +14,7 @@ from typing import Any
 from adapt import CONFIG
 from adapt.run import run
 from common.errors import BadInput
-from common.flags import Parser, add_pooling, positive, refuse_repeated, underscored
+from common.flags import Parser, add_pooling, positive, refuse_repeated
 from common.ranges import Seed, check_range
 from data.given import joined, keep
 from eval.retrieval.lexical import LANGUAGES
@@ -77,7 +77,7 @@ def checked(argv: list[str] | None) -> tuple[argparse.Namespace, dict[str, Any]]
     config = read_config(file) if file else {}
     flags.set_defaults(**{name: config[name] for name in ("seed", "cache_dir") if name in config})
     args, _ = flags.parse_known_args(argv)
-    _refuse_misplaced(args, underscored(argv), words)
+    _refuse_misplaced(args, argv, words)
     if excluded := {"dev_file", "dataset_name"} & config.keys():
         raise BadInput(f"{file}: '{min(excluded)}' excludes what adapt sets itself; use a copy without it")
     given.setdefault("config", str(CONFIG))

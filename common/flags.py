@@ -1,4 +1,4 @@
-"""Flags of every command: one-line errors, `--data-dir` for `--data_dir`, a checked `--output`."""
+"""Flags of every command: one-line errors, a checked `--output`."""
 
 from __future__ import annotations
 
@@ -36,9 +36,6 @@ class Parser(argparse.ArgumentParser):
         refuse_repeated(sys.argv[1:] if args is None else args)
         return super().parse_args(args, namespace)
 
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
-        return super().parse_known_args(underscored(sys.argv[1:] if args is None else args), namespace)
-
     def error(self, message: str):
         unknown = [word.split("=")[0] for word in message.split() if word.startswith("--")]
         near = difflib.get_close_matches(unknown[0], self._option_string_actions, n=1) if unknown else []
@@ -48,21 +45,10 @@ class Parser(argparse.ArgumentParser):
 
 def refuse_repeated(argv: Sequence[str]) -> None:
     """Raise BadInput for a flag that is given twice: argparse would drop the first value."""
-    names = Counter(word.split("=")[0] for word in underscored(argv) if word.startswith("--"))
+    names = Counter(word.split("=")[0] for word in argv if word.startswith("--"))
     for name, times in names.items():
         if times > 1:
             raise BadInput(f"{name}: given twice; put all values after one flag")
-
-
-def underscored(words: Sequence[str]) -> list[str]:
-    """Replace dashes by underscores in flag names; values stay as they are."""
-    flags = words[: words.index("--")] if "--" in words else words
-    return [_underscored(word) for word in flags] + list(words[len(flags) :])
-
-
-def _underscored(word: str) -> str:
-    name, equals, value = word.partition("=")
-    return f"--{name[2:].replace('-', '_')}{equals}{value}" if word.startswith("--") else word
 
 
 def positive(text: str) -> int:

@@ -212,7 +212,9 @@ class SettingsParser(Parser, HfArgumentParser):
         self.names = {f.name for kind in self.kinds for f in fields(kind) if f.init}
         theirs = {f.name for f in fields(TrainingArguments)} - {*RunArguments.__annotations__}
         for action in self._actions:
-            action.option_strings = [word for word in action.option_strings if "-" not in word.lstrip("-")]
+            action.option_strings = [
+                word for word in action.option_strings if "-" not in word.lstrip("-")
+            ]  # one spelling
             if action.type and not action.choices:
                 action.metavar = action.type.__name__.replace("string_to_bool", "bool")
             if not everything and (action.dest in theirs or not action.help):
@@ -227,7 +229,7 @@ class SettingsParser(Parser, HfArgumentParser):
         named = {f"{config}: unknown key '{name}'": name for name in file}
         named |= {f"unknown argument '--{name}'": name for name in flags}
         for problem, name in named.items():
-            if f"--{name}" not in self._option_string_actions or name == "config":
+            if name not in self.names and name.removeprefix("no_") not in self.names:
                 near = difflib.get_close_matches(name, sorted(self.names), n=1)
                 raise BadInput(f"{problem}; " + (f"did you mean '{near[0]}'?" if near else "--help lists the flags"))
 
@@ -239,7 +241,7 @@ class SettingsParser(Parser, HfArgumentParser):
             if len(parts) > 1 and self._option_string_actions[f"--{name}"].nargs != "+":
                 _single(name, parts)
             (words if all(isinstance(part, str) for part in parts) else objects)[name] = value
-        found, _ = self.parse_known_args(words_of(words))
+        found = self.parse_args(words_of(words))
         for name, value in objects.items():
             setattr(found, name, self._object(name, value))
         return found
@@ -274,7 +276,6 @@ def values_of(argv: Sequence[str]) -> dict[str, list[str]]:
     for word in argv:
         if word.startswith("--") or word == "-h":
             name, equals, value = word.lstrip("-").partition("=")
-            name = name.replace("-", "_")
             values[name] = [value] if equals else []
             open_to = None if equals else values[name]
         elif open_to is None:

@@ -236,7 +236,7 @@ def test_wrong_flags_are_refused(arguments, sentences, tmp_path, words, message)
 
 def test_the_model_comes_before_the_flags_of_the_training(arguments):
     with pytest.raises(BadInput, match="--learning_rate 1e-5: MODEL comes first"):
-        command.main(["--learning-rate", "1e-5", *arguments()])
+        command.main(["--learning_rate", "1e-5", *arguments()])
 
 
 def test_a_configuration_keeps_what_it_sets(arguments, tmp_path):

@@ -86,7 +86,7 @@ def test_values_in_a_file_are_parsed_like_flags(config):
 def test_switches_that_are_on_can_be_turned_off(config):
     for written, value in (("false", False), ("no", False), ("True", True)):
         assert parsed(f"whole_words: {written}", config=config, script=STAGE_ONE).model_args.whole_words is value
-    assert parsed("seed: 1", "--no-whole_words", config=config, script=STAGE_ONE).model_args.whole_words is False
+    assert parsed("seed: 1", "--no_whole_words", config=config, script=STAGE_ONE).model_args.whole_words is False
 
 
 def test_lists(config):
