@@ -16,7 +16,7 @@ from common.errors import BadInput
 from data.collator import Collator, MaskedCollator
 from data.template import TEXT, framed
 from data.tokenised import TokenisedText, false_negatives
-from data.views import Masking, View
+from data.views import Masking, View, cuts
 from eval.dev import DevSet
 from eval.encode import Encode
 from models.adapters import adapter_dropout
@@ -133,11 +133,6 @@ def check_length(max_length: int, longest: int) -> None:
     """Refuse a `--max_length` above the tokens that the model accepts."""
     if max_length > longest:
         raise BadInput(f"--max_length {max_length}: the model accepts at most {longest} tokens")
-
-
-def cuts(views: Sequence[View]) -> bool:
-    """Whether the views are parts of documents."""
-    return any(view.cut for view in views)
 
 
 def prompted(views: Sequence[View], encoder: SentenceEncoder, tokenizer, corpus: TokenisedText) -> list[View]:

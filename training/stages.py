@@ -25,10 +25,11 @@ from data.template import frame_of
 from data.text import read_text
 from data.tokenised import Sample, TokenisedText, load_tokenised
 from data.tokenizer import train_tokenizer
+from data.views import cuts
 from models.collectives import sum_over_processes, wait_for_everyone
 from models.loading import load_tokenizer
 from models.pooling import pooling_named
-from training.builders import build_pretraining, build_training, cuts
+from training.builders import build_pretraining, build_training
 from training.callbacks import RunLog
 from training.checkpoint import clean, misfit, replacing_files, state_of
 from training.curves import describe_gap, draw
