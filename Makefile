@@ -39,11 +39,9 @@ GPU ?= --output gpu.json
 gpu:  ## what a GPU does with a step, a run and a kill, in minutes: make gpu GPU="--minutes 8 --output gpu.json"
 	$(PYTHON) -m bench gpu $(GPU)
 
-faults: $(VENV)/.installed  ## hundreds of kills, signals and disk faults on real runs, thousands of damaged files; goes on
-	$(BIN)/python tests/faults/long.py --output runs/faults.json
-	for of in "--method esimcse" "--script run_pretrain_aux.py"; do for case in moment write; do \
-	    $(BIN)/python tests/faults/long.py --case $$case --count 50 $$of --output runs/faults.json || exit 1; done; done
-	FAULT_STOPS=20 $(BIN)/python -m pytest -q -m slow tests/ddp tests/faults
+faults: $(VENV)/.installed  ## hundreds of kills, signals and disk faults on real runs, thousands of damaged files
+	FAULT_SEEDS=100 $(BIN)/python -m pytest -q -n 2 tests/faults
+	FAULT_STOPS=20 $(BIN)/python -m pytest -q -m slow tests/ddp
 	FUZZ_EXAMPLES=$(FUZZ) $(BIN)/python -m pytest -q -n 2 tests/fuzz
 
 check: $(VENV)/.installed  ## lint and format

@@ -29,7 +29,6 @@ from data.text import ROWS_AT_ONCE
 from data.tokenised import TokenisedText
 from data.views import Masking, View
 from models.training import TrainingOutput
-from training.callbacks import ResumedProgress
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
 
@@ -117,8 +116,7 @@ def _slope(trainer: Callable[[int], Trainer], lengths: list[int]) -> float:
     for steps in lengths:
         start = time.process_time()
         timed = trainer(steps)
-        for printing in (PrinterCallback, ResumedProgress):  # the log lines of this model mean nothing
-            timed.remove_callback(printing)
+        timed.remove_callback(PrinterCallback)  # the log lines of this model mean nothing
         timed.train()
         spent.append(1000 * (time.process_time() - start))
     return (spent[1] - spent[0]) / (lengths[1] - lengths[0])

@@ -162,17 +162,13 @@ class ScoredArguments(DataArguments):
     )
     dev_beir: str | None = flag(
         None,
-        "your search set instead of STS-B, a folder in BEIR's format: nDCG@10 on qrels/dev.tsv selects the best "
+        "your search set instead of all these, a folder in BEIR's format: nDCG@10 on qrels/dev.tsv selects the best "
         "model; qrels/test.tsv, if present, compares it with the initial model",
     )
     start_shares: list[Share] = flag(
         [],
         "at the end, also try mixing these shares of the initial weights, such as 0.25 0.5 0.75, into the trained "
         "model, and keep what has the best dev score (LM-Cocktail, 2311.13534); default: none",
-    )
-    keep_start: bool = flag(False, "keep the initial model unless the trained one is significantly better")
-    least_gain: Rate = flag(
-        0.0, "with keep_start: the gain's confidence interval must lie above this share of the initial model's score"
     )
     patience: Count | None = flag(
         None,

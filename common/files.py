@@ -220,21 +220,8 @@ def read_json(
     return content
 
 
-# PyYAML raises more than its own class: for `!!int ''`, `!!map [a]`, a date in month 13, deep nesting.
-_UNREADABLE = (
-    OSError,
-    yaml.YAMLError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-)
-
-
 class _Strict:
-    """Refuses tags, and repeated keys, of which PyYAML keeps the last value."""
+    """Refuses repeated keys, of which PyYAML keeps the last value."""
 
     def construct_mapping(self, node, deep=False):
         names: set[str] = set()
@@ -244,13 +231,6 @@ class _Strict:
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             names.add(key.value)
         return super().construct_mapping(node, deep)
-
-    def compose_node(self, parent, index):
-        event = self.peek_event()
-        if getattr(event, "tag", None):
-            problem = f"tag '{event.tag}' is not allowed"
-            raise yaml.constructor.ConstructorError(None, None, problem, event.start_mark)
-        return super().compose_node(parent, index)
 
 
 class _Values(_Strict, yaml.SafeLoader):
@@ -265,12 +245,12 @@ def read_yaml(path: Path, strings: bool = False) -> Any:
     """Read a YAML file; with `strings`, every scalar stays a string.
 
     Raises:
-        BadInput: the file cannot be read, is not YAML, or has a tag or a repeated key.
+        BadInput: the file cannot be read, is not YAML, or has a repeated key.
     """
     try:
         refuse_special(path)  # a pipe would be waited for
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_Strings if strings else _Values)
-    except _UNREADABLE as error:
+    except Exception as error:  # PyYAML raises more than its own class, as for `!!int ''` or deep nesting
         raise BadInput(f"{path}: cannot be read, or not a YAML file: {brief(error)}") from error
 
 

@@ -1,12 +1,12 @@
-"""Flags of every command: one-line errors, `--data-dir` for `--data_dir`, a checked `--output`."""
+"""Flags of every command: one-line errors, a checked `--output`."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
-import os
 import shlex
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -36,9 +36,6 @@ class Parser(argparse.ArgumentParser):
         refuse_repeated(sys.argv[1:] if args is None else args)
         return super().parse_args(args, namespace)
 
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
-        return super().parse_known_args(underscored(sys.argv[1:] if args is None else args), namespace)
-
     def error(self, message: str):
         unknown = [word.split("=")[0] for word in message.split() if word.startswith("--")]
         near = difflib.get_close_matches(unknown[0], self._option_string_actions, n=1) if unknown else []
@@ -48,21 +45,10 @@ class Parser(argparse.ArgumentParser):
 
 def refuse_repeated(argv: Sequence[str]) -> None:
     """Raise BadInput for a flag that is given twice: argparse would drop the first value."""
-    names = Counter(word.split("=")[0] for word in underscored(argv) if word.startswith("--"))
+    names = Counter(word.split("=")[0] for word in argv if word.startswith("--"))
     for name, times in names.items():
         if times > 1:
             raise BadInput(f"{name}: given twice; put all values after one flag")
-
-
-def underscored(words: Sequence[str]) -> list[str]:
-    """Replace dashes by underscores in flag names; values stay as they are."""
-    flags = words[: words.index("--")] if "--" in words else words
-    return [_underscored(word) for word in flags] + list(words[len(flags) :])
-
-
-def _underscored(word: str) -> str:
-    name, equals, value = word.partition("=")
-    return f"--{name[2:].replace('-', '_')}{equals}{value}" if word.startswith("--") else word
 
 
 def positive(text: str) -> int:
@@ -72,14 +58,14 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def output_folder(path: str, flag: str = "output") -> Path:
-    """The folder that a flag names, created if missing; BadInput if it cannot be, or is read-only."""
+def output_folder(path: str | Path, flag: str = "output") -> Path:
+    """The folder that a flag names, created if missing; BadInput or StorageError if no file can be written there."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return Path(path)
     except OSError as error:
-        raise unwritable(error, f"--{flag} {path}: cannot create the folder ({error.strerror})") from error
-    _check_writable(path, Path(path), flag)
-    return Path(path)
+        raise unwritable(error, f"--{flag}: cannot be written in {path} ({error.strerror})") from error
 
 
 def check_output(output: str | None, inputs: Iterable[str | None], first: bytes) -> None:
@@ -96,7 +82,7 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
     if output is None:
         return
     path = Path(output)
-    _check_writable(output, path.absolute().parent)
+    output_folder(path.absolute().parent)
     read = any(name and path.exists() and Path(name).exists() and path.samefile(name) for name in inputs)
     if read or (path.exists() and not _is_replaceable(path, first)):
         raise BadInput(f"--output {output}: is an input of this command, or has content this command did not write")
@@ -108,13 +94,6 @@ def _is_replaceable(path: Path, first: bytes) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(len(first)).lower() in (b"", first)
-
-
-def _check_writable(output: str, folder: Path, flag: str = "output") -> None:
-    """Refuse a folder, or for a missing one the folder above it, in which no file can be created."""
-    above = next(path for path in (folder, *folder.parents) if path.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise BadInput(f"--{flag} {output}: cannot be written in {above}; choose another folder")
 
 
 def add_pooling(parser: argparse.ArgumentParser) -> None:

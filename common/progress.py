@@ -20,9 +20,9 @@ class _Lines:
         sys.stderr.flush()
 
 
-def progress(total: int, name: str, unit: str, shown: bool = True, done: int = 0) -> tqdm:
-    """Count from `done` to `total` units; the first `done` took no time. Work below half a minute prints no line."""
-    common = {"total": total, "initial": done, "desc": name, "unit": unit, "disable": not shown, "leave": False}
+def progress(total: int, name: str, unit: str, shown: bool = True) -> tqdm:
+    """Count to `total` units. Work below half a minute prints no line."""
+    common = {"total": total, "desc": name, "unit": unit, "disable": not shown, "leave": False}
     if sys.stderr.isatty():
         return tqdm(**common, dynamic_ncols=True)
     line = "{desc}: {n_fmt} of {total_fmt} {unit}s, {elapsed} so far, about {remaining} left"

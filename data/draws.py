@@ -8,7 +8,6 @@ whole arrays. The sampler yields the keys of the examples.
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import islice
 
 import numpy as np
 from torch.utils.data import Dataset, Sampler
@@ -129,10 +128,6 @@ class KeyedSampler(Sampler):
     def __iter__(self) -> Iterator[Key]:
         for position, index in enumerate(self.order(self.epoch)):
             yield self.epoch, index, position // self.batch_size
-
-    def rows(self, epoch: int, first: int, batches: int) -> list[int]:
-        """Indices of the examples in `batches` batches of an epoch, starting at batch `first`."""
-        return list(islice(self.order(epoch), first * self.batch_size, (first + batches) * self.batch_size))
 
     def order(self, epoch: int) -> Iterator[int]:
         """Yield the indices of an epoch's examples in order."""

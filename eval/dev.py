@@ -1,4 +1,4 @@
-"""Dev sets select a run's best model and compare it with the initial one: STS pairs, a search set, held-out texts."""
+"""Dev sets select a run's best model and compare it with the initial one: STS pairs or a search set."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,11 +9,10 @@ import numpy as np
 
 from common.errors import BadInput
 from eval.compare.intervals import Items, percentile, resampled_figures
-from eval.encode import Encoder, as_role, unit
+from eval.encode import Encoder, as_role
 from eval.metrics.retrieval import METRICS
 from eval.retrieval.beir import WHOLE, BeirSet, BeirTask, drops_own_id, name_of, read_set
 from eval.sts import Pairs, correlation, similarities
-from eval.words import word_places
 
 RESAMPLES = 2000
 _MANY = 20  # examples; a bootstrap of fewer is overconfident
@@ -126,34 +125,6 @@ def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
     return DevSet("search_ndcg", [whole.corpus.sha256, queries, grades, *rule], items, chosen, judged)
 
 
-def halves_set(rows: Sequence[Sequence[str]]) -> DevSet | None:
-    """A proxy for search without relevance judgements: the first half of a text is the query for its second half.
-
-    Of texts with two columns, the first is the query for the second. nDCG@10 with one relevant text per query. None if
-    fewer than two texts have two words.
-    """
-    pairs = [pair for row in rows if all(pair := _halves(row))]
-    if len(pairs) < 2:
-        return None
-
-    def items(encode: Encoder) -> Items:
-        roles = zip(("query", "document"), zip(*pairs, strict=True), strict=True)
-        queries, documents = (unit(as_role(encode, role)(list(texts))) for role, texts in roles)
-        cosines = queries @ documents.T
-        ranks = (cosines >= np.diag(cosines)[:, None]).sum(1)  # from 1; ties get the worst rank
-        return {"value": np.where(ranks <= 10, 1 / np.log2(ranks + 1), 0.0)}
-
-    return DevSet("halves_ndcg", pairs, items, choosing=[], judging=range(len(pairs)))
-
-
-def _halves(row: Sequence[str]) -> tuple[str, str]:
-    if len(row) > 1:
-        return row[0], row[1]
-    words = word_places(row[0]) or [0]
-    middle = words[len(words) // 2]
-    return row[0][:middle].strip(), row[0][middle:].strip()
-
-
 def verdict(initial: Items, result: Items) -> dict[str, Any]:
     """Compare result and initial model on the same examples by a paired bootstrap of `RESAMPLES` draws.
 
@@ -173,20 +144,10 @@ def judged(low: float, high: float) -> str:
     return BETTER if low > 0 else WORSE if high < 0 else ALIKE
 
 
-def clears(facts: Mapping[str, Any], least_gain: float) -> bool:
-    """Whether the interval of a verdict's gain lies above this share of the initial score; 0: the result is better."""
-    return facts["interval"][0] > least_gain * abs(facts["start"])
-
-
 def in_words(facts: Mapping[str, Any]) -> str:
     """A verdict as one line."""
     low, high = facts["interval"]
     text = f"{facts['metric']} {facts['start']:.2f} -> {facts['result']:.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
-    spread = [(name, facts[name]) for name in ("uniformity", "mean_cosine") if name in facts]
-    text += "".join(f"; {name.replace('_', ' ')} {old:.3f} -> {new:.3f}" for name, (old, new) in spread)
     text += "" if facts.get("apart", True) else ", on the examples that selected it"
     text += f", from only {facts['examples']} examples" if facts.get("examples", _MANY) < _MANY else ""
-    kept = "; the initial model was kept" if facts.get("shipped") == "start" else ""
-    if kept and facts["verdict"] == BETTER and facts.get("least_gain"):
-        kept += f": the interval does not lie above {facts['least_gain']:.0%} of its score (--least_gain)"
-    return f"the result {IS[facts['verdict']]} its initial model ({text}){kept}"
+    return f"the result {IS[facts['verdict']]} its initial model ({text})"

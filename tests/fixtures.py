@@ -37,9 +37,9 @@ torch.set_num_threads(1)
 settings.register_profile("repository", derandomize=True, database=None, deadline=None)  # the same examples each time
 settings.load_profile("repository")
 
-_SIZE = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64,
-         "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
-         "initializer_range": 0.3}  # with the usual 0.02 all sentences would get nearly the same vector  # fmt: skip
+_SIZE = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64}
+_SIZE |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+_SIZE["initializer_range"] = 0.3  # with the usual 0.02 all sentences would get nearly the same vector
 _SIZES = {  # where names or kinds of sizes differ
     "electra": _SIZE | {"embedding_size": 16},
     "distilbert": {"dim": 32, "n_layers": 4, "n_heads": 4, "hidden_dim": 64, "initializer_range": 0.3},

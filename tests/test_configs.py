@@ -17,12 +17,21 @@ EXPECTED = {
     "simcse-bert-large": {"learning_rate": 1e-5, "per_device_train_batch_size": 64},
     "simcse-roberta-base": {"learning_rate": 1e-5, "per_device_train_batch_size": 512},
     "simcse-roberta-large": {"learning_rate": 3e-5, "per_device_train_batch_size": 512},
-    "consert-bert-base": {"learning_rate": 5e-7, "view_1": "feature_cutoff", "dropout": 0.0, "num_train_epochs": 10,
-                          "weight_decay": 0.01},
+    "consert-bert-base": {
+        "learning_rate": 5e-7,
+        "view_1": "feature_cutoff",
+        "dropout": 0.0,
+        "num_train_epochs": 10,
+        "weight_decay": 0.01,
+    },
     "consert-bert-large": {"view_1": "none", "dropout": None, "num_train_epochs": 25, "max_length": 64},
     "consert-joint-bert-base": {"learning_rate": 2e-5, "token_cutoff": 0.1, "features": "code", "dropout": 0.1},
-    "consert-sup-unsup-bert-base": {"view_1": "none", "view_2": "feature_cutoff", "feature_cutoff": 0.1,
-                                    "num_train_epochs": 25},
+    "consert-sup-unsup-bert-base": {
+        "view_1": "none",
+        "view_2": "feature_cutoff",
+        "feature_cutoff": 0.1,
+        "num_train_epochs": 25,
+    },
     "consert-joint-unsup-bert-base": {"view_1": "none", "view_2": "shuffle", "num_train_epochs": 25},
     "consert-joint-bert-large": {"token_cutoff": 0.1, "max_length": 40, "num_train_epochs": 1},
     "consert-sup-unsup-bert-large": {"feature_cutoff": 0.1, "num_train_epochs": 10, "max_length": 64, "patience": 10},
@@ -35,7 +44,7 @@ EXPECTED = {
     "dclr-bert-base": {"num_train_epochs": 3, "false_above": 0.9, "noise_share": 1.0, "noise_steps": 4},
     "promptbert-bert-base": {"per_device_train_batch_size": 256, "learning_rate": 1e-5, "max_length": 42},
     "aux-bert-base": {"learning_rate": 1e-4, "num_train_epochs": 8, "max_length": 128, "skip_from": 6},
-}  # fmt: skip
+}
 
 
 def parsed(name):

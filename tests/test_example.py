@@ -1,15 +1,11 @@
 """example.py runs as it stands, with fewer steps of a smaller model."""
 
 import json
-import subprocess
-import sys
 
 import matplotlib
 import matplotlib.pyplot as plt
-import pytest
 
 from example import example
-from tests.sources import ROOT
 
 
 def test_the_example_trains_searches_and_draws(tiny_bert, tmp_path, monkeypatch, capsys):
@@ -22,12 +18,3 @@ def test_the_example_trains_searches_and_draws(tiny_bert, tmp_path, monkeypatch,
     hits = [float(line.split()[0]) for line in capsys.readouterr().out.splitlines() if line[:2] in ("0.", "1.")]
     assert len(hits) == 3 and hits == sorted(hits, reverse=True)
     assert json.loads((tmp_path / "runs/example/run.json").read_text())["steps"] == 6
-
-
-@pytest.mark.parametrize(
-    ("words", "said"), [(["./nowhere"], "no such folder"), (["a", "b"], "unrecognized arguments: b")]
-)
-def test_a_wrong_argument_is_one_line(words, said, tmp_path):
-    done = subprocess.run([sys.executable, ROOT / "example.py", *words], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 2 and done.stderr.startswith("error: ") and said in done.stderr
-    assert done.stderr.count("\n") == 1

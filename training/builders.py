@@ -16,7 +16,7 @@ from common.errors import BadInput
 from data.collator import Collator, MaskedCollator
 from data.template import TEXT, framed
 from data.tokenised import TokenisedText, false_negatives
-from data.views import Masking, View
+from data.views import Masking, View, cuts
 from eval.dev import DevSet
 from eval.encode import Encode
 from models.adapters import adapter_dropout
@@ -27,13 +27,14 @@ from models.loading import dropout_rates, load_config, set_dropout, usable_lengt
 from models.masked_lm import AuxiliaryMaskedLM
 from models.training import build_model
 from training.graph import GraphedTrainer
-from training.plan import describe_masking, describe_truncation, plan
-from training.run_arguments import describe_packing, recomputes
+from training.plan import describe_masking, plan
+from training.run_arguments import recomputes
 from training.settings import Settings
 from training.trainer import CachedTrainer, EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 _MANY_UNKNOWN = 0.1  # share of tokens; below 0.001 for English Wikipedia and BERT
+_MANY_CUT = 0.2  # share of truncated texts
 _SAMPLED = 100_000  # rows that the plan examines
 
 
@@ -52,17 +53,9 @@ def build_training(
     collator = build_collator(settings, corpus, tokenizer, model)
     for objective in model.objectives:
         objective.check_batch(batch)
-        if args.cuda_graph and objective.not_replayed:
-            raise BadInput(f"--cuda_graph: not supported by this method; {objective.not_replayed}")
     if recomputes(args) and encoder.dropout_operations:
         raise BadInput(
             "--activation_checkpointing: not supported by this method, which draws new dropout rates in every pass"
-        )
-    if args.gradient_accumulation_steps > 1:
-        logger.warning(
-            f"--gradient_accumulation_steps {args.gradient_accumulation_steps} adds no negatives: a sentence is "
-            f"compared within its own batch of {batch}; for more, raise --per_device_train_batch_size and give "
-            "--chunk_size"
         )
     score = None
     if dev is not None:
@@ -71,20 +64,20 @@ def build_training(
     else:
         args.metric_for_best_model = args.greater_is_better = None
     trainer_class = GraphedTrainer if args.cuda_graph else EmbeddingTrainer
-    if model_args.chunk_size:
-        if args.cuda_graph:
-            raise BadInput("--chunk_size does not support --cuda_graph: the step runs in chunks; leave one out")
+    if model_args.chunk_size:  # a step in chunks is not one graph
         trainer_class = partial(CachedTrainer, chunk_size=model_args.chunk_size)
     keep = partial(encoder.save, tokenizer=tokenizer)
     trainer = trainer_class(model, args, collator, len(corpus), score, keep, data_args.held_out, data_args.patience)
 
     column = corpus.columns - 1 if cuts(collator.views) else 0  # titles may be empty or rarely shown
     first = np.arange(min(len(corpus), _SAMPLED))
-    if all(view.cut for view in collator.views):
-        truncated = f"crops of whole documents, at most {data_args.max_length} tokens each (--max_length)"
-    else:
+    truncated = "documents into views"
+    if not all(view.cut for view in collator.views):
         lengths = np.stack([corpus.lengths(first, column) for column in range(corpus.columns)])
-        truncated = describe_truncation(lengths, data_args.max_length, collator.added, encoder.max_length)
+        share = float((lengths > data_args.max_length - collator.added).mean())
+        truncated = f"{share:.1%} of the texts"
+        if share > _MANY_CUT:
+            logger.warning("--max_length %d truncates %.0f %% of the texts", data_args.max_length, 100 * share)
     ids, _ = corpus.sentences(first, column, data_args.max_length)
     unknown = float((ids == tokenizer.unk_token_id).mean())
     if unknown > _MANY_UNKNOWN:
@@ -99,9 +92,9 @@ def build_training(
         )
     facts = {
         "method": model_args.method,
-        "cut": truncated,
+        "cut": f"{truncated}, at --max_length {data_args.max_length} tokens",
         "unknown": f"{unknown:.1%} of the tokens, to the tokenizer",
-        "packed": describe_packing(encoder.packed, args),
+        "packed": encoder.packed,
         "views": len(collator.views),
         "masking": describe_masking(collator.masking),
         "pooling": model_args.pooling,
@@ -113,8 +106,7 @@ def build_collator(settings: Settings, corpus: TokenisedText, tokenizer, model) 
     """The collator of the method's views; in rows of several sentences each view is one of them."""
     method, method_args, data_args, args = settings.method, settings.method_args, settings.data_args, settings.args
     longest = model.encoder.max_length
-    if data_args.max_length > longest:
-        raise BadInput(f"--max_length {data_args.max_length}: the model accepts at most {longest} tokens")
+    check_length(data_args.max_length, longest)
     views = prompted(method.views_of_rows(method_args, corpus.columns), model.encoder, tokenizer, corpus)
     if any(view.perturb for view in views):
         check_apart(model.config, "a view with perturbed embeddings")
@@ -137,9 +129,10 @@ def build_collator(settings: Settings, corpus: TokenisedText, tokenizer, model) 
     )
 
 
-def cuts(views: Sequence[View]) -> bool:
-    """Whether the views are parts of documents."""
-    return any(view.cut for view in views)
+def check_length(max_length: int, longest: int) -> None:
+    """Refuse a `--max_length` above the tokens that the model accepts."""
+    if max_length > longest:
+        raise BadInput(f"--max_length {max_length}: the model accepts at most {longest} tokens")
 
 
 def prompted(views: Sequence[View], encoder: SentenceEncoder, tokenizer, corpus: TokenisedText) -> list[View]:
@@ -192,9 +185,7 @@ def build_pretraining(settings: Settings, tokenizer, blocks: TokenisedText) -> t
     packed = model_args.packed is not False
     model = AuxiliaryMaskedLM(lm, head, model_args.skip_from, packed, model_args.bow_weight)
 
-    longest = usable_length(lm.base_model, tokenizer)
-    if data_args.max_length > longest:
-        raise BadInput(f"--max_length {data_args.max_length}: the model accepts at most {longest} tokens")
+    check_length(data_args.max_length, usable_length(lm.base_model, tokenizer))
     collator = MaskedCollator(
         blocks,
         tokenizer,
@@ -211,6 +202,6 @@ def build_pretraining(settings: Settings, tokenizer, blocks: TokenisedText) -> t
     facts = {
         "masking": describe_masking([masking, aux_masking] if aux_masking else [masking]),
         "head": f"{layers} layers over layer {model_args.skip_from}, {model_args.aux_cls} [CLS]",
-        "packed": describe_packing(model.packed, args),
+        "packed": model.packed,
     }
     return trainer, plan(model, args, trainer.sampler, facts)

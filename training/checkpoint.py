@@ -76,16 +76,15 @@ def commit(partial: Path, target: Path, run_id: str) -> None:
 
     Args:
         partial: the written folder, on the same file system.
-        target: its final path. An older folder of the same run is replaced; anything else is kept as `TARGET.refused`
-            or, if that exists, with random letters after it.
+        target: its final path. An older folder of the same run is replaced; anything else is kept as
+            `TARGET.refused-` and random letters.
         run_id: the run that owns the folder.
     """
     content = {"format": FORMAT, "run": run_id, "files": hashes(partial)}
     (partial / MANIFEST).write_bytes(_render(content))
     sync_folder(partial)
     if target.is_symlink() or (target.exists() and owner(target) != run_id):
-        refused = target.with_name(f"{target.name}.refused")
-        target.rename(refused.with_name(f"{refused.name}-{uuid4().hex[:8]}") if refused.exists() else refused)
+        target.rename(target.with_name(f"{target.name}.refused-{uuid4().hex[:8]}"))
     if target.exists():
         target.rename(_replaced(target))
     partial.rename(target)
@@ -211,8 +210,9 @@ def commit_checkpoint(root: Path, step: int, run_id: str, limit: int | None) -> 
         remove(root / _REMOVED)
 
 
-def remove_leftovers(root: Path) -> None:
-    """Remove temporary folders of an interrupted command; the caller must hold the folder's lock."""
+def clean(root: Path) -> None:
+    """Repair the folder after an interrupted command; the caller must hold its lock."""
+    recover(root / BEST)
     for path in root.glob(".checkpoint-*.replaced"):
         remove(path)
     for name in (STAGING, _REMOVED, _RESULT):
@@ -263,8 +263,7 @@ def read_best(root: Path, run_id: str) -> dict[str, Any]:
 def check_best(root: Path, checkpoint: Path, run_id: str) -> None:
     """Refuse to resume from a checkpoint without its best model: the run would end with a worse one.
 
-    A best model from a later step of this run is not checked: the resumed run reaches that step and rewrites it, or
-    replaces it at its next evaluation if its number of steps was changed.
+    A best model from a later step of this run is not checked: the resumed run reaches that step and rewrites it.
 
     Raises:
         CheckpointRefused: `best/` is lost, damaged, from another run, or not the model that the checkpoint records.

@@ -7,19 +7,16 @@ finished, changes nothing. Any other content of the folder is refused.
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import os
-import socket
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from common.errors import BadInput, CheckpointRefused, newer_format
 from common.files import RUN_FILE, read_json, remove, sha256, write_json
-from training.checkpoint import BEST, check_best, checkpoint_problem, checkpoints, owner, recover, remove_leftovers
+from training.checkpoint import BEST, check_best, checkpoint_problem, checkpoints, owner
 
 logger = logging.getLogger(__name__)
 FORMAT = 1
@@ -29,23 +26,18 @@ _MESSAGE_CHARS = 80  # per value: a dictionary of hashes is long
 
 # Fields that affect neither the weights nor the selection of the best model: they may differ at a resume. The files
 # they name are compared by content. No other field may differ, including `max_steps` and `num_train_epochs`, on which
-# the schedule depends; see `is_longer` and --change_steps.
+# the schedule depends. Nothing here reads those of the last four lines, which are transformers'.
 MAY_DIFFER = frozenset(
     """output_dir data_dir cache_dir dry_run test_tasks run_name report_to project trackio_space_id disable_tqdm
     log_level log_level_replica log_on_each_node logging_strategy logging_first_step logging_steps save_strategy
     save_steps save_total_limit dataloader_num_workers dataloader_prefetch_factor dataloader_multiprocessing_context
-    dataloader_pin_memory dataloader_persistent_workers dataloader_in_order resume_from_checkpoint push_to_hub
-    hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push ddp_timeout debug
-    include_num_input_tokens_seen skip_memory_metrics train_file dev_file dev_beir local_rank
-    change_steps use_cpu probe_gradients""".split()
-)
-NO_EFFECT = frozenset(  # of transformers; records have them, and nothing here reads them
-    """do_train do_eval do_predict per_device_eval_batch_size eval_accumulation_steps eval_do_concat_batches
+    dataloader_pin_memory dataloader_persistent_workers dataloader_in_order resume_from_checkpoint ddp_timeout debug
+    include_num_input_tokens_seen skip_memory_metrics train_file dev_file dev_beir local_rank use_cpu probe_gradients
+    push_to_hub hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push
+    do_train do_eval do_predict per_device_eval_batch_size eval_accumulation_steps eval_do_concat_batches
     eval_use_gather_object batch_eval_metrics prediction_loss_only label_names length_column_name use_cache
-    fsdp_config liger_kernel_config restore_callback_states_from_checkpoint hub_model_id hub_strategy
-    hub_revision hub_always_push""".split()
+    fsdp_config liger_kernel_config restore_callback_states_from_checkpoint""".split()
 )
-STEPS = ("max_steps", "num_train_epochs")
 # Those among them that must agree over the processes of a run, because they determine when processes synchronize.
 IN_STEP = frozenset(
     "output_dir dry_run logging_strategy logging_first_step logging_steps save_strategy save_steps".split()
@@ -87,30 +79,25 @@ def check_result(folder: Path, run: Mapping[str, Any]) -> None:
     recorded = run.get("result")
     if not isinstance(recorded, dict):
         raise CheckpointRefused(f"{folder}: {RUN_FILE} lists no result; remove the folder to train again")
-    if problem := next(filter(None, (_changed(folder / name, before) for name, before in recorded.items())), None):
-        raise CheckpointRefused(
-            f"{folder}: the run has finished, but {problem}; restore the file, or remove the folder to train again"
-        )
-
-
-def _changed(path: Path, recorded: str) -> str | None:
-    if not path.is_file():
-        return f"{path.name} is missing"
-    return None if sha256(path) == recorded else f"{path.name} has changed since"
+    for name, before in recorded.items():
+        if not (folder / name).is_file() or sha256(folder / name) != before:
+            raise CheckpointRefused(
+                f"{folder}: the run has finished, but {name} is missing or has changed; restore the file, or remove "
+                "the folder to train again"
+            )
 
 
 def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """Names of the settings in which two trajectories differ; local models are compared by content, not by name.
 
-    A setting present in only one of them was added after the other was written; it differs if it is on. One without
-    effect, which a run may no longer set, does not.
+    A setting present in only one of them was added after the other was written; it differs if it is on.
     """
     files = one.get("contents")
     other_files = other.get("contents", {}).items() if isinstance(files, dict) else ()
     same = {name for name, hashes in other_files if files.get(name) == hashes}
     in_both = {name for name in one.keys() & other.keys() if one[name] != other[name]}
     in_one = {name for name in one.keys() ^ other.keys() if (one | other)[name]}
-    return sorted((in_both | in_one) - same - NO_EFFECT)
+    return sorted((in_both | in_one) - same - (MAY_DIFFER - IN_STEP))  # older records have more of them
 
 
 def check_agreement(everyone: Sequence[dict[str, Any]]) -> None:
@@ -121,30 +108,11 @@ def check_agreement(everyone: Sequence[dict[str, Any]]) -> None:
     """
     names = sorted({name for other in everyone for name in differing(everyone[0], other)})
     if names:
-        listed = "; ".join(f"{name}: {_by_rank(everyone, name)}" for name in names)
-        raise BadInput(f"the processes of this run differ in {listed}; start all with the same settings and files")
-
-
-def _by_rank(everyone: Sequence[dict[str, Any]], name: str) -> str:
-    ranks: dict[str, list[str]] = {}
-    for rank, settings in enumerate(everyone):
-        ranks.setdefault(str(settings.get(name)), []).append(str(rank))
-    return ", ".join(f"{value[:_MESSAGE_CHARS]} in rank {' and '.join(numbers)}" for value, numbers in ranks.items())
-
-
-def is_longer(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether the new settings extend a run whose learning rate does not depend on the number of steps.
-
-    The last step is always evaluated. If it was not a multiple of `eval_steps`, or before `eval_delay`, the longer run
-    would not have evaluated there and might have selected another model, so it is a different run.
-    """
-    constant = old.get("lr_scheduler_type") == new.get("lr_scheduler_type") == "constant"
-    steps, every = old.get("max_steps"), new.get("eval_steps", 1)
-    if not constant or type(steps) is not int:  # `old` was read from a file
-        return False
-    if new.get("dev", "none") != "none" and (every < 1 or steps % every or steps < new.get("eval_delay", 0)):
-        return False
-    return 0 < steps < new.get("max_steps", 0)
+        values = {name: [str(trajectory.get(name))[:_MESSAGE_CHARS] for trajectory in everyone] for name in names}
+        listed = "; ".join(f"{name}: {', '.join(by_rank)}" for name, by_rank in values.items())
+        raise BadInput(
+            f"the processes of this run differ, by rank: {listed}; start all with the same settings and files"
+        )
 
 
 class Start(NamedTuple):
@@ -154,35 +122,24 @@ class Start(NamedTuple):
     checkpoint: str | None
 
 
-def open_run(folder: str, trajectory: dict[str, Any], change_steps: bool = False) -> Start:
+def open_run(folder: str, trajectory: dict[str, Any]) -> Start:
     """Decide how a command begins in `folder`; writes nothing.
 
     Args:
         folder: the output folder.
         trajectory: every setting that determines the weights, as JSON values.
-        change_steps: whether the run may have started with a different number of steps.
 
     Raises:
-        BadInput: the folder is a file or contains something that is not a run.
-        CheckpointRefused: it contains a run with other settings (named), only invalid checkpoints, or, to change its
-            steps, a finished run without checkpoints.
+        BadInput: the folder contains something that is not a run.
+        CheckpointRefused: it contains a run with other settings (named) or only invalid checkpoints.
     """
-    status, root = status_of(folder, trajectory, change_steps), Path(folder)
-    if status != "running":
-        return Start(status == "finished", None)
-    checkpoint = last_valid(root, run_id_of(root))
-    if checkpoint is None and read_run(root)["status"] == "finished":
-        raise CheckpointRefused(
-            f"{root}: the finished run has no checkpoint to continue from; choose another --output_dir"
-        )
-    return Start(False, checkpoint)
+    status, root = status_of(folder, trajectory), Path(folder)
+    return Start(status == "finished", last_valid(root, run_id_of(root)) if status == "running" else None)
 
 
-def status_of(folder: str | Path, trajectory: dict[str, Any], change_steps: bool) -> str:
+def status_of(folder: str | Path, trajectory: dict[str, Any]) -> str:
     """`new`, `running` or `finished`; raises like `open_run`, but does not check the checkpoints."""
     root = Path(folder)
-    if root.exists() and not root.is_dir():
-        raise BadInput(f"{root}: is a file; --output_dir must be a folder")
     if not root.exists() or all(_is_ours(path.name) for path in root.iterdir()):
         return "new"
     if not (root / RUN_FILE).is_file():
@@ -191,27 +148,18 @@ def status_of(folder: str | Path, trajectory: dict[str, Any], change_steps: bool
     if run["status"] == "running" and not checkpoints(root) and not (root / BEST).exists():
         return "new"  # it saved nothing, so other settings lose nothing
     old = run["trajectory"]
-    free = STEPS if change_steps else STEPS[:1] if is_longer(old, trajectory) else ()
-    as_before = {name: old[name] for name in free if name in old}
-    _compare(root, old, trajectory | as_before)
-    changed = any(trajectory.get(name) != value for name, value in as_before.items())
-    return "finished" if run["status"] == "finished" and not changed else "running"
+    if changed := differing(old, trajectory):
+        listed = "; ".join(_difference(name, old.get(name), trajectory.get(name)) for name in changed)
+        raise CheckpointRefused(
+            f"{root}: contains a run with other settings ({listed}); give its settings to resume it, or choose "
+            "another --output_dir"
+        )
+    return run["status"]
 
 
 def _is_ours(name: str) -> bool:
     """Whether a file is the lock, or the partial record of a killed command."""
     return name == LOCK_FILE or (name.startswith(f"{RUN_FILE}.") and name.endswith(".part"))
-
-
-def _compare(root: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
-    changed = differing(old, new)
-    if changed:
-        listed = "; ".join(_difference(name, old.get(name), new.get(name)) for name in changed)
-        change = "add --change_steps true to change the number of steps, " * ({*changed} <= {*STEPS})
-        raise CheckpointRefused(
-            f"{root}: contains a run with other settings ({listed}); give its settings to resume it, {change}or choose "
-            "another --output_dir"
-        )
 
 
 def _difference(name: str, old: Any, new: Any) -> str:
@@ -247,12 +195,6 @@ def last_valid(root: Path, run_id: str) -> str | None:
     return None
 
 
-def clean(root: Path) -> None:
-    """Repair the folder after an interrupted command; the caller must hold its lock."""
-    recover(root / BEST)
-    remove_leftovers(root)
-
-
 def discard(root: Path, run_id: str | None) -> None:
     """Remove the checkpoints and the copy of the best model, which a finished run no longer needs."""
     for folder in (*checkpoints(root), root / BEST):
@@ -262,61 +204,31 @@ def discard(root: Path, run_id: str | None) -> None:
 
 @contextmanager
 def locked(folder: str | Path) -> Iterator[None]:
-    """Lock a folder while the block runs; a folder created here is removed again if it stays empty.
+    """Lock a folder while the block runs; a folder created here is removed again if nothing was written.
 
     The lock is a record lock of the operating system: it ends with its process, however that ends, and worker
-    processes do not inherit it.
+    processes do not inherit it. Its file stays, or two commands could lock two files of the same name.
 
     Raises:
-        CheckpointRefused: another process holds the lock; the message gives its pid, host and start time.
+        CheckpointRefused: another process holds the lock; the message gives its pid.
     """
     root = Path(folder)
     existed = root.exists()
     root.mkdir(parents=True, exist_ok=True)
     path = root / LOCK_FILE
-    descriptor = _acquire(path)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:  # depends on the system
+        pid = os.read(descriptor, 20).decode(errors="replace")
+        os.close(descriptor)
+        raise CheckpointRefused(f"{root}: in use by another command (pid {pid})") from error
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
     try:
         yield
     finally:
-        with suppress(OSError):  # do not hide an error of the block
+        if not existed and [*root.iterdir()] == [path]:
             path.unlink()
+            root.rmdir()
         os.close(descriptor)
-        if not existed:
-            with suppress(OSError):
-                root.rmdir()
-
-
-def _acquire(path: Path) -> int:
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError) as error:  # depends on the system
-            holder = os.read(descriptor, 4096).decode(errors="replace")
-            os.close(descriptor)
-            raise CheckpointRefused(f"{path.parent}: in use by another command ({_describe(holder)})") from error
-        if _is_open_as(path, descriptor):
-            break
-        os.close(descriptor)  # its last owner removed the file between our open and our lock
-    before = os.read(descriptor, 4096).decode(errors="replace")
-    if before:
-        logger.warning("%s: taking over the lock of a command that has ended (%s)", path.parent, _describe(before))
-    os.ftruncate(descriptor, 0)
-    mine = {"pid": os.getpid(), "host": socket.gethostname(), "started": time.strftime("%Y-%m-%d %H:%M:%S")}
-    os.pwrite(descriptor, json.dumps(mine).encode(), 0)
-    return descriptor
-
-
-def _is_open_as(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
-def _describe(holder: str) -> str:
-    try:
-        process = json.loads(holder)
-        return f"pid {process['pid']} on {process['host']}, started {process['started']}"
-    except (ValueError, RecursionError, KeyError, TypeError):
-        return "process unknown"

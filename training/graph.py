@@ -95,16 +95,20 @@ class GraphedTrainer(EmbeddingTrainer):
     """An EmbeddingTrainer whose forward and backward are CUDA graphs, see `GraphedStep`.
 
     Raises:
-        BadInput: several processes, accumulation, fp16, compilation or recomputed layers.
+        BadInput: several processes, accumulation, fp16, compilation, recomputed layers, or an objective whose steps
+            a replay would not repeat.
     """
 
     def __init__(self, model, args, *others, **more) -> None:
         alone = args.world_size == 1 and args.gradient_accumulation_steps == 1
+        reasons = [objective.not_replayed for objective in getattr(model, "objectives", ()) if objective.not_replayed]
         if not alone or args.fp16 or args.torch_compile or recomputes(args):
-            raise BadInput(
-                "--cuda_graph: needs one process, and excludes --gradient_accumulation_steps, --fp16, --torch_compile "
-                "and --activation_checkpointing; leave one of them out"
+            reasons.append(
+                "it needs one process, and excludes --gradient_accumulation_steps, --fp16, --torch_compile and "
+                "--activation_checkpointing"
             )
+        if reasons:
+            raise BadInput(f"--cuda_graph: not supported here; {reasons[0]}")
         super().__init__(model, args, *others, **more)
         self._step = GraphedStep(self.model, self.accelerator.autocast)
 

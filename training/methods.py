@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from contextlib import suppress
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import models.objectives
@@ -31,23 +29,14 @@ def method_names(labels: bool | None = None) -> list[str]:
 def load_method(name: str | None, script: str | None = None) -> Method:
     """The method of that name; BadInput if it is missing, unknown or of another script than this one."""
     names = method_names()
-    choices = f"choose one of {', '.join(names)} (or a --config that names one)"
-    if name is None:
-        raise BadInput(f"--method is missing: {choices}")
     if name not in names:
-        guess = "".join(f"did you mean '{match}'? " for match in difflib.get_close_matches(name, names, n=1))
-        raise BadInput(f"--method {name}: {guess}{choices}")
+        guess = "".join(f"did you mean '{match}'? " for match in difflib.get_close_matches(name or "", names, n=1))
+        choices = f"choose one of {', '.join(names)} (or a --config that names one)"
+        raise BadInput(f"--method {name or 'is missing'}: {guess}{choices}")
     method = importlib.import_module(f"models.objectives.{name}").METHOD
     if script and script != (needed := SUP if method.labels else UNSUP):
         raise BadInput(f"--method {name}: train it with {needed}")
     return method
-
-
-def flags_of(method: str) -> set[str]:
-    """The names of a method's flags; none if its file does not import: that concerns those who ask for it."""
-    with suppress(Exception):
-        return {f.name for f in fields(load_method(method).arguments)}
-    return set()
 
 
 def script_of(name: str | None) -> str:

@@ -15,10 +15,9 @@ import torch
 from common.files import ROOT, sha256
 
 logger = logging.getLogger(__name__)
-MODEL_FILES = """config.json tokenizer*.json special_tokens_map.json added_tokens.json vocab.* merges.txt *.model
-    *.safetensors *.safetensors.index.json modules.json sentence_bert_config.json""".split()
-_MORE_FILES = """pytorch_model*.bin pytorch_model.bin.index.json model.pt
-    */config.json */*.safetensors""".split()  # the last two: modules of sentence-transformers
+_MODEL_FILES = """config.json tokenizer*.json special_tokens_map.json added_tokens.json vocab.* merges.txt *.model
+    *.safetensors *.safetensors.index.json pytorch_model*.bin pytorch_model.bin.index.json model.pt
+    modules.json sentence_bert_config.json */config.json */*.safetensors""".split()
 _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tokenizers", "numpy", "scipy")
 
 
@@ -75,7 +74,7 @@ def _hashes(path: Path) -> dict[str, str]:
         return {path.name: sha256(path)}
     if not (path / "config.json").is_file():
         return {}
-    files = {file for pattern in (*MODEL_FILES, *_MORE_FILES) for file in path.glob(pattern) if file.is_file()}
+    files = {file for pattern in _MODEL_FILES for file in path.glob(pattern) if file.is_file()}
     return {str(file.relative_to(path)): sha256(file) for file in sorted(files)}
 
 

@@ -11,7 +11,7 @@ from transformers import TrainingArguments
 from common.errors import BadInput
 from common.ranges import Count, Positive, Seed, Weight, flag
 
-ADAMW = ("adamw_torch", "adamw_torch_fused")  # values of --optim
+_TORCH_ADAMW = ("adamw_torch", "adamw_torch_fused")  # values of --optim that --adamw may replace
 
 
 @dataclass
@@ -29,11 +29,6 @@ class RunArguments(TrainingArguments):
     bf16: bool = flag(False, "compute in bfloat16; auto: if the machine supports it")
     use_cpu: bool = flag(False, "train on the CPU; auto: if there is no CUDA GPU")
     max_steps: int = flag(-1, "optimizer steps; -1: use num_train_epochs")
-    change_steps: bool = flag(
-        False,
-        "resume a run with a different --max_steps or --num_train_epochs; the remaining steps get the learning "
-        "rates of a run with the new value",
-    )
     num_train_epochs: Positive = flag(1.0, "passes over the text")
     eval_strategy: str = "steps"
     eval_steps: Positive = flag(125, "steps between evaluations; the last step is always evaluated")
@@ -76,11 +71,9 @@ class RunArguments(TrainingArguments):
                 f"the launcher sets mixed precision '{self.mixed_precision}' and the flags '{precision}': use --bf16 "
                 "or --fp16, and leave it out of accelerate's configuration"
             )
-        optim = self.optim.value
-        if self.adamw != "torch" and (optim not in ADAMW or self.optim_args):
-            raise BadInput(f"--adamw {self.adamw} replaces the optimizer; leave out --optim and --optim_args")
-        if optim.startswith("schedule_free"):
-            raise BadInput(f"--optim {optim}: not supported, since every evaluation would need its averaged weights")
+        ignored = self.adamw != "torch" and (self.optim.value not in _TORCH_ADAMW or self.optim_args)
+        if ignored or self.optim.value.startswith("schedule_free"):  # which evaluates other weights than it trains
+            raise BadInput(f"--optim {self.optim.value} with --adamw {self.adamw}: not supported")
 
 
 def recomputes(args: TrainingArguments) -> bool:
@@ -94,12 +87,6 @@ def settle_packing(wanted: bool | None, args: RunArguments) -> bool:
     Source: results/gpu-h200.md. Packing starts more kernels, which cost a host without a graph more than padding costs.
     """
     return args.device.type == "cpu" or args.cuda_graph if wanted is None else wanted
-
-
-def describe_packing(packed: bool, args: TrainingArguments) -> str:
-    """The value of `--packed` and its reason, for the plan."""
-    reason = "; the default on a GPU without --cuda_graph, see docs/scale.md"
-    return "yes, real tokens only" if packed else f"no, with padding{reason * (args.device.type != 'cpu')}"
 
 
 def check_machine(args: TrainingArguments, count: int, held_out: int) -> None:
@@ -122,10 +109,3 @@ def steps_of(args: TrainingArguments, count: int) -> int:
     batches = count // (args.per_device_train_batch_size * args.world_size)
     updates = math.ceil(batches / args.gradient_accumulation_steps)
     return args.max_steps if args.max_steps > 0 else math.ceil(updates * args.num_train_epochs)
-
-
-def saved_at_once(args: TrainingArguments, steps: int) -> int:
-    """The maximum number of checkpoints on disk at a time: those it keeps, and the next one."""
-    every = args.save_steps if args.save_steps >= 1 else args.save_steps * steps
-    count = math.ceil(steps / every) if args.save_strategy == "steps" and every else 1
-    return min(count, args.save_total_limit + 1) if args.save_total_limit else count

@@ -27,12 +27,12 @@ from transformers import HfArgumentParser, TrainingArguments
 from common.arguments import DataArguments, ModelArguments, PretrainArguments, ScoredArguments, SentenceArguments
 from common.errors import BadInput, brief, refuse_tokens
 from common.files import read_yaml
-from common.flags import Parser
+from common.flags import Parser, refuse_repeated
 from common.ranges import check_range
 from common.streams import show
 from models.loading import load_config
 from models.objectives.base import Method
-from training.methods import STAGE_ONE, SUP, flags_of, load_method, method_names
+from training.methods import STAGE_ONE, SUP, load_method, method_names
 from training.run_arguments import RunArguments
 
 _BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")  # x86; without either, torch emulates bfloat16 in software
@@ -102,7 +102,7 @@ def read(script: str, argv: Sequence[str] | None, description: str) -> Settings:
     """The settings of a command line (None: of this process).
 
     Raises:
-        BadInput: see `fill`; a flag is given twice.
+        BadInput: see `fill` and `values_of`.
         SystemExit: after printing --help.
     """
     values = values_of(sys.argv[1:] if argv is None else argv)
@@ -212,7 +212,9 @@ class SettingsParser(Parser, HfArgumentParser):
         self.names = {f.name for kind in self.kinds for f in fields(kind) if f.init}
         theirs = {f.name for f in fields(TrainingArguments)} - {*RunArguments.__annotations__}
         for action in self._actions:
-            action.option_strings = [word for word in action.option_strings if "-" not in word.lstrip("-")]
+            action.option_strings = [
+                word for word in action.option_strings if "-" not in word.lstrip("-")
+            ]  # one spelling
             if action.type and not action.choices:
                 action.metavar = action.type.__name__.replace("string_to_bool", "bool")
             if not everything and (action.dest in theirs or not action.help):
@@ -224,19 +226,12 @@ class SettingsParser(Parser, HfArgumentParser):
 
     def check_names(self, file: Iterable[str], flags: Iterable[str], config: str | None) -> None:
         """Raise BadInput, with the nearest name, for a key of the file or a flag that does not exist."""
-        for name in file:
-            if name not in self.names:
-                raise BadInput(f"{config}: unknown key '{name}'; {self._advice(name).replace('--', '')}")
-        for name in flags:
-            if f"--{name}" not in self._option_string_actions:
-                raise BadInput(f"unknown argument '--{name}'; {self._advice(name)}")
-
-    def _advice(self, name: str) -> str:
-        methods = [] if self.script == STAGE_ONE else method_names()
-        if having := [method for method in methods if name in flags_of(method)]:
-            return f"a flag of --method {', '.join(having)}"
-        matches = difflib.get_close_matches(name, sorted(self.names), n=1)
-        return f"did you mean '--{matches[0]}'?" if matches else "--help lists the flags"
+        named = {f"{config}: unknown key '{name}'": name for name in file}
+        named |= {f"unknown argument '--{name}'": name for name in flags}
+        for problem, name in named.items():
+            if name not in self.names and name.removeprefix("no_") not in self.names:
+                near = difflib.get_close_matches(name, sorted(self.names), n=1)
+                raise BadInput(f"{problem}; " + (f"did you mean '{near[0]}'?" if near else "--help lists the flags"))
 
     def parse(self, given: Mapping[str, Any]) -> Any:
         """A namespace with every flag's value, `auto` as it stands."""
@@ -244,11 +239,9 @@ class SettingsParser(Parser, HfArgumentParser):
         for name, value in given.items():
             parts = _parts(value)
             if len(parts) > 1 and self._option_string_actions[f"--{name}"].nargs != "+":
-                raise BadInput(f"--{name}: takes one value, not {parts}")
-            if len(parts) > 1 and any(str(part).startswith("--") for part in parts):
-                raise BadInput(f"--{name}: {parts} has a word that looks like a flag")
+                _single(name, parts)
             (words if all(isinstance(part, str) for part in parts) else objects)[name] = value
-        found, _ = self.parse_known_args(words_of(words))
+        found = self.parse_args(words_of(words))
         for name, value in objects.items():
             setattr(found, name, self._object(name, value))
         return found
@@ -276,21 +269,19 @@ def _is_a(value: Any, hint: Any) -> bool:
 
 
 def values_of(argv: Sequence[str]) -> dict[str, list[str]]:
-    """The words after each flag of a command line; BadInput for a flag that is given twice, or a word without one."""
+    """The words after each flag of a command line; BadInput for a flag given twice, or a word without a flag."""
+    refuse_repeated(argv)
     values: dict[str, list[str]] = {}
     open_to: list[str] | None = None
     for word in argv:
         if word.startswith("--") or word == "-h":
             name, equals, value = word.lstrip("-").partition("=")
-            name = name.replace("-", "_")
-            if name in values:
-                raise BadInput(f"--{name}: given twice; put all values after one flag")
-            values[name] = [_at_home(value)] if equals else []
+            values[name] = [value] if equals else []
             open_to = None if equals else values[name]
         elif open_to is None:
             raise BadInput(f"unknown argument '{word}'; --help lists the flags")
         else:
-            open_to.append(_at_home(word))
+            open_to.append(word)
     return values
 
 
@@ -316,10 +307,11 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _single(name: str, value: Any) -> str | None:
-    parts = [] if value is None else _parts(value)
-    if len(parts) > 1 or (value is not None and not parts):
+    if value is None:
+        return None
+    if len(parts := _parts(value)) != 1:
         raise BadInput(f"--{name}: expected one argument, not {len(parts)}")
-    return parts[0] if parts else None
+    return parts[0]
 
 
 def lookup(values: Mapping[str, Any], name: str) -> str | None:
@@ -343,14 +335,7 @@ def read_config(path: str) -> dict[str, str | list[str]]:
         parts = value if isinstance(value, list) else [value]
         if not parts or not all(isinstance(part, str) and part for part in parts):
             raise BadInput(f"{path}: '{key}' needs a value or a list of values; omit the key for the default")
-    return {
-        key: [*map(_at_home, value)] if isinstance(value, list) else _at_home(value) for key, value in content.items()
-    }
-
-
-def _at_home(word: str) -> str:
-    """Expand `~`, which the shell does only at the beginning of a word."""
-    return str(Path(word).expanduser()) if word.startswith("~/") else word
+    return content
 
 
 def _or_auto(kind: Callable[[str], Any]) -> Callable[[str], Any]:

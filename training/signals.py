@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 
-from common.errors import BadInput, Stopped
+from common.errors import Stopped
 
 ONE_REQUEST = 2.0  # seconds; a signal to a process tree arrives directly and again through the parents
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
@@ -104,7 +104,6 @@ def _signals_to(receive: Callable[[int, object], object]) -> Iterator[None]:
 
 
 STOPPING = Stopping()  # signals belong to the process
-_TRAINING = threading.Lock()  # as do random generators
 
 
 def stoppable(main: Callable[..., str]) -> Callable[..., str]:
@@ -112,18 +111,12 @@ def stoppable(main: Callable[..., str]) -> Callable[..., str]:
 
     Raises:
         Stopped: on SIGTERM, SIGINT, SIGHUP or SIGUSR1; a second one over two seconds later kills the process.
-        BadInput: another thread is training: both would draw from the process's random generators.
     """
 
     @wraps(main)
     def run(*args, **named) -> str:
-        if not _TRAINING.acquire(blocking=False):
-            raise BadInput("this process is training already; wait for its end, or train in another process")
-        try:
-            with STOPPING.handled():
-                return main(*args, **named)
-        finally:
-            _TRAINING.release()
+        with STOPPING.handled():
+            return main(*args, **named)
 
     return run
 

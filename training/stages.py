@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import tempfile
 import time
 import uuid
@@ -19,31 +18,30 @@ from accelerate.utils import broadcast_object_list, gather_object
 from safetensors.torch import load_model
 from transformers import TrainerCallback, TrainerState
 
-from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped, brief
+from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped, brief, unwritable
 from common.files import digest, hashes
 from data.source import Source, source_of
 from data.template import frame_of
 from data.text import read_text
 from data.tokenised import Sample, TokenisedText, load_tokenised
 from data.tokenizer import train_tokenizer
+from data.views import cuts
 from models.collectives import sum_over_processes, wait_for_everyone
 from models.loading import load_tokenizer
 from models.pooling import pooling_named
-from training.builders import build_pretraining, build_training, cuts
-from training.callbacks import Pace, RunLog
-from training.checkpoint import BEST, best_step, checkpoints, misfit, replacing_files, state_of, step_of
+from training.builders import build_pretraining, build_training
+from training.callbacks import RunLog
+from training.checkpoint import clean, misfit, replacing_files, state_of
 from training.curves import describe_gap, draw
-from training.faults import REPORT, check_space, is_memory_error, memory_errors, storage_errors
+from training.faults import storage_errors
 from training.folder import (
     FORMAT,
     IN_STEP,
     MAY_DIFFER,
     RUN_FILE,
-    STEPS,
     Start,
     check_agreement,
     check_result,
-    clean,
     locked,
     open_run,
     read_run,
@@ -53,8 +51,8 @@ from training.folder import (
 )
 from training.plan import dry_run
 from training.provenance import contents, earlier_starts, provenance, weights_hash
-from training.result import dev_set, load_tests, save_result, score_result, unscored
-from training.run_arguments import saved_at_once, settle_packing, steps_of
+from training.result import dev_set, load_tests, save_result, score_result
+from training.run_arguments import RunArguments, settle_packing, steps_of
 from training.settings import Settings
 from training.signals import STOPPING
 from training.trainer import EmbeddingTrainer
@@ -69,7 +67,7 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
     Raises:
         ProjectError: anything that the command prints as one line.
     """
-    model_args, args, began = settings.model_args, settings.args, time.time()
+    model_args, data_args, args, began = settings.model_args, settings.data_args, settings.args, time.time()
     model_args.packed = settle_packing(model_args.packed, args)
     source, tokenizer, blocks = load_blocks(settings)
     identity = {
@@ -78,12 +76,12 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
         "contents": contents(vars(model_args)),
     }
     record = new_record(settings, identity, source.file_names)
-    with opened(settings, record) as start:
+    with opened(args, record, data_args.dry_run) as start:
         if start.finished:
             return args.output_dir
         trainer, plan = build_pretraining(settings, tokenizer, blocks)
         plan += settings.describe_choices()
-        if settings.values["dry_run"]:
+        if data_args.dry_run:
             dry_run(trainer, plan + settings.describe_sources())
             return args.output_dir
         logger.info(plan)
@@ -93,12 +91,6 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
                 trainer.model.save(str(folder), tokenizer)
                 record["result"] = hashes(folder)
             finish(trainer, record, began)
-            method = "infocse" if model_args.head_layers else "simcse"
-            skip_from = " --skip_from auto" if model_args.head_layers else ""
-            logger.info(
-                f"next: python run_unsup.py --method {method} --model_name_or_path {shlex.quote(args.output_dir)}"
-                f"{skip_from} --train_file MY_SENTENCES.txt --output_dir runs/stage-2"
-            )
         wait_for_everyone(args.device)
     return args.output_dir
 
@@ -135,11 +127,7 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
         raise BadInput("--model_name_or_path is missing: give the initial model")
     pooling_named(model_args.pooling)  # check it before reading a long text
     tokenizer = load_tokenizer(model_args.model_name_or_path)
-    sample = None
-    if data_args.max_rows is not None:
-        sample = Sample(data_args.max_rows, args.seed, data_args.upsample)
-    elif data_args.upsample:
-        logger.warning("--upsample has no effect without --max_rows")
+    sample = data_args.max_rows and Sample(data_args.max_rows, args.seed, data_args.upsample)
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, method.labels, (data_args.cache_dir, args.output_dir))
         if source.titled and not cuts(method.views_of_rows(method_args, source.width)):
@@ -154,25 +142,22 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
     }
     record = new_record(settings, identity, source.file_names)
     tokenizer = method.tokenizer(method_args, tokenizer)  # may add a template, which the stored ids lack
-    with opened(settings, record) as start:
+    with opened(args, record, data_args.dry_run) as start:
         if start.finished:
-            if hint := unscored(args.output_dir, data_args.test_tasks):
-                logger.info(hint)
             return args.output_dir
         trainer, plan = build_training(settings, tokenizer, corpus, dev)
         plan += settings.describe_choices()
-        if settings.values["dry_run"]:
+        if data_args.dry_run:
             dry_run(trainer, plan + settings.describe_sources())
             return args.output_dir
         logger.info(plan)
         take_steps(trainer, record, start, callbacks)
         if trainer.is_world_process_zero():
-            facts, findings = save_result(trainer, settings, record, tokenizer, dev)
+            facts, findings = save_result(trainer, model_args, data_args.start_shares, record, tokenizer, dev)
             rows = read_text(source, data_args.cache_dir)
             texts = rows.cells(None if sample is None else sample.rows(len(rows)))
-            facts["seen_test_texts"] = score_result(settings, tests, texts)
+            facts["seen_test_texts"] = score_result(args, method.name, tests, texts, data_args.data_dir)
             finish(trainer, record | facts, began, findings)
-            logger.info("next: %s", "; ".join(_next(Path(args.output_dir), data_args)))
         wait_for_everyone(args.device)
     return args.output_dir
 
@@ -212,7 +197,7 @@ def new_record(settings: Settings, identity: dict[str, Any], files: Sequence[str
 
 
 @contextmanager
-def opened(settings: Settings, record: dict[str, Any]) -> Iterator[Start]:
+def opened(args: RunArguments, record: dict[str, Any], dry_run: bool) -> Iterator[Start]:
     """Lock the run's folder while the block runs, and yield how to begin: new, from a checkpoint, or finished.
 
     The main process decides for all, see `training.folder.open_run`. An earlier run's facts go into `record`. A dry run
@@ -221,56 +206,43 @@ def opened(settings: Settings, record: dict[str, Any]) -> Iterator[Start]:
     Raises:
         ProjectError: the folder is refused, locked by another command, or not writable.
     """
-    args = settings.args
     if args.process_index > 0:
         logging.disable(logging.WARNING)  # only the main process logs
     with ExitStack() as stack:
-        if settings.values["dry_run"]:
+        if dry_run:
             args.output_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="dry-run-"))
         stack.enter_context(storage_errors(args.output_dir))
         decision = None
         if args.process_index == 0:
             try:
                 with storage_errors(args.output_dir):
-                    decision = Start(False, None) if settings.values["dry_run"] else _begin(settings, record, stack)
+                    decision = Start(False, None) if dry_run else _begin(Path(args.output_dir), record, stack)
             except ProjectError as error:
                 decision = error
             except OSError as error:  # a parent is a file, a dangling link, a name that is too long
-                decision = BadInput(f"--output_dir {args.output_dir}: cannot create this folder ({error.strerror})")
+                message = f"--output_dir {args.output_dir}: cannot create this folder ({error.strerror})"
+                decision = unwritable(error, message)
         start = broadcast_object_list([decision])[0]
         if isinstance(start, ProjectError):
             raise start
         if start.finished:
             logger.info("%s: already finished; nothing to do", args.output_dir)
-        size = f"--per_device_train_batch_size {args.per_device_train_batch_size} on {args.device.type}"
-        stack.enter_context(memory_errors(size))
         yield start
 
 
-def _begin(settings: Settings, record: dict[str, Any], stack: ExitStack) -> Start:
-    root, change = Path(settings.args.output_dir), settings.args.change_steps
-    if status_of(root, record["trajectory"], change) == "finished":
+def _begin(root: Path, record: dict[str, Any], stack: ExitStack) -> Start:
+    if status_of(root, record["trajectory"]) == "finished":
         check_result(root, read_run(root))
         return Start(True, None)
     stack.enter_context(locked(root))
     clean(root)
-    (root / REPORT).unlink(missing_ok=True)  # of an attempt whose step was not saved
-    start = open_run(str(root), record["trajectory"], change)  # again, locked: another command may have been running
+    start = open_run(str(root), record["trajectory"])  # again, locked: another command may have been running
     if (root / RUN_FILE).is_file():
         old = read_run(root)
         record["run_id"] = run_id_of(root)
         if start.checkpoint:  # otherwise nothing of the earlier attempt remains
             record["earlier_starts"] = earlier_starts(old, record)
-            record["changed_steps"] = _changed_steps(old, record, start.checkpoint)
     return start
-
-
-def _changed_steps(old: dict[str, Any], new: dict[str, Any], checkpoint: str) -> list[dict[str, Any]]:
-    """Every change of a run's number of steps, {setting: [old, new]}, and the step after which it took effect."""
-    pairs = {name: [run["trajectory"].get(name) for run in (old, new)] for name in STEPS}
-    changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-    after = {"after_step": step_of(Path(checkpoint))}
-    return [*old.get("changed_steps", []), *([after | changed] if changed else [])]
 
 
 def take_steps(
@@ -281,34 +253,25 @@ def take_steps(
     Raises:
         Stopped: a signal ended training, after a checkpoint was written.
         CheckpointRefused: the checkpoint does not fit or cannot be loaded.
-        StorageError: disk or memory is full; NonFinite: a number is not finite.
+        StorageError: the disk is full; NonFinite: a number is not finite.
     """
     args, folder = trainer.args, Path(trainer.args.output_dir)
-    steps, state = steps_of(args, trainer.sampler.count), None
-    if start.checkpoint:
-        state = state_of(start.checkpoint)
-        changed = _check_change(start.checkpoint, state, steps)
-        changed |= any(change["after_step"] == state["global_step"] for change in record.get("changed_steps", []))
-        trainer.events.forgets_best = changed and best_step(folder) > state["global_step"]
-        if trainer.events.forgets_best:
-            logger.warning(
-                f"{BEST}/ is from a step after {Path(start.checkpoint).name} and from another number of "
-                "steps; the next evaluation replaces it"
-            )
+    steps = steps_of(args, trainer.sampler.count)
     if trainer.is_world_process_zero():
-        check_space(folder, trainer.model, saved_at_once(args, steps) - len(checkpoints(folder)))
         write_run(folder, record | {"status": "running"})
     wait_for_everyone(args.device)
     trainer.run_id = record["run_id"]
-    for callback in (RunLog(folder), Pace(), *callbacks):
+    for callback in (RunLog(folder), *callbacks):
         trainer.add_callback(callback)
-    if state is not None:
+    over = False
+    if start.checkpoint:
         logger.info("resuming from %s", start.checkpoint)
+        state = state_of(start.checkpoint)
         over = state["global_step"] >= steps or trainer.is_out_of_patience(state.get("log_history", []))
     with STOPPING.held(), loading(start.checkpoint, trainer):
-        if state is not None and (name := misfit(start.checkpoint, trainer.model)):
+        if start.checkpoint and (name := misfit(start.checkpoint, trainer.model)):
             raise CheckpointRefused(f"{start.checkpoint}: does not fit the model: {name}")
-        if state is not None and over:  # the stock Trainer would train one more step
+        if over:  # the stock Trainer would train one more step
             load_model(trainer.model, Path(start.checkpoint) / "model.safetensors", strict=False)
             trainer.state = TrainerState.load_from_json(str(Path(start.checkpoint) / "trainer_state.json"))
             return
@@ -333,7 +296,8 @@ def loading(checkpoint: str | None, trainer: EmbeddingTrainer) -> Iterator[None]
     except (ProjectError, OSError):
         raise
     except Exception as error:
-        if checkpoint is None or trainer.events.stepped or is_memory_error(error):
+        full = isinstance(error, (MemoryError, torch.OutOfMemoryError))
+        if checkpoint is None or trainer.events.stepped or full:
             raise
         # Only the first sentence: torch goes on to explain how to run the code of a pickle.
         reason = f"{type(error).__name__}: {brief(error).partition('. ')[0]}"
@@ -343,48 +307,17 @@ def loading(checkpoint: str | None, trainer: EmbeddingTrainer) -> Iterator[None]
         ) from error
 
 
-def _check_change(checkpoint: str, state: dict[str, Any], steps: int) -> bool:
-    """Return whether the number of steps has changed, and log it; CheckpointRefused if the checkpoint is past it."""
-    done, before = state["global_step"], state["max_steps"]
-    if steps == before:
-        return False
-    if done >= steps:
-        raise CheckpointRefused(
-            f"{checkpoint}: the run is at step {done}, so it cannot end after {steps}; give more than {done} steps "
-            f"(the best model so far is in {BEST}/)"
-        )
-    logger.info(
-        f"{done} of {before} steps are done; continuing to step {steps} with the learning rates of a run of "
-        f"{steps} steps"
-    )
-    return True
-
-
 def finish(trainer: EmbeddingTrainer, record: dict[str, Any], began: float, findings: Sequence[str] = ()) -> None:
     """Draw the curves, log the findings and, as the last write, mark the run finished."""
     history, state, folder = trainer.state.log_history, trainer.state, trainer.args.output_dir
     draw(history, Path(folder) / "curves.png")
-    early = None
-    if state.global_step < state.max_steps:
-        cause = "a callback stopped the run"
-        if trainer.is_out_of_patience(history):
-            cause = f"the dev score did not improve in {trainer.patience} evaluations (--patience)"
-        early = f"{cause}, so training ended after step {state.global_step} of {state.max_steps}"
-    findings = [*filter(None, [early, describe_gap(history)]), *findings]
+    ended = (
+        state.global_step < state.max_steps and f"training ended after step {state.global_step} of {state.max_steps}"
+    )
+    findings = [*filter(None, [ended, describe_gap(history)]), *findings]
     for finding in findings:
         logger.info(finding)
     seconds = round(time.time() - began, 1)
     facts = {"findings": findings, "steps": state.global_step, "seconds_of_last_start": seconds, "status": "finished"}
     write_run(folder, record | facts)
     logger.info("%s: finished in %.0f s", folder, seconds)
-
-
-def _next(folder: Path, data_args) -> list[str]:
-    """Suggested next commands; an evaluation only if its data is present."""
-    name, tasks = shlex.quote(str(folder)), {*data_args.test_tasks} - {"none"}
-    if data_args.dev_file and data_args.dev != "none":
-        evaluate = [f"python -m eval {name} --dev_file {shlex.quote(data_args.dev_file)}"]
-    else:
-        evaluate = [f"python -m eval {name} --tasks {' '.join(map(shlex.quote, sorted(tasks)))}"] if tasks else []
-    export = f"python -m export {name} --output exports/{shlex.quote(folder.name)}"
-    return [*evaluate, f"python -m report {name} --output report.html", export]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 from accelerate.utils import DistributedType, broadcast_object_list, send_to_device, set_seed
-from transformers import PrinterCallback, ProgressCallback, Trainer
+from transformers import Trainer
 
 from common.errors import BadInput, NonFinite
 from common.files import remove
@@ -20,9 +19,9 @@ from models.fast.chunking import GradientCache
 from models.loading import quiet
 from models.objectives.base import Batch
 from training.adamw import chosen_optimizer
-from training.callbacks import ResumedProgress, Steps, StopWhenAsked
+from training.callbacks import Steps, StopWhenAsked
 from training.checkpoint import STAGING, commit_checkpoint, keep_if_best, out_of_patience
-from training.faults import FirstBad, NonFiniteStep, not_finite
+from training.faults import FirstBad, not_finite
 from training.run_arguments import check_machine
 from training.signals import outlast_signals
 
@@ -50,7 +49,7 @@ class EmbeddingTrainer(Trainer):
 
     Attributes:
         run_id: the run that owns the saved folders.
-        events: knows whether a step was taken, and whether a resume forgets the best score.
+        events: knows whether a step was taken.
     """
 
     def __init__(
@@ -81,8 +80,6 @@ class EmbeddingTrainer(Trainer):
         self._probe = collator([(-1, i, 0) for i in self.sampler.held or range(min(count, _PROBED))])
         self.events = Steps(self.sampler, model)
         self.add_callback(self.events)
-        self.pop_callback(PrinterCallback if args.disable_tqdm else ProgressCallback)
-        self.add_callback(ResumedProgress())
         self.add_callback(StopWhenAsked())
         # Dropout is the augmentation, so each process needs its own masks. All other draws are keyed.
         set_seed(args.seed, device_specific=True)
@@ -143,23 +140,15 @@ class EmbeddingTrainer(Trainer):
         return norm
 
     def _stop_if_bad(self, norm: float | None = None) -> None:
-        """Raise NonFinite after a bad step, and write its diagnostics into the run's folder."""
+        """Raise NonFinite after a bad step."""
         step = self._first_bad.step
         if not step:
             return
-        terms = {name: float(value) for name, value in self._sums.items()}
-        bad_step = NonFiniteStep(step, norm, terms, self.examples_of(step))
-        if self.is_world_process_zero():
-            bad_step.write(Path(self.args.output_dir))
-        raise NonFinite(bad_step.message())
-
-    def examples_of(self, step: int) -> list[int]:
-        """Indices of the examples of an optimizer step (counted from 1) over all processes."""
-        accumulated = self.args.gradient_accumulation_steps
-        batches = self.sampler.count // self.sampler.batch_size
-        epoch, update = divmod(step - 1, math.ceil(batches / accumulated))
-        first = update * accumulated
-        return self.sampler.rows(epoch, first, min(accumulated, batches - first))
+        wrong = [f"{name} {value:g}" for name, value in sorted(self._sums.items()) if not value.isfinite()]
+        raise NonFinite(
+            f"not finite at step {step}: {', '.join(wrong) or f'gradient norm {norm}'}; this step was not saved: lower "
+            "--learning_rate, or raise --temperature if it is small"
+        )
 
     def _require_finite(self) -> None:
         """Raise NonFinite if a weight or optimizer state is NaN or infinite; called before every write."""

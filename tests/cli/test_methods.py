@@ -198,9 +198,12 @@ def test_a_method_of_the_other_script_is_refused_and_that_script_named(unsup):
 
 @pytest.mark.parametrize(
     ("method", "flags", "term", "weight"),
-    [("infocse", {"aux_weight": 0}, "contrastive", 1.0),
-     ("infocse", {"aux_weight": 0.1, "contrastive_weight": 0}, "aux_mlm", 0.1), ("esimcse", {}, "contrastive", 1.0)],
-)  # fmt: skip
+    [
+        ("infocse", {"aux_weight": 0}, "contrastive", 1.0),
+        ("infocse", {"aux_weight": 0.1, "contrastive_weight": 0}, "aux_mlm", 0.1),
+        ("esimcse", {}, "contrastive", 1.0),
+    ],
+)
 def test_a_probed_gradient_is_that_of_a_backward_pass(unsup, method, flags, term, weight):
     """Of one term at a time, in evaluation mode; nothing is left behind, in a queue or in a weight's gradient."""
     model, batch = model_of(unsup(method=method, probe_gradients="true", **flags), method)

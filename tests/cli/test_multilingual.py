@@ -14,8 +14,8 @@ from tests.folders import record
 from .conftest import COMMON
 
 TEXTS = ["the dog follows a river", "猫は庭で寝ています。", "Кошка спит", "a <s> and a </s>"]
-TINY = COMMON | {"max_steps": 2, "bf16": "false", "dataloader_num_workers": 0, "max_length": 24, "eval_steps": 2,
-                 "per_device_train_batch_size": 8}  # fmt: skip
+TINY = COMMON | {"max_steps": 2, "eval_steps": 2, "bf16": "false", "max_length": 24}
+TINY |= {"dataloader_num_workers": 0, "per_device_train_batch_size": 8}
 
 
 def flags(name, **values):
@@ -30,8 +30,8 @@ def test_a_preset_trains_and_its_vectors_are_those_of_sentence_transformers(
     start, files = tiny_xlm_roberta, {"train_file": text_file, "cache_dir": tmp_path / "cache"}
     if name == "infocse":
         start = tmp_path / "aux"
-        run_pretrain_aux.main(flags("aux", model_name_or_path=tiny_xlm_roberta, output_dir=start, skip_from=2,
-                                    **files, **TINY))  # fmt: skip
+        more = {"model_name_or_path": tiny_xlm_roberta, "output_dir": start, "skip_from": 2}
+        run_pretrain_aux.main(flags("aux", **more, **files, **TINY))
     own = {"infocse": {"skip_from": 2, "dev_file": dev_file}, "simcse": {"dev_file": dev_file}}.get(name, {})
     run = tmp_path / "run"
     run_unsup.main(flags(name, model_name_or_path=start, output_dir=run, test_tasks="none", **files, **TINY, **own))

@@ -11,8 +11,7 @@ from tests.folders import record
 def test_a_run_is_reproduced_and_a_changed_one_is_not(unsup, tmp_path, capsys):
     text = tmp_path / "text.txt"
     text.write_text("\n".join(f"sentence number {n} is here" for n in range(40)) + "\n")
-    words = unsup(method="simcse", train_file=text, max_steps=2, save_steps=2)
-    run_unsup.main([word.replace("--output_dir", "--output-dir") for word in words])  # a second spelling of each flag
+    run_unsup.main(unsup(method="simcse", train_file=text, max_steps=2, save_steps=2))
     run = str(tmp_path / "run")
     reproduce.main([run])
     assert "equal: model.safetensors" in capsys.readouterr().out
@@ -33,17 +32,10 @@ def test_a_run_is_reproduced_and_a_changed_one_is_not(unsup, tmp_path, capsys):
 _RUN = {"status": "finished", "trajectory": {}, "script": "run_unsup.py", "command": ["python", "run_unsup.py"]}
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"script": "rm.py", "command": ["python", "rm.py"]}, "only a finished run"),
-        ({"changed_steps": [{"after_step": 0}, {"after_step": 3}]}, "changed the steps after 3"),
-    ],
-)
-def test_a_record_without_what_is_needed_is_refused_before_the_training(tmp_path, change, said):
+def test_a_record_of_another_script_is_refused_before_the_training(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"")
-    (tmp_path / "run.json").write_text(json.dumps(_RUN | change))
-    with pytest.raises(BadInput, match=said):
+    (tmp_path / "run.json").write_text(json.dumps(_RUN | {"script": "rm.py", "command": ["python", "rm.py"]}))
+    with pytest.raises(BadInput, match="only a finished run"):
         reproduce.main([str(tmp_path)])
 
 

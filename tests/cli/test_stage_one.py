@@ -83,22 +83,6 @@ def test_from_scratch_learns_a_vocabulary_and_a_model(aux, tmp_path):
     assert (config.skip_from, config.head_layers) == (2, 2)
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        ({"config_name": "x"}, "give either"),
-        ({"mask_rate": 15}, "--mask_rate 15.0"),
-        ({"mask_rate": "nan"}, "nan"),
-        ({"head_layers": -1}, "--head_layers -1"),
-        ({"aux_mask_rate": 1.5}, "--aux_mask_rate 1.5"),
-    ],
-)
-def test_stage_one_refuses_bad_flags(aux, flags, said):
-    with pytest.raises(BadInput, match=said):
-        run_pretrain_aux.main(aux(**flags))
-
-
-def test_a_dry_run_writes_no_run(aux, tmp_path, capsys):
-    run_pretrain_aux.main([*aux(), "--dry_run"])
-    assert "aux_mlm" in capsys.readouterr().out
-    assert not (tmp_path / "aux").exists()
+def test_a_checkpoint_and_a_configuration_exclude_each_other(aux):
+    with pytest.raises(BadInput, match="give either"):
+        run_pretrain_aux.main(aux(config_name="x"))

@@ -6,7 +6,7 @@ import importlib
 import pytest
 
 from common.errors import BadInput
-from common.flags import Parser, positive, underscored
+from common.flags import Parser, positive
 from tests.sources import COMMANDS, SOURCES, module
 
 NEEDED = {
@@ -41,17 +41,6 @@ def test_an_unknown_flag_is_a_one_line_error_without_usage(name, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_dashes_in_flag_names_become_underscores_and_values_are_unchanged():
-    words = ["--data-dir", "a-b", "--output-dir=x-y=--z-z", "-h", "--", "--data-dir"]
-    assert underscored(words) == ["--data_dir", "a-b", "--output_dir=x-y=--z-z", "-h", "--", "--data-dir"]
-    parser = Parser()
-    sub = parser.add_subparsers().add_parser("sub")
-    sub.add_argument("--data_dir")
-    assert parser.parse_args(["sub", "--data-dir", "x-y"]).data_dir == "x-y"
-    with pytest.raises(BadInput, match="unrecognized arguments: --data x"):
-        parser.parse_args(["sub", "--data", "x"])
-
-
 def test_a_count_is_at_least_one():
     assert positive("12") == 12
     for text in ("0", "-1", "1.5", "many", ""):
@@ -63,4 +52,4 @@ def test_a_flag_is_given_once():
     parser = Parser()
     parser.add_argument("--max_length")
     with pytest.raises(BadInput, match="--max_length: given twice; put all values after one flag"):
-        parser.parse_args(["--max_length=3", "--max-length", "4"])
+        parser.parse_args(["--max_length=3", "--max_length", "4"])

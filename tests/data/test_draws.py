@@ -109,14 +109,6 @@ def test_an_order_depends_on_seed_and_epoch_alone():
     assert list(KeyedSampler(4, 50, 8)) != first
 
 
-@pytest.mark.parametrize("largest", [draws.LARGEST_TABLE, 20])
-def test_rows_are_those_of_the_batches(monkeypatch, largest):
-    monkeypatch.setattr(draws, "LARGEST_TABLE", largest)
-    sampler = KeyedSampler(3, 50, 8)
-    sampler.set_epoch(1)
-    assert sampler.rows(1, 2, 3) == [index for _, index, step in sampler if 2 <= step < 5]
-
-
 @pytest.mark.parametrize(("total", "held_out"), [(50, 5), (53, 5), (200, 2), (101, 1)])
 def test_held_out_examples_are_spread_over_the_text_and_never_yielded(total, held_out):
     sampler = KeyedSampler(3, total, 8, held_out)
@@ -124,4 +116,3 @@ def test_held_out_examples_are_spread_over_the_text_and_never_yielded(total, hel
     assert len(sampler) == len(yielded) == total - held_out
     assert sorted(yielded + sampler.held) == list(range(total))
     assert {b - a for a, b in zip(sampler.held, sampler.held[1:], strict=False)} <= {total // held_out}
-    assert sampler.rows(0, 1, 2) == yielded[8:24]

@@ -182,10 +182,10 @@ def test_the_launcher_starts_two_processes_that_train_what_one_trains(
     tiny_bert, text_file, dev_file, tmp_path, chunk_size, accumulation
 ):
     """Sampling, masking, losses, optimizer, evaluation and best model: 2 x 4 sentences against 1 x 8 taken whole."""
-    common = {"method": "infocse", "aux_init": "random", "aux_weight": 1, "skip_from": 2, "projection": "batch_norm",
-              "model_name_or_path": tiny_bert, "train_file": text_file, "dev_file": dev_file, "max_steps": 4,
-              "cache_dir": tmp_path / "cache", "eval_steps": 2, "save_steps": 4, "logging_steps": 1, "optim": "sgd",
-              "learning_rate": 0.05, "dropout": 0, "gradient_accumulation_steps": accumulation}  # fmt: skip
+    common = {"method": "infocse", "aux_init": "random", "aux_weight": 1, "skip_from": 2, "projection": "batch_norm"}
+    common |= {"model_name_or_path": tiny_bert, "train_file": text_file, "dev_file": dev_file, "dropout": 0}
+    common |= {"cache_dir": tmp_path / "cache", "max_steps": 4, "eval_steps": 2, "save_steps": 4, "logging_steps": 1}
+    common |= {"optim": "sgd", "learning_rate": 0.05, "gradient_accumulation_steps": accumulation}
     two = flags(**common, output_dir=tmp_path / "two", per_device_train_batch_size=4, chunk_size=chunk_size)
     assert "processes: 2 on cpu" in finish(start(two))
     run_unsup.main(flags(**common, output_dir=tmp_path / "one", per_device_train_batch_size=8))

@@ -34,9 +34,9 @@ def worker_of(process, seconds=60):
 @pytest.fixture
 def arguments(tiny_bert, text_file, dev_file, tmp_path):
     steps = 60 * STOPS
-    return flags(method="simcse", model_name_or_path=tiny_bert, train_file=text_file, dev_file=dev_file,
-                 cache_dir=tmp_path / "cache", max_steps=steps, eval_steps=steps,
-                 save_steps=20 if STOPS == 1 else steps, logging_steps=1)  # fmt: skip
+    files = {"model_name_or_path": tiny_bert, "train_file": text_file, "dev_file": dev_file}
+    counts = {"max_steps": steps, "eval_steps": steps, "save_steps": 20 if STOPS == 1 else steps, "logging_steps": 1}
+    return flags(method="simcse", cache_dir=tmp_path / "cache", **files, **counts)
 
 
 def wait_for_log(run, began, processes):

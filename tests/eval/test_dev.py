@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
-from eval.dev import clears, halves_set, in_words, pairs_set, score_of, search_set, verdict
+from eval.dev import in_words, pairs_set, score_of, search_set, verdict
 from eval.retrieval.beir import BeirTask, tasks
 from eval.sts import Pairs
 from tests.eval.toys import spearman, write_beir
@@ -66,17 +66,6 @@ def test_one_split_chooses_and_the_other_judges(encode, search_folder):
         search_set(search_folder, ["dev", "test"])
 
 
-def test_halves_ask_for_each_other():
-    places = {"one": 0, "two": 0, "three": 1, "four": 1, "five": 2, "six": 3}
-    encode = lambda texts: np.eye(4)[[places[text] for text in texts]]  # noqa: E731
-    found = halves_set([["one two"], ["three four"], ["five six"], ["alone"]]).items(encode)["value"]
-    # The third asks with a vector that is orthogonal to all answers: rank 3, because ties count against it.
-    np.testing.assert_allclose(found, [1.0, 1.0, 1 / np.log2(4)])
-    title_first = halves_set([["one", "two"], ["five", "six"]]).items(encode)["value"]
-    np.testing.assert_allclose(title_first, [1.0, 1 / np.log2(3)])
-    assert halves_set([["alone"], ["two words"]]) is None
-
-
 @pytest.mark.parametrize(("shift", "word"), [(0.1, "better"), (-0.1, "worse"), (0.0, "not told apart")])
 def test_a_verdict_needs_an_interval_beside_zero(shift, word):
     rng = np.random.default_rng(0)
@@ -89,17 +78,3 @@ def test_a_verdict_needs_an_interval_beside_zero(shift, word):
     low, high = found["interval"]
     error = 100 * (after - before).std() / np.sqrt(200)  # of the mean of paired differences, in closed form
     assert [low, high] == pytest.approx([100 * shift - 1.96 * error, 100 * shift + 1.96 * error], abs=0.15 * error * 2)
-
-
-@pytest.mark.parametrize(
-    ("low", "start", "share", "clear"),
-    [
-        (0.1, 40, 0.0, True),
-        (0.0, 40, 0.0, False),
-        (4.1, 40, 0.1, True),
-        (4.0, 40, 0.1, False),
-        (-3.0, -40, 0.1, False),
-    ],
-)
-def test_an_interval_clears_a_share_of_the_initial_score(low, start, share, clear):
-    assert clears({"interval": [low, 9.0], "start": start}, share) is clear

@@ -15,10 +15,18 @@ from tests.sources import ROOT
 from training.checkpoint import checkpoint_problem, checkpoints, step_of
 from training.folder import read_run
 
-STAGE_1 = "run_pretrain_aux.py"
-DEFAULTS = {"max_steps": 8, "save_steps": 3, "logging_steps": 1, "per_device_train_batch_size": 8,
-            "learning_rate": "1e-3", "use_cpu": "true", "disable_tqdm": "true"}  # fmt: skip
-STAGE_2 = {"method": "simcse", "test_tasks": "none", "eval_steps": 2}
+FLAGS = {
+    "method": "simcse",
+    "max_steps": 8,
+    "eval_steps": 2,
+    "save_steps": 3,
+    "logging_steps": 1,
+    "per_device_train_batch_size": 8,
+    "learning_rate": "1e-3",
+    "test_tasks": "none",
+    "use_cpu": "true",
+    "disable_tqdm": "true",
+}
 
 
 class Server:
@@ -26,13 +34,12 @@ class Server:
 
     Args:
         folder: for the outputs and logs.
-        script: what is run.
         flags: of every run: the model, the text and the dev pairs.
     """
 
-    def __init__(self, folder, script="run_unsup.py", **flags):
-        self.folder, self.script = Path(folder), script
-        self.flags = DEFAULTS | ({} if script == STAGE_1 else STAGE_2) | {"cache_dir": self.folder / "cache"} | flags
+    def __init__(self, folder, **flags):
+        self.folder = Path(folder)
+        self.flags = FLAGS | {"cache_dir": self.folder / "cache"} | flags
         environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
         pipe = subprocess.PIPE
         command = [sys.executable, str(Path(__file__).with_name("server.py"))]
@@ -53,7 +60,7 @@ class Server:
     def start(self, output, faults=None, **flags):
         """Begin a run; its pid."""
         log = str(self.log(output))
-        return self.ask({"script": self.script, "argv": self.argv(output, **flags), "log": log, "faults": faults or {}})
+        return self.ask({"argv": self.argv(output, **flags), "log": log, "faults": faults or {}})
 
     def wait(self, pid):
         """Return code of a run, negative for a signal."""
@@ -100,23 +107,6 @@ def check_at_rest(folder):
     for file in folder.rglob("*.safetensors"):
         if not any(part.startswith(".") for part in file.relative_to(folder).parts):
             assert all(torch.isfinite(t).all() for t in load_file(file).values() if t.is_floating_point()), file
-
-
-def check_finite(folder):
-    """No tensor of any file, staging folders included, is NaN or infinite; returns the number of files."""
-    files = [path for path in folder.rglob("*") if path.suffix in (".safetensors", ".pt")]
-    for path in files:
-        content = load_file(path) if path.suffix == ".safetensors" else torch.load(path, weights_only=True)
-        assert all(value.isfinite().all() for value in _tensors(content)), path
-    return len(files)
-
-
-def _tensors(content):
-    if isinstance(content, torch.Tensor):
-        yield content
-    elif isinstance(content, dict | list | tuple):
-        for part in content.values() if isinstance(content, dict) else content:
-            yield from _tensors(part)
 
 
 def newest_step(folder):

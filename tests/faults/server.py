@@ -2,15 +2,14 @@
 
 Reads requests from standard input, one JSON object a line, and answers each with one:
 
-    {"script": NAME, "argv": [...], "log": FILE, "faults": {...}}    a run of that script in a child -> its pid
-    {"wait": PID}                                                    its return code, negative for a signal
+    {"argv": [...], "log": FILE, "faults": {...}}    a run of run_unsup.py in a child -> its pid
+    {"wait": PID}                                    its return code, negative for a signal
 
 Faults, of what happens below the run's folder (an event is opening, renaming, removing or making something there):
 
     kill, stop, full, readonly: N     at event N the process kills itself, gets SIGTERM, or a disk that fails
     limit: BYTES                      no file may grow beyond this (a failing write inside torch and safetensors)
-    nan_loss, nan_gradient, nan_weight, oom: N    at optimizer step N
-    value: "nan", "inf"               what the loss, gradient or weight becomes (nan unless said)
+    nan_loss, nan_gradient, nan_weight: N    at optimizer step N
 """
 
 import atexit
@@ -24,14 +23,12 @@ from pathlib import Path
 
 import torch
 
-import run_pretrain_aux
 import run_unsup
 from common.errors import run_command
 from models.training import EncoderForTraining
 from training import stages
 from training.trainer import EmbeddingTrainer
 
-_SCRIPTS = {"run_unsup.py": run_unsup, "run_pretrain_aux.py": run_pretrain_aux}
 _WRITING = os.O_WRONLY | os.O_RDWR
 
 
@@ -73,14 +70,12 @@ def watch_events(folder, faults, seen):
 
 
 def break_numbers(faults):
-    """Make a loss, a gradient or a weight NaN or infinite, or the memory too small, at an optimizer step."""
-    value = float(faults.get("value", "nan"))
+    """Make a loss, a gradient or a weight NaN at an optimizer step."""
+    value = float("nan")
     step, after, count = EmbeddingTrainer.training_step, EncoderForTraining.after_step, EmbeddingTrainer.count_terms
 
     def training_step(self, model, inputs, *others):
         now = self.state.global_step + 1
-        if now == faults.get("oom"):
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         if now == faults.get("nan_gradient"):
             next(iter(self.model.parameters())).register_hook(lambda gradient: gradient * value)
         return step(self, model, inputs, *others)
@@ -114,7 +109,7 @@ def child(request):
         resource.setrlimit(resource.RLIMIT_FSIZE, (faults["limit"], faults["limit"]))
     atexit.register(lambda: sys.stderr.write(f"\n{len(events)} events\n"))
     try:
-        run_command(lambda: _SCRIPTS[request["script"]].main(request["argv"]))  # ends the process
+        run_command(lambda: run_unsup.main(request["argv"]))  # ends the process
     except BaseException:
         sys.excepthook(*sys.exc_info())
         os._exit(1)

@@ -1,6 +1,5 @@
-"""Kills, signals, full disks and broken numbers, each on a real run; the long form of it is long.py."""
+"""Kills, signals, full disks and broken numbers, each on a real run."""
 
-import json
 import os
 import random
 import signal
@@ -22,13 +21,15 @@ def wait_for(path, seconds=60):
     raise AssertionError(f"{path} did not appear")
 
 
-@pytest.mark.parametrize("kills", [1, 2])
-def test_a_run_killed_while_it_writes_ends_with_the_same_weights(server, reference, kills):
-    rng, output = random.Random(kills), f"killed-{kills}"
-    before = 0
-    for _ in range(kills):
-        code = server.run(output, {"kill": rng.randint(2, server.events("reference") // 2)})
-        assert code == -signal.SIGKILL
+SEEDS = range(int(os.environ.get("FAULT_SEEDS", "1")))  # of the faults at random moments; `make faults` takes more
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_run_killed_while_it_writes_ends_with_the_same_weights(server, reference, seed):
+    """Twice, while something is opened, renamed, made or removed."""
+    rng, output, before = random.Random(seed), f"killed-{seed}", 0
+    for _ in range(2):
+        assert server.run(output, {"kill": rng.randint(2, server.events("reference") // 2)}) == -signal.SIGKILL
         check_at_rest(server.folder / output)
         step = newest_step(server.folder / output)
         assert step >= before, "a checkpoint was lost"
@@ -36,19 +37,20 @@ def test_a_run_killed_while_it_writes_ends_with_the_same_weights(server, referen
     server.finish(output, reference)
 
 
-def test_a_run_killed_at_any_moment_ends_with_the_same_weights(server, reference):
-    pid = server.start("random")
-    wait_for(server.folder / "random" / "checkpoint-3")
-    time.sleep(random.Random(5).uniform(0, 0.3))
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_run_killed_at_any_moment_ends_with_the_same_weights(server, reference, seed):
+    pid = server.start(f"random-{seed}")
+    wait_for(server.folder / f"random-{seed}" / "checkpoint-3")
+    time.sleep(random.Random(seed).uniform(0, 0.3))
     os.kill(pid, signal.SIGKILL)
     assert server.wait(pid) in (-signal.SIGKILL, 0)
-    server.finish("random", reference)
+    server.finish(f"random-{seed}", reference)
 
 
-@pytest.mark.parametrize("where", [0.3, 0.45])
-def test_a_stopped_run_saves_its_step_and_goes_on_from_there(server, reference, where):
-    """At these shares of what is written, which meet evaluations and saves."""
-    output = f"stopped-{where}"
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_stopped_run_saves_its_step_and_goes_on_from_there(server, reference, seed):
+    """At a share of what is written that meets evaluations and saves."""
+    output, where = f"stopped-{seed}", random.Random(seed).uniform(0.3, 0.5)
     assert server.run(output, {"stop": int(where * server.events("reference"))}) == 75, server.said(output)
     said = server.said(output)
     step = newest_step(server.folder / output)
@@ -134,19 +136,6 @@ def test_non_finite_numbers_stop_the_run_and_are_never_saved(server, fault, step
     assert said in text
     assert newest_step(folder) == 3
     check_at_rest(folder)
-    if fault != "nan_weight":
-        found = json.loads((folder / "nonfinite.json").read_text())
-        assert found["step"] == steps[0]
-        assert len(set(found["examples"])) == 8
-
-
-def test_running_out_of_memory_is_reported_with_the_batch_size_which_stays(server, reference):
-    assert server.run("oom", {"oom": 5}) == 4
-    said = server.said("oom")
-    assert "--per_device_train_batch_size 8" in said
-    assert "--chunk_size" in said
-    assert "Traceback" not in said
-    server.finish("oom", reference)
 
 
 def test_the_second_of_two_commands_is_refused_with_the_first_ones_pid(server, reference):
@@ -157,7 +146,7 @@ def test_the_second_of_two_commands_is_refused_with_the_first_ones_pid(server, r
     code = server.wait(second)
     os.kill(first, signal.SIGCONT)
     assert code == 5
-    assert f"in use by another command (pid {first} on " in server.said("twice")
+    assert f"in use by another command (pid {first})" in server.said("twice")
     assert server.wait(first) == 0
     assert weights(server.folder / "twice") == reference
 

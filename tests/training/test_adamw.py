@@ -41,8 +41,8 @@ def start():
 @pytest.mark.parametrize("correct_bias", [True, False])
 def test_adamw_equals_a_loop_over_plain_numbers(correct_bias):
     parameter, rows = start(), gradients()
-    expected = [by_hand(value, [row[i] for row in rows], correct_bias, **SETTINGS)
-                for i, value in enumerate(parameter.tolist())]  # fmt: skip
+    columns = zip(parameter.tolist(), zip(*rows, strict=True), strict=True)
+    expected = [by_hand(value, column, correct_bias, **SETTINGS) for value, column in columns]
     optimizer = TransformersAdamW([parameter], correct_bias=correct_bias, **SETTINGS)
     assert moved(optimizer, parameter, rows).tolist() == pytest.approx(expected, rel=1e-12)
 

@@ -25,9 +25,8 @@ def offer(root, value, step, best=None, main=True, run_id="one"):
 
 @pytest.mark.parametrize(
     ("value", "best", "main", "kept"),
-    [(70.0, None, True, True), (70.0, 69.9, True, True), (70.0, 70.0, True, False), (70.0, 71.0, True, False),
-     (-3.0, None, True, True), (70.0, 69.9, False, False)],
-)  # fmt: skip
+    [(-3.0, None, True, True), (70.0, 69.9, True, True), (70.0, 70.0, True, False), (70.0, 69.9, False, False)],
+)
 def test_a_model_better_than_all_before_is_kept_by_the_main_process(tmp_path, value, best, main, kept):
     offer(tmp_path, value, 4, best, main)
     assert (tmp_path / BEST).exists() is kept
@@ -87,10 +86,13 @@ def exchange(root):
 
 @pytest.mark.parametrize(
     ("harm", "said"),
-    [(lose, "the best model is lost"), (damage, "config.json has changed since it was written"),
-     (lay_back, r"scored 50\.0 at step 2, but the best model up to checkpoint-6 scored 60\.0"),
-     (exchange, "it belongs to another run")],
-)  # fmt: skip
+    [
+        (lose, "the best model is lost"),
+        (damage, "config.json has changed since it was written"),
+        (lay_back, r"scored 50\.0 at step 2, but the best model up to checkpoint-6 scored 60\.0"),
+        (exchange, "it belongs to another run"),
+    ],
+)
 def test_a_run_whose_best_model_is_lost_or_not_its_own_is_refused_at_the_start(run, harm, said):
     assert open_run(str(run), SETTINGS) == Start(False, str(run / "checkpoint-6"))
     harm(run)
@@ -109,9 +111,8 @@ def test_a_best_model_of_a_later_step_is_found_again_by_the_resumed_run(run):
 
 @pytest.mark.parametrize(
     ("scores", "patience", "ends"),
-    [([5, 6, 6], 1, True), ([5, 6, 6], 2, False), ([7, 6, 6], 2, True), ([5, 6, 7], 1, False), ([7], 1, False),
-     ([], 1, False), ([7, 6, 6], None, False)],
-)  # fmt: skip
+    [([5, 6, 6], 1, True), ([5, 6, 6], 2, False), ([7, 6, 6], 2, True), ([7], 1, False), ([7, 6, 6], None, False)],
+)
 def test_patience_counts_evaluations_since_the_first_best_one(scores, patience, ends):
     history = [line for score in scores for line in ({"loss": 9.0}, {"eval_x": score})]
     assert out_of_patience(history, "eval_x", patience) is ends

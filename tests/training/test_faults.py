@@ -1,7 +1,6 @@
-"""Disks, memory, numbers that are not finite, and signals."""
+"""Disks, numbers that are not finite, and signals."""
 
 import errno
-import json
 import os
 import re
 import shutil
@@ -9,20 +8,15 @@ import signal
 import sys
 import time
 from threading import Thread
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 from common.errors import StorageError
-from data.draws import KeyedSampler
-from tests.refusals import refused
 from training import faults, signals
 from training.faults import storage_errors
-from training.run_arguments import saved_at_once
-from training.signals import SIGNALS, Stopping, run_to_its_end, stoppable
-from training.trainer import EmbeddingTrainer
+from training.signals import SIGNALS, Stopping, run_to_its_end
 
 
 @pytest.mark.parametrize(
@@ -43,61 +37,11 @@ def test_a_failing_disk_is_reported_in_plain_words(tmp_path, error, words):
     assert "\n" not in str(caught.value)
 
 
-def test_a_full_disk_is_recognised_though_torch_does_not_name_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(faults, "_room", lambda folder: (4096, 10))
-    with pytest.raises(StorageError, match="No space left"), faults.storage_errors(tmp_path):
-        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
-
-
 @pytest.mark.parametrize("error", [ValueError("x"), RuntimeError("shapes"), FileNotFoundError(errno.ENOENT, "x")])
 def test_other_errors_pass(tmp_path, error):
     with pytest.raises(type(error)) as caught, faults.storage_errors(tmp_path):
         raise error
     assert caught.value is error
-
-
-def test_the_room_a_run_needs_is_asked_for_before_it_starts(tmp_path, monkeypatch):
-    """1000 trained and 500 frozen numbers: 4 x 1500 + 8 x 1000 bytes a checkpoint, and 2 x 6000 for best and result."""
-    model = nn.ModuleList([nn.Linear(1000, 1, bias=False), nn.Linear(500, 1, bias=False)])
-    model[1].requires_grad_(False)
-    needed = 3 * (6000 + 8000) + 2 * 6000
-    facts = {"f_frsize": 1, "f_files": 100, "f_favail": 1000}
-    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=needed, **facts))
-    faults.check_space(tmp_path / "new" / "run", model, 3)
-    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=needed - 1, **facts))
-    with pytest.raises(StorageError, match=r"No space left for this run.*3 checkpoints.*--save_total_limit"):
-        faults.check_space(tmp_path, model, 3)
-    facts["f_favail"] = 20
-    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=needed, **facts))
-    with pytest.raises(StorageError, match="room for 20 files"):
-        faults.check_space(tmp_path, model, 3)
-
-
-@pytest.mark.parametrize(
-    ("save_steps", "limit", "strategy", "count"),
-    [(100, 2, "steps", 3), (100, None, "steps", 10), (400, 5, "steps", 3), (0.25, None, "steps", 4), (9, 2, "no", 1)],
-)
-def test_the_checkpoints_that_are_there_at_a_time(save_steps, limit, strategy, count):
-    args = SimpleNamespace(save_steps=save_steps, save_total_limit=limit, save_strategy=strategy)
-    assert saved_at_once(args, 1000) == count
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"),
-        RuntimeError("[enforce fail at alloc_cpu.cpp] . DefaultCPUAllocator: can't allocate memory: you tried"),
-        MemoryError(),
-    ],
-)
-def test_out_of_memory_errors_name_the_batch_and_what_helps(error):
-    with (
-        pytest.raises(StorageError, match=r"with a batch of 64.*--chunk_size.*--bf16"),
-        faults.memory_errors("a batch of 64"),
-    ):
-        raise error
-    with pytest.raises(RuntimeError, match="shapes"), faults.memory_errors("a batch of 64"):
-        raise RuntimeError("shapes")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
@@ -124,34 +68,6 @@ def test_weights_and_optimizer_state_are_checked():
         tensor.data.copy_(kept)
     optimizer.state[model[0].weight]["exp_avg_sq"][0, 0] = float("nan")
     assert faults.not_finite(model, optimizer) == "exp_avg_sq of optimizer state 0"
-
-
-def test_a_step_that_is_not_finite_is_reported_in_one_line_and_written_to_a_file(tmp_path):
-    found = faults.NonFiniteStep(7, float("nan"), {"contrastive": 1.5, "aux_mlm": float("inf")}, list(range(64)))
-    assert "step 7: aux_mlm inf; examples 0, 1," in found.message()
-    assert "\n" not in found.message()
-    assert "gradient norm nan" in found._replace(terms={"contrastive": 1.5}).message()
-    found.write(tmp_path)
-    kept = json.loads((tmp_path / "nonfinite.json").read_text())
-    assert kept["examples"] == list(range(64))
-    assert kept["terms"] == {"contrastive": "1.5", "aux_mlm": "inf"}
-
-
-@pytest.mark.parametrize("accumulated", [1, 2, 3])
-def test_the_examples_of_a_step_are_those_the_sampler_gave(accumulated):
-    """23 examples in batches of 4: 5 whole batches an epoch, the last update of an epoch may be smaller."""
-    sampler = KeyedSampler(3, 23, 4)
-    args = SimpleNamespace(gradient_accumulation_steps=accumulated)
-    trainer = SimpleNamespace(args=args, sampler=sampler)
-    step = 0
-    for epoch in range(2):
-        sampler.set_epoch(epoch)
-        given = [index for _, index, _ in sampler]
-        batches = [given[i : i + 4] for i in range(0, 20, 4)]
-        for first in range(0, 5, accumulated):
-            step += 1
-            expected = [index for batch in batches[first : first + accumulated] for index in batch]
-            assert EmbeddingTrainer.examples_of(trainer, step) == expected
 
 
 CHILD = """
@@ -208,13 +124,6 @@ def test_only_a_signal_that_comes_later_ends_the_process_at_once(answered, monke
         time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
         assert (asked.name, ended) == ("SIGTERM", [128 + signal.SIGINT])
-
-
-def test_one_process_trains_one_run_at_a_time():
-    second = stoppable(lambda: "a folder")
-    first = stoppable(lambda: refused(second))
-    assert first() == "this process is training already; wait for its end, or train in another process"
-    assert second() == "a folder"
 
 
 def test_a_folder_without_permission_is_not_said_to_be_full(tmp_path):

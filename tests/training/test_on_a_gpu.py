@@ -48,10 +48,6 @@ def test_a_run_must_resume_on_the_type_of_device_on_which_it_began(arguments, tm
         open_run(str(tmp_path / "run"), other["trajectory"])
 
 
-def test_batches_are_copied_asynchronously_only_to_a_gpu(arguments):
-    assert [arguments(kind).accelerator_config.non_blocking for kind in ("cpu", "cuda")] == [False, True]
-
-
 def test_tf32_is_an_option_and_in_the_plan(arguments, monkeypatch):
     sampler = SimpleNamespace(count=1000, held=[])
     args, model = arguments("cuda"), SimpleNamespace(parameters=list, config=None)

@@ -17,9 +17,8 @@ from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, che
 from tests.folders import change_json
 from tests.refusals import refused
 from training import settings
-from training.folder import is_longer
 from training.methods import STAGE_ONE, SUP, UNSUP, load_method, method_names
-from training.settings import fill, lookup, read, read_config
+from training.settings import fill, lookup, read
 
 METHODS = [load_method(name).arguments for name in method_names()]
 
@@ -65,7 +64,7 @@ def test_flags_override_the_file_and_both_are_named_as_sources(config):
 
 def test_the_command_repeats_the_settings_without_the_file(config):
     text = "max_length: 48\ntrain_file: [a b.txt, c.txt]\ntest_tasks: none\n"
-    found = parsed(text, "--learning_rate=1e-5", "--bf16=auto", "--keep_start", config=config)
+    found = parsed(text, "--learning_rate=1e-5", "--bf16=auto", "--upsample", config=config)
     assert found.command[:2] == ["python", "run_unsup.py"] and not {"--bf16=auto", "--config"} & {*found.command}
     again = read(UNSUP, found.command[2:], "")
     assert again.values == found.values and "bf16: " in found.describe_choices()
@@ -84,12 +83,10 @@ def test_values_in_a_file_are_parsed_like_flags(config):
     assert (run.bf16_full_eval, data.dry_run, run.save_steps) == (False, True, 50)
 
 
-@pytest.mark.parametrize(("written", "value"), [("false", False), ("no", False), ("True", True), ("1", True)])
-def test_switches_that_are_on_can_be_turned_off(config, written, value):
-    assert parsed(f"whole_words: {written}", config=config, script=STAGE_ONE).model_args.whole_words is value
-    found = parsed("seed: 1", "--whole_words", written, config=config, script=STAGE_ONE)
-    assert found.model_args.whole_words is value
-    assert parsed("seed: 1", "--no-whole_words", config=config, script=STAGE_ONE).model_args.whole_words is False
+def test_switches_that_are_on_can_be_turned_off(config):
+    for written, value in (("false", False), ("no", False), ("True", True)):
+        assert parsed(f"whole_words: {written}", config=config, script=STAGE_ONE).model_args.whole_words is value
+    assert parsed("seed: 1", "--no_whole_words", config=config, script=STAGE_ONE).model_args.whole_words is False
 
 
 def test_lists(config):
@@ -103,24 +100,31 @@ def test_lists(config):
     assert parsed("test_tasks: [STS12, STS-B]", config=config).data_args.test_tasks == ["STS12", "STS-B"]
 
 
-PYTHON = {"seed": 7, "learning_rate": 1, "bf16": False, "dev_file": None, "test_tasks": ["STS12", "MR"], "dropout": 0.1,
-          "lr_scheduler_type": SchedulerType.COSINE, "lr_scheduler_kwargs": {"num_cycles": 2}, "use_cpu": True,
-          "output_dir": Path("run"), "start_shares": 0.5, "method": "simcse", "max_length": "24"}  # fmt: skip
+PYTHON = {
+    "seed": 7,
+    "learning_rate": 1,
+    "dev_file": None,
+    "test_tasks": ["STS12", "MR"],
+    "lr_scheduler_type": SchedulerType.COSINE,
+    "lr_scheduler_kwargs": {"num_cycles": 2},
+    "output_dir": Path("run"),
+    "start_shares": 0.5,
+    "max_length": "24",
+}
 
 
 def test_python_fills_the_same_dataclasses():
-    found = fill(UNSUP, PYTHON)
+    found = fill(UNSUP, PYTHON | {"method": "simcse", "use_cpu": True})
     assert (found.args.seed, found.args.learning_rate, found.args.output_dir) == (7, 1, "run")
     assert (found.data_args.test_tasks, found.data_args.start_shares) == (["STS12", "MR"], [0.5])
     assert (found.args.lr_scheduler_type, found.args.lr_scheduler_kwargs) == ("cosine", {"num_cycles": 2})
-    assert (found.data_args.max_length, found.model_args.dropout, found.data_args.dev_file) == (24, 0.1, None)
+    assert (found.data_args.max_length, found.data_args.dev_file) == (24, None)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("seed", 1.5), ("seed", True), ("bf16", 1), ("dev", 3), ("test_tasks", [1]), ("temperature", [0.1]), ("seed", -1),
-     ("learning_rate", float("nan")), ("temprature", 0.1)],
-)  # fmt: skip
+WRONG = [("seed", 1.5), ("seed", True), ("bf16", 1), ("dev", 3), ("test_tasks", [1]), ("temperature", [0.1])]
+
+
+@pytest.mark.parametrize(("name", "value"), [*WRONG, ("learning_rate", float("nan")), ("temprature", 0.1)])
 def test_python_values_of_the_wrong_type_or_range_are_refused_by_name(name, value):
     assert f"--{name}" in refused(fill, UNSUP, {"method": "simcse", "use_cpu": True, name: value})
 
@@ -129,60 +133,36 @@ def test_python_values_of_the_wrong_type_or_range_are_refused_by_name(name, valu
     ("text", "said"),
     [
         ("max_lenght: 32", "unknown key 'max_lenght'; did you mean 'max_length'?"),
-        ("learning-rate: 1", "unknown key 'learning-rate'; did you mean 'learning_rate'?"),
-        ("xyzzy: 32", "unknown key 'xyzzy'"),
-        ("skip_from: 6", "unknown key 'skip_from'; a flag of method infocse, infocse_rtd"),
         ("config: other.yaml", "unknown key 'config'"),
         ("seed: 1\nmax_length: 2\nseed: 1", "'seed' is repeated"),
         ("model:\n  pooling: avg", "'model' needs a value"),
-        *((text, "'pooling' needs a value") for text in ("pooling:\n  name: avg", "pooling:", "pooling: ''")),
-        *((f"train_file: {text}", "'train_file' needs a value") for text in ("[[a]]", "[]", "[a, '']")),
-        *((text, "tag") for text in ("max_length: !!int 32", "pooling: !!python/object/apply:os.getcwd []",
-                                     "pooling: !custom avg")),
-        ("? [a, b]\n: c", "not a YAML file"),
-        *((text, "must be a YAML mapping") for text in ("- pooling", "pooling", "", "# only a comment")),
-        *((text, "not a YAML file")
-          for text in ("a: 1\n---\nb: 2", "pooling: [avg", "pooling: a: b", "pooling: avg\n\tseed: 1",
-                       'pooling: "\\UFFFFFFFF"', 'pooling: "\\U00110000"', "pooling: &a [*a]", "pooling: *nothing",
-                       "pooling: " + "[" * 20_000, "pooling: zwölf".encode("latin-1"), b"pooling: \x00",
-                       "pooling: avg".encode("utf-16"))),
+        ("pooling:", "'pooling' needs a value"),
+        ("train_file: [a, '']", "'train_file' needs a value"),
+        ("- pooling", "must be a YAML mapping"),
+        ("", "must be a YAML mapping"),
+        ("pooling: a: b", "not a YAML file"),
+        ("pooling: zwölf".encode("latin-1"), "not a YAML file"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_file_is_refused_by_name_and_key(config, text, said):
     message = refusal(text, config=config)
     assert message.startswith(config(text) + ": ")
     assert said in message
 
 
-@pytest.mark.parametrize("place", ["missing.yaml", "", "x" * 300])
-def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path, place):
-    with pytest.raises(BadInput, match="cannot be read"):
-        read(UNSUP, ["--config", str(tmp_path / place)], "")
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
-    [
-        *(("max_length", value) for value in ("3.5", "many", "3e1", "1" + "0" * 5000)),
-        ("learning_rate", "fast"), ("dropout", "0,1"), ("dry_run", "maybe"), ("dev", "sick"), ("seed", "[1, 2]"),
-        ("lr_scheduler_type", "stairs"), ("eval_strategy", "sometimes"),
-    ],
-)  # fmt: skip
+    [("max_length", "3.5"), ("max_length", "many"), ("dropout", "0,1"), ("dry_run", "maybe"), ("dev", "sick")],
+)
 def test_a_value_of_the_wrong_type_is_refused_by_key(config, key, value):
-    assert key in refusal(f"{key}: {value}", config=config) or key in ("lr_scheduler_type", "eval_strategy")
-    if not value.startswith("["):
-        refusal("seed: 1", f"--{key}", value, config=config)
-
-
-def test_a_list_cannot_smuggle_in_another_flag(config):
-    assert "train_file" in refusal("train_file: [a.txt, --seed, '7']", config=config)
+    assert key in refusal(f"{key}: {value}", config=config)
+    assert key in refusal("seed: 1", f"--{key}", value, config=config)
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--max_lenght", "3"], "unknown argument '--max_lenght'; did you mean '--max_length'?"),
-        (["--max_lenght=3"], "unknown argument '--max_lenght'; did you mean '--max_length'?"),
+        (["--max_lenght", "3"], "unknown argument '--max_lenght'; did you mean 'max_length'?"),
         (["--xyzzy"], "unknown argument '--xyzzy'"),
         (["stray"], "unknown argument 'stray'"),
         (["--max_len", "3"], "unknown argument '--max_len'"),
@@ -197,21 +177,12 @@ def test_bad_flags_are_refused_by_name(flags, said):
 def test_a_flag_replaces_the_alternatives_in_the_file(config):
     text = config("train_file: [a.txt]\nmodel_name_or_path: m\ndev_file: pairs.tsv\nmax_steps: 3\n")
     every = {"train_file", "model_name_or_path", "dev_file", "max_steps"}
-    for word, gone in {"--dataset_name=o/n": "train_file", "--dev=none": "dev_file", "--dev_beir=b": "dev_file",
-                       "--num_train_epochs=2": "max_steps", "--max_steps=4": None}.items():  # fmt: skip
+    replaced = {"--dataset_name=o/n": "train_file", "--dev=none": "dev_file", "--dev_beir=b": "dev_file"}
+    for word, gone in (replaced | {"--num_train_epochs=2": "max_steps", "--max_steps=4": None}).items():
         found = read(UNSUP, [f"--config={text}", "--method=simcse", word], "")
         assert every & found.given.keys() == every - {gone}
     values = {"config": text, "config_name": "c"}
     assert lookup(values, "model_name_or_path") is None and lookup(values, "config_name") == "c"
-    both = read(UNSUP, [f"--config={text}", "--method=simcse", "--dev=none", "--dev_file=x"], "")
-    assert both.data_args.dev_file == "x", "for the error"
-
-
-def test_a_home_is_found_where_the_shell_leaves_it_alone(config, monkeypatch):
-    monkeypatch.setenv("HOME", "/home/me")
-    path = config("cache_dir: ~/cache\ntrain_file: [~/a.txt, b~/c.txt]\n")
-    assert read_config(path) == {"cache_dir": "/home/me/cache", "train_file": ["/home/me/a.txt", "b~/c.txt"]}
-    assert parsed("seed: 1", "--output_dir=~/run", config=config).args.output_dir == "/home/me/run"
 
 
 def test_one_value_is_looked_up_before_the_method_is_known(config):
@@ -227,18 +198,11 @@ def test_one_value_is_looked_up_before_the_method_is_known(config):
 
 @pytest.mark.parametrize(
     "flag",
-    """per_device_train_batch_size=-3 per_device_train_batch_size=0 learning_rate=nan learning_rate=-1e-5
-    learning_rate=inf num_train_epochs=0 save_steps=-1 save_steps=0 eval_steps=nan save_total_limit=0 seed=-1
-    seed=4294967296""".split(),
+    ["per_device_train_batch_size=0", "learning_rate=nan", "learning_rate=inf", "save_steps=0", "seed=4294967296"],
 )
 def test_training_arguments_out_of_range_are_refused_by_name(flag):
     with pytest.raises(BadInput, match=f"^--{flag.partition('=')[0]} .*: must be "):
         read(UNSUP, ["--method=simcse", "--use_cpu", f"--{flag}"], "")
-
-
-def test_a_number_that_is_none_is_refused_in_every_group(config):
-    for value in ("nan", "inf"):
-        assert refusal("seed: 1", "--dropout", value, config=config) == f"--dropout {value}: must be a finite number"
 
 
 @pytest.mark.parametrize("kind", [ModelArguments, PretrainArguments, *METHODS], ids=lambda k: k.__module__ + k.__name__)
@@ -253,34 +217,15 @@ def test_a_number_out_of_the_range_of_its_type_is_refused_by_name(kind):
             check_range(name, -1, hints[name])
 
 
-@pytest.mark.parametrize(
-    ("kind", "refused", "taken"),
-    [(Weight, "-0.1", "0"), (Positive, "0", "1e-9"), (Rate, "1", "0"), (Share, "0", "0.999"), (Share, "1", "1e-9"),
-     (Count, "0", "1"), (CountOrZero, "-1", "0"), (Rate | None, "1", "0"), (list[Rate], "1", "0")],
-)  # fmt: skip
+ENDS = [(Weight, "-0.1", "0"), (Positive, "0", "1e-9"), (Rate, "1", "0"), (Share, "0", "0.999"), (Share, "1", "1e-9")]
+ENDS += [(Count, "0", "1"), (CountOrZero, "-1", "0"), (Rate | None, "1", "0"), (list[Rate], "1", "0")]
+
+
+@pytest.mark.parametrize(("kind", "refused", "taken"), ENDS)
 def test_the_ends_of_the_ranges(kind, refused, taken):
     check_range("value", float(taken), kind)
     with pytest.raises(BadInput, match=f"--value {float(refused)}: must be "):
         check_range("value", [float(taken), float(refused)], kind)
-
-
-def test_a_flag_given_twice_is_refused(config):
-    assert "--max_length: given twice" in refusal("seed: 1", "--max_length=3", "--max-length", "4", config=config)
-    assert "--config: given twice" in refusal("seed: 1", "--config", "other.yaml", config=config)
-
-
-def test_more_steps_may_be_asked_for_only_when_the_learning_rate_is_constant():
-    old = {"lr_scheduler_type": "constant", "max_steps": 10}
-    assert is_longer(old, old | {"max_steps": 11})
-    for other in ({"max_steps": 9}, {"max_steps": 10}, {"max_steps": -1}, {"lr_scheduler_type": "linear"}):
-        assert not is_longer(old, old | {"max_steps": 11} | other)
-    for every, same in ((5, True), (2, True), (3, False), (0.5, False)):
-        selecting = old | {"dev": "stsb", "eval_steps": every}
-        assert is_longer(selecting, selecting | {"max_steps": 20}) is same
-    late = old | {"dev": "stsb", "eval_steps": 2, "eval_delay": 11}
-    assert not is_longer(late, late | {"max_steps": 20}), "the first run was evaluated at its end, before the delay"
-    linear = old | {"lr_scheduler_type": "linear"}
-    assert not is_longer(linear, linear | {"max_steps": 11})
 
 
 GPU, NEW, OLD = {"cuda": True}, {"amx_bf16": True}, {"avx512_bf16": False}
@@ -358,7 +303,6 @@ def test_a_method_is_ordinary_python(stranger, capsys):
     found = fill(UNSUP, {"method": "stranger", "second": 2, "use_cpu": True})
     assert (found.method_args.first, found.method_args.second, found.script) == (2.5, 2, "run_unsup.py")
     assert "stranger" in method_names() and "_of_a_stranger" not in method_names()
-    assert "a flag of --method stranger" in refused(fill, UNSUP, {"method": "simcse", "second": 2})
 
 
 @pytest.mark.parametrize(("script", "method"), [(UNSUP, "simcse"), (SUP, "nli"), (STAGE_ONE, None)])
