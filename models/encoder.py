@@ -23,6 +23,7 @@ from models.flow import Flow
 from models.heads import Dense, Head
 from models.loading import (
     NO_LIMIT,
+    Composite,
     load_backbone,
     load_config,
     load_strictly,
@@ -49,7 +50,7 @@ class EncoderOutput(NamedTuple):
     tokens: Tensor | None = None  # (B, L, H)
 
 
-class SentenceEncoder(PreTrainedModel):
+class SentenceEncoder(Composite):
     """Sentences in, vectors out.
 
     Args:
@@ -67,9 +68,6 @@ class SentenceEncoder(PreTrainedModel):
     Raises:
         BadInput: an unknown pooling, or `mask` without a place.
     """
-
-    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
-    _can_set_experts_implementation = classmethod(lambda cls: True)
 
     def __init__(
         self,
@@ -113,9 +111,6 @@ class SentenceEncoder(PreTrainedModel):
     def packed(self) -> bool:
         """Whether only real tokens are computed."""
         return fast.is_packed(self.backbone.config)
-
-    def _init_weights(self, module: nn.Module) -> None:
-        """Do nothing: every part arrives initialised or loaded."""
 
     def forward(
         self,

@@ -24,6 +24,16 @@ _DROPOUT = """hidden_dropout_prob attention_probs_dropout_prob dropout attention
     hidden_dropout resid_pdrop embd_pdrop attn_pdrop resid_dropout embed_dropout residual_dropout""".split()
 
 
+class Composite(PreTrainedModel):
+    """A model of models, which arrive initialised or loaded, and with an attention of their own."""
+
+    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
+    _can_set_experts_implementation = classmethod(lambda cls: True)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Do nothing."""
+
+
 @contextmanager
 def quiet():
     """Silence transformers' loading report; `load_strictly` does its checks."""
