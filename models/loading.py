@@ -49,17 +49,17 @@ def quiet():
             transformers_logging.enable_progress_bar()
 
 
-def load_strictly(model_class, path: str, config, own_head: bool = False, **extra) -> PreTrainedModel:
+def load_strictly(model_class, path: str, config, simcse_head: bool = False, **extra) -> PreTrainedModel:
     """Call `model_class.from_pretrained` in float32, with every tensor from the file; BadInput names a missing one.
 
-    Half-precision checkpoints are converted to float32: small optimizer steps would be rounded away. With `own_head`,
-    the head of SimCSE's training, if the file has one, is the pooler.
+    Half-precision checkpoints are converted to float32: small optimizer steps would be rounded away. With
+    `simcse_head`, the head of SimCSE's training, if the file has one, is the pooler.
     """
     options = {"trust_remote_code": False, "weights_only": True, "dtype": torch.float32} | extra
     try:
         with quiet():
             old = check_weights(path)
-            options |= {"use_safetensors": not old} | (head_as_pooler(path) if own_head else {})
+            options |= {"use_safetensors": not old} | (head_as_pooler(path) if simcse_head else {})
             model, info = model_class.from_pretrained(path, config=config, output_loading_info=True, **options)
     except BadInput:
         raise

@@ -109,7 +109,7 @@ class EncoderForTraining(Composite):
         with torch.autocast(pooled.device.type, enabled=False):
             everyone = gather_with_gradient(pooled)  # (V, N, H)
             encoded.projected = project(self.head, everyone)
-        encoded.own_projected = local_rows(encoded.projected)
+        encoded.local_projected = local_rows(encoded.projected)
 
     @torch.no_grad()
     def probe(self, **inputs: Tensor) -> dict[str, float]:
