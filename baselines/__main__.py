@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -183,7 +182,7 @@ def run_flow(args: argparse.Namespace, folder: str) -> dict[str, Any]:
 def run_word_vectors(args: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Convert a text file of word vectors to a folder, or learn them, and return the record."""
     if args.file:
-        words = read_word_vectors(args.file, len(SPECIAL), progress=sys.stderr.isatty())
+        words = read_word_vectors(args.file, len(SPECIAL))
         origin = {"file": str(args.file), "sha256": content_hash([args.file])}
     else:
         texts, origin = _sentences(args)

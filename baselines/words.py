@@ -35,14 +35,13 @@ class WordFile(NamedTuple):
     table: np.ndarray  # (zero rows + words, D) float32
 
 
-def read_word_vectors(path: Path, zero_rows: int = 0, progress: bool = False) -> WordFile:
+def read_word_vectors(path: Path, zero_rows: int = 0) -> WordFile:
     """Read a file, plain, .gz, .xz, .bz2 or .zst; the numbers are stored once, in float32.
 
     Args:
         path: separated by single spaces; the first vector determines the number of columns. A word may contain spaces,
             as in GloVe's largest file. A first line of two integers is word2vec's `COUNT DIMENSIONS`.
         zero_rows: rows of zeros at the start of the table.
-        progress: show a progress bar.
 
     Raises:
         BadInput: a line, which is named, is not a new word and its numbers; the file has no words or not as many as
@@ -50,7 +49,7 @@ def read_word_vectors(path: Path, zero_rows: int = 0, progress: bool = False) ->
     """
     rows: dict[str, int] = {}
     announced, width, table = None, 0, array("f")
-    for number, line in tqdm(numbered_lines(path), desc="read", unit="word", disable=not progress, leave=False):
+    for number, line in tqdm(numbered_lines(path), desc="read", unit="word", disable=None, leave=False):
         parts = line.rstrip(" ").split(" ")
         if number == 1 and len(parts) == 2 and all(part.isdecimal() for part in parts):
             announced, width = map(int, parts)

@@ -23,6 +23,7 @@ from models.flow import Flow
 from models.heads import Dense, Head
 from models.loading import (
     NO_LIMIT,
+    Composite,
     load_backbone,
     load_config,
     load_strictly,
@@ -49,7 +50,7 @@ class EncoderOutput(NamedTuple):
     tokens: Tensor | None = None  # (B, L, H)
 
 
-class SentenceEncoder(PreTrainedModel):
+class SentenceEncoder(Composite):
     """Sentences in, vectors out.
 
     Args:
@@ -67,9 +68,6 @@ class SentenceEncoder(PreTrainedModel):
     Raises:
         BadInput: an unknown pooling, or `mask` without a place.
     """
-
-    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
-    _can_set_experts_implementation = classmethod(lambda cls: True)
 
     def __init__(
         self,
@@ -113,9 +111,6 @@ class SentenceEncoder(PreTrainedModel):
     def packed(self) -> bool:
         """Whether only real tokens are computed."""
         return fast.is_packed(self.backbone.config)
-
-    def _init_weights(self, module: nn.Module) -> None:
-        """Do nothing: every part arrives initialised or loaded."""
 
     def forward(
         self,
@@ -283,12 +278,12 @@ def given(prompts: Mapping[str, str | None]) -> dict[str, str]:
     return {name: text for name, text in prompts.items() if text is not None}
 
 
-def _own_pooler(path: str, config) -> Dense:
+def _pooler_of(path: str, config) -> Dense:
     """Load a checkpoint's pooler, tanh(W [CLS] + b), in which SimCSE's published supervised models keep their head.
 
     The head itself, `mlp.dense`, if the checkpoint has not been converted. BadInput if it has neither.
     """
-    pooler = getattr(load_strictly(AutoModel, path, config, own_head=True), "pooler", None)
+    pooler = getattr(load_strictly(AutoModel, path, config, simcse_head=True), "pooler", None)
     if not isinstance(getattr(pooler, "activation", None), nn.Tanh):
         raise BadInput(f"'{path}': a '{config.model_type}' has no pooler tanh(W [CLS] + b); use another --pooling")
     return Dense(pooler.dense, "Tanh")
@@ -303,7 +298,7 @@ def described(path: str, config, pooling: str | None = None) -> Described:
             "most others)"
         )
     if pooling is not None:
-        head = [_own_pooler(path, config)] if pooling == POOLER else []
+        head = [_pooler_of(path, config)] if pooling == POOLER else []
         name = "cls" if head else pooling
         if pooling_named(name).keeps_head and not head:
             raise BadInput("--pooling cls needs a model with a trained head; use cls_before_pooler")

@@ -10,7 +10,6 @@ safetensors: without prefixes (`bert.`, `roberta.`), with today's names for `Lay
 
 import json
 import os
-from functools import cache
 from pathlib import Path, PurePosixPath
 from zipfile import is_zipfile
 
@@ -83,14 +82,8 @@ def _check_recorded(root: Path) -> None:
     recorded = read_json(root / RUN_FILE, "a run record").get("result")
     for name, before in recorded.items() if isinstance(recorded, dict) else ():
         file = root / name
-        if file.suffix == ".safetensors" and file.is_file() and _sha256(file, file.stat().st_mtime_ns) != before:
+        if file.suffix == ".safetensors" and file.is_file() and sha256(file) != before:
             raise BadInput(f"{file}: has changed since the run wrote it; restore the file, or train again")
-
-
-@cache
-def _sha256(file: Path, written: int) -> str:
-    """The sha256 of a file, computed once per process unless it is `written` again."""
-    return sha256(file)
 
 
 def is_inside(folder: Path, file: Path) -> bool:

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.errors import BadInput
 from models.flow import Flow
 
 WIDE = 4096  # width of SG-OPT's head for any encoder
@@ -21,8 +20,6 @@ class Dense(nn.Sequential):
     """One linear layer and its activation: the unit in which a kept head is saved."""
 
     def __init__(self, linear: nn.Linear, activation: str) -> None:
-        if activation not in ACTIVATIONS:
-            raise BadInput(f"unknown activation '{activation}' of a Dense module; known: {', '.join(ACTIVATIONS)}")
         super().__init__(linear, getattr(nn, activation)())
         self.activation = activation
 

@@ -24,6 +24,16 @@ _DROPOUT = """hidden_dropout_prob attention_probs_dropout_prob dropout attention
     hidden_dropout resid_pdrop embd_pdrop attn_pdrop resid_dropout embed_dropout residual_dropout""".split()
 
 
+class Composite(PreTrainedModel):
+    """A model of models, which arrive initialised or loaded, and with an attention of their own."""
+
+    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
+    _can_set_experts_implementation = classmethod(lambda cls: True)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Do nothing."""
+
+
 @contextmanager
 def quiet():
     """Silence transformers' loading report; `load_strictly` does its checks."""
@@ -39,17 +49,17 @@ def quiet():
             transformers_logging.enable_progress_bar()
 
 
-def load_strictly(model_class, path: str, config, own_head: bool = False, **extra) -> PreTrainedModel:
+def load_strictly(model_class, path: str, config, simcse_head: bool = False, **extra) -> PreTrainedModel:
     """Call `model_class.from_pretrained` in float32, with every tensor from the file; BadInput names a missing one.
 
-    Half-precision checkpoints are converted to float32: small optimizer steps would be rounded away. With `own_head`,
-    the head of SimCSE's training, if the file has one, is the pooler.
+    Half-precision checkpoints are converted to float32: small optimizer steps would be rounded away. With
+    `simcse_head`, the head of SimCSE's training, if the file has one, is the pooler.
     """
     options = {"trust_remote_code": False, "weights_only": True, "dtype": torch.float32} | extra
     try:
         with quiet():
             old = check_weights(path)
-            options |= {"use_safetensors": not old} | (head_as_pooler(path) if own_head else {})
+            options |= {"use_safetensors": not old} | (head_as_pooler(path) if simcse_head else {})
             model, info = model_class.from_pretrained(path, config=config, output_loading_info=True, **options)
     except BadInput:
         raise

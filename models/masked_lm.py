@@ -16,7 +16,7 @@ from models.auxiliary import HEAD_FILE, PREFIX, check_depth
 from models.bag_of_words import bag_of_words
 from models.collectives import means_over_tokens
 from models.families import layers_of, output_of
-from models.loading import quiet
+from models.loading import Composite, quiet
 from models.training import TrainingOutput
 
 
@@ -27,7 +27,7 @@ class Sums(NamedTuple):
     count: Tensor
 
 
-class AuxiliaryMaskedLM(PreTrainedModel):
+class AuxiliaryMaskedLM(Composite):
     """MLM loss of the backbone plus MLM loss of the auxiliary head, both through the tied output matrix.
 
     Source: InfoCSE section 3.1 (equations of L_aux and L_mlm, summed with equal weight); Condenser's pre-training with
@@ -51,7 +51,6 @@ class AuxiliaryMaskedLM(PreTrainedModel):
     # `num_items_in_batch` normalises over accumulation steps and processes, see `count_targets`.
     accepts_loss_kwargs = True
     supports_gradient_checkpointing = True
-    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
 
     def __init__(
         self, lm: PreTrainedModel, head: nn.ModuleList, skip_from: int, packed: bool = False, bow_weight: float = 0.0
@@ -70,9 +69,6 @@ class AuxiliaryMaskedLM(PreTrainedModel):
     def packed(self) -> bool:
         """Whether only real tokens are computed."""
         return fast.is_packed(self.lm.config)
-
-    def _init_weights(self, module: nn.Module) -> None:
-        """Do nothing: every part arrives initialised or loaded."""
 
     def forward(self, num_items_in_batch: Tensor | None = None, **batch: Tensor) -> TrainingOutput:
         """Return the loss of a batch from `data.collator.MaskedCollator`, see `_losses`.

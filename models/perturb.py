@@ -47,8 +47,8 @@ class Perturbation:
 
 def unpacked(bits: Tensor) -> Tensor:
     """Unpack bytes to 0 and 1, highest bit first, (..., W / 8) -> (..., W)."""
-    places = torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)
-    return (bits.unsqueeze(-1) >> places & 1).flatten(-2)
+    shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)
+    return (bits.unsqueeze(-1) >> shifts & 1).flatten(-2)
 
 
 UNCHANGED = Perturbation()

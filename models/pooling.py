@@ -27,17 +27,17 @@ def _first(states: Sequence[Tensor], mask: Tensor, place: int | None = None) -> 
 
 def _last(states: Sequence[Tensor], mask: Tensor, place: int | None = None) -> Tensor:
     """The state of each row's last real token, with padding on either side; 0 without tokens."""
-    places = (mask * torch.arange(mask.shape[1], device=mask.device)).amax(1)
-    return _at(states[-1], places) * _at(mask, places).unsqueeze(1).to(states[-1].dtype)
+    positions = (mask * torch.arange(mask.shape[1], device=mask.device)).amax(1)
+    return _at(states[-1], positions) * _at(mask, positions).unsqueeze(1).to(states[-1].dtype)
 
 
 def _masked(states: Sequence[Tensor], mask: Tensor, place: int) -> Tensor:
     return _at(states[-1], torch.full_like(mask[:, 0], place) if place >= 0 else mask.sum(1) + place)
 
 
-def _at(tokens: Tensor, places: Tensor) -> Tensor:
+def _at(tokens: Tensor, positions: Tensor) -> Tensor:
     """Select one token per row, (B, L, ...) and (B,) -> (B, ...); `len` would hard-code the batch size in an export."""
-    return tokens[torch.arange(tokens.shape[0], device=tokens.device), places]
+    return tokens[torch.arange(tokens.shape[0], device=tokens.device), positions]
 
 
 def _mean_of(*layers: int) -> Callable[..., Tensor]:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from common.errors import BadInput, brief, newer_format
 from common.files import read_json, write_json
 from models.flow import Flow
-from models.heads import Dense, Normalize
+from models.heads import ACTIVATIONS, Dense, Normalize
 from models.loading import load_config, read_tensors
 from models.pooling import POOLINGS, Pooling
 
@@ -106,14 +106,22 @@ def _check_modules(path: str, pooling: str, dense: int, normalizes: bool) -> Non
     except _Unreachable:
         return
     ours = POOLINGS.get(pooling)
-    before = ["Transformer", *([part] if ours and (part := _token_module(ours)) else []), "Pooling"]
-    expected = [*before, *["Dense"] * dense, *["Normalize"] * normalizes]
+    expected = [name for _, name in _layout(ours, dense, normalizes)] if ours else []
     same = all(file is None or _module_of(file) == (ours and ours.module) for file in files)
     if modules and (classes != expected or not same):
         raise BadInput(
             f"'{path}': modules.json and 'sentence_embedding' in config.json describe different models; remove that "
             "key if modules.json is right"
         )
+
+
+def _layout(pooling: Pooling, dense: int, normalizes: bool) -> list[tuple[str, str]]:
+    """The folder and the class of each module of a model whose head has `dense` layers."""
+    weights = _token_module(pooling)
+    before = [(f"1_{weights}", weights), ("2_Pooling", "Pooling")] if weights else [("1_Pooling", "Pooling")]
+    behind = [(f"{i}_Dense", "Dense") for i in range(2, 2 + dense)]
+    behind += [(f"{2 + dense}_Normalize", "Normalize")] if normalizes else []
+    return [("", "Transformer"), *before, *behind]
 
 
 def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
@@ -191,10 +199,13 @@ def _read_dense(path: str, name: str) -> Dense:
     settings, weights = _read_json(path, file), _fetch(path, f"{name}/model.safetensors")
     types = {"in_features": int, "out_features": int, "bias": bool, "activation_function": str}
     *sizes, bias, activation = (_entry(path, file, settings, key, expected) for key, expected in types.items())
+    activation = activation.rsplit(".", 1)[-1]
+    if activation not in ACTIVATIONS:
+        raise _unsupported(path, f"activation '{activation}' in {file}")
     tensors = read_tensors(weights) if weights else {}
     tensors = {key.removeprefix("linear."): value for key, value in tensors.items()}
     linear = _filled(path, name, lambda: nn.Linear(*sizes, bias=bias), tensors)
-    return Dense(linear, activation.rsplit(".", 1)[-1])
+    return Dense(linear, activation)
 
 
 def _read_flow(path: str, sizes: dict) -> Flow:
@@ -272,25 +283,20 @@ def write_modules(
     the backbone's. With a module between backbone and pooling, the pooling's folder has another name: servers that look
     for the usual one do not support that module. `normalizes` adds a final Normalize module.
     """
-    root = Path(folder)
-    names = [("", "Transformer"), ("1_Pooling", "Pooling")]
-    if weights := _token_module(pooling):
-        names[1:] = [(f"1_{weights}", weights), ("2_Pooling", "Pooling")]
-        if pooling.layers:
-            _write_layer_weights(root / names[1][0], pooling, config)
-        else:
-            _write_word_weights(root / names[1][0], tokenizer)
-    folder = names[-1][0]
-    names += [(f"{i}_Dense", "Dense") for i in range(2, 2 + dense)]
-    names += [(f"{2 + dense}_Normalize", "Normalize")] if normalizes else []
+    root, layout = Path(folder), _layout(pooling, dense, normalizes)
+    folders = {name: root / path for path, name in layout}
+    if pooling.layers:
+        _write_layer_weights(folders["WeightedLayerPooling"], pooling, config)
+    elif pooling.at_mask:
+        _write_word_weights(folders["WordWeights"], tokenizer)
     write_json(
         root / "modules.json",
-        [{"idx": i, "name": str(i), "path": path, "type": _TYPES + name} for i, (path, name) in enumerate(names)],
+        [{"idx": i, "name": str(i), "path": path, "type": _TYPES + name} for i, (path, name) in enumerate(layout)],
     )
     settings = {"max_seq_length": max_length, "do_lower_case": False} | ({"model_args": options} if options else {})
     settings |= {"config_args": {"output_hidden_states": True}} if pooling.layers else {}
     write_json(root / _LOADING, settings)
-    write_json(root / folder / "config.json", _pooling_settings(pooling.module, config.hidden_size))
+    write_json(folders["Pooling"] / "config.json", _pooling_settings(pooling.module, config.hidden_size))
 
 
 def write_settings(folder: str | Path, prompts: Mapping[str, str], default_prompt: str | None) -> None:

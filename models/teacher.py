@@ -52,10 +52,10 @@ def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, sourc
     if path == ITSELF:
         return Teacher(None)
     encoder, tokenizer = load_encoder(path, pooling)
-    if encoder.prompt_of():
-        raise BadInput(f"'{path}': it has a default prompt, but a teacher reads the student's texts; choose another")
     check_vocabulary(path, tokenizer, source)
-    if frame_of(tokenizer) != frame_of(load_tokenizer(source)):
-        raise BadInput(f"'{path}': a teacher must have the template of '{source}'; choose another")
+    if encoder.prompt_of() or frame_of(tokenizer) != frame_of(load_tokenizer(source)):
+        raise BadInput(
+            f"'{path}': a teacher must have the template of '{source}' and no default prompt; choose another"
+        )
     run_like(student, encoder.backbone)  # the layouts that travel with a batch are the student's
     return Teacher(encoder)

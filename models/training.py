@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from common.arguments import ModelArguments
@@ -20,7 +19,7 @@ from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder, given
 from models.families import attend_both_ways
 from models.heads import project, projection_named
-from models.loading import NO_LIMIT, load_backbone, load_config, set_dropout, usable_length
+from models.loading import NO_LIMIT, Composite, load_backbone, load_config, set_dropout, usable_length
 from models.objectives.base import Batch, Contrast, Encoded, Method, Objective, add_up
 from models.perturb import Perturbation
 from models.pooling import pooling_named
@@ -39,7 +38,7 @@ class TrainingOutput(ModelOutput):
     terms: dict[str, Tensor] | None = None
 
 
-class EncoderForTraining(PreTrainedModel):
+class EncoderForTraining(Composite):
     """Sum of the objectives' weighted terms on one batch.
 
     Args:
@@ -52,8 +51,6 @@ class EncoderForTraining(PreTrainedModel):
     # The loss is a mean over the batch, so the Trainer must divide it by the accumulation steps.
     accepts_loss_kwargs = False
     supports_gradient_checkpointing = True
-    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
-    _can_set_experts_implementation = classmethod(lambda cls: True)
 
     def __init__(
         self,
@@ -69,9 +66,6 @@ class EncoderForTraining(PreTrainedModel):
         self.objectives = nn.ModuleList(objectives)
         fast.lighten_dropout(self)
         self.post_init()
-
-    def _init_weights(self, module: nn.Module) -> None:
-        """Do nothing: every part arrives initialised or loaded."""
 
     def packing(self, chunk: int = 0, static: bool = False) -> fast.Packing:
         """The layouts that travel with a batch."""
@@ -115,7 +109,7 @@ class EncoderForTraining(PreTrainedModel):
         with torch.autocast(pooled.device.type, enabled=False):
             everyone = gather_with_gradient(pooled)  # (V, N, H)
             encoded.projected = project(self.head, everyone)
-        encoded.own_projected = local_rows(encoded.projected)
+        encoded.local_projected = local_rows(encoded.projected)
 
     @torch.no_grad()
     def probe(self, **inputs: Tensor) -> dict[str, float]:

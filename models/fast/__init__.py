@@ -16,8 +16,16 @@ from models.fast.kernels.dropout import count_operations, exchange_dropout, ligh
 from models.fast.packing import Grid, Layout, Mask, Packing
 from models.fast.padded import States
 
-__all__ = ["Grid", "Mask", "States", "cast_matrices", "cast_together", "count_operations", "exchange_dropout"]
-__all__ += ["lighten_dropout"]
+__all__ = [
+    "Grid",
+    "Mask",
+    "States",
+    "cast_matrices",
+    "cast_together",
+    "count_operations",
+    "exchange_dropout",
+    "lighten_dropout",
+]
 logger = logging.getLogger(__name__)
 
 

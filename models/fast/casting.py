@@ -36,16 +36,16 @@ def cast_together(module: nn.Module, device: torch.device) -> Iterator[None]:
         yield
         return
     layers = [part for part in module.modules() if isinstance(part, nn.Linear) and part.weight.requires_grad]
-    places = [(layer._parameters, name) for layer in layers for name in ("weight", "bias")]
-    places = [(owner, name) for owner, name in places if owner[name] is not None and owner[name].dtype == torch.float32]
-    trained = [owner[name] for owner, name in places]
+    slots = [(layer._parameters, name) for layer in layers for name in ("weight", "bias")]
+    slots = [(owner, name) for owner, name in slots if owner[name] is not None and owner[name].dtype == torch.float32]
+    trained = [owner[name] for owner, name in slots]
     try:
         cast = _Together.apply(torch.get_autocast_dtype(device_type), *trained) if trained else ()
-        for (owner, name), value in zip(places, cast, strict=True):
+        for (owner, name), value in zip(slots, cast, strict=True):
             owner[name] = value
         yield
     finally:
-        for (owner, name), value in zip(places, trained, strict=True):
+        for (owner, name), value in zip(slots, trained, strict=True):
             owner[name] = value
 
 

@@ -72,10 +72,10 @@ class GradientCache:
             whole = [objective for objective in self.model.objectives if objective.tokens(batch) is None]
             loss, terms = add_up([term for part in whole for term in part(encoded, batch).items()], pooled.device)
         # The head's output, as the token losses read it, is a leaf too: the head's backward runs once, at the end.
-        projected = None if encoded.own_projected is None else encoded.own_projected.detach().requires_grad_()
-        token_loss = self._per_chunk(replace(encoded, own_projected=projected), batch, chunks, scale, terms)
+        projected = None if encoded.local_projected is None else encoded.local_projected.detach().requires_grad_()
+        token_loss = self._per_chunk(replace(encoded, local_projected=projected), batch, chunks, scale, terms)
         gradient = None if projected is None else projected.grad
-        _back([loss * scale, encoded.own_projected], [torch.ones_like(loss), gradient])
+        _back([loss * scale, encoded.local_projected], [torch.ones_like(loss), gradient])
         return TrainingOutput(loss=loss.detach() + token_loss, terms=terms)
 
     def _per_chunk(
@@ -118,9 +118,9 @@ def _read(encoded: Encoded) -> list[Tensor]:
 
 def _rows(encoded: Encoded, rows: slice) -> Encoded:
     """Return what an objective with `tokens` sees of a chunk."""
-    local = None if encoded.own_projected is None else encoded.own_projected[:, rows]
+    local = None if encoded.local_projected is None else encoded.local_projected[:, rows]
     pooled, cls = encoded.pooled[:, rows], encoded.cls[:, rows]
-    return replace(encoded, pooled=pooled, cls=cls, projected=None, own_projected=local)
+    return replace(encoded, pooled=pooled, cls=cls, projected=None, local_projected=local)
 
 
 def _split(gradient: Tensor | None, size: int, count: int) -> list[Tensor | None]:

@@ -192,9 +192,9 @@ def packed_attention(module, query, key, value, attention_mask, dropout=0.0, sca
         names = family_of(module.config).keys_values
         key, value = (getattr(module, name)(packing.seen).view(1, -1, heads, width).transpose(1, 2) for name in names)
 
-    def grid(x: Tensor, places: Tensor) -> Tensor:
+    def grid(x: Tensor, indices: Tensor) -> Tensor:
         rows = x.transpose(1, 2).reshape(-1, heads * width)
-        return spread(rows, places, size).view(layout.batch, layout.length, heads, width).transpose(1, 2)
+        return spread(rows, indices, size).view(layout.batch, layout.length, heads, width).transpose(1, 2)
 
     query, key, value = grid(query, packing.queries), grid(key, packing.slots), grid(value, packing.slots)
     rates = packing.rates if module.training else None
@@ -213,21 +213,21 @@ for name in (NAME, SAMPLED):
     AttentionMaskInterface.register(name, sdpa_mask)  # for the padded call of the same model
 
 
-def spread(rows: Tensor, places: Tensor, size: int) -> Tensor:
-    """Scatter rows (N, W) to distinct places among `size` rows, zeros elsewhere."""
-    return _Spread.apply(rows, places, size)
+def spread(rows: Tensor, indices: Tensor, size: int) -> Tensor:
+    """Scatter rows (N, W) to distinct indices among `size` rows, zeros elsewhere."""
+    return _Spread.apply(rows, indices, size)
 
 
-def collect(rows: Tensor, places: Tensor) -> Tensor:
-    """Gather the rows at distinct places, (size, W) -> (N, W); the adjoint of `spread`."""
-    return _Collect.apply(rows, places)
+def collect(rows: Tensor, indices: Tensor) -> Tensor:
+    """Gather the rows at distinct indices, (size, W) -> (N, W); the adjoint of `spread`."""
+    return _Collect.apply(rows, indices)
 
 
 class _Spread(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, rows: Tensor, places: Tensor, size: int) -> Tensor:
-        ctx.save_for_backward(places)
-        return rows.new_zeros(size, rows.shape[1]).index_copy_(0, places, rows)
+    def forward(ctx, rows: Tensor, indices: Tensor, size: int) -> Tensor:
+        ctx.save_for_backward(indices)
+        return rows.new_zeros(size, rows.shape[1]).index_copy_(0, indices, rows)
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
@@ -235,15 +235,15 @@ class _Spread(torch.autograd.Function):
 
 
 class _Collect(torch.autograd.Function):
-    """Indexing with a backward that copies: places are distinct, so nothing needs to be summed."""
+    """Indexing with a backward that copies: indices are distinct, so nothing needs to be summed."""
 
     @staticmethod
-    def forward(ctx, rows: Tensor, places: Tensor) -> Tensor:
-        ctx.save_for_backward(places)
+    def forward(ctx, rows: Tensor, indices: Tensor) -> Tensor:
+        ctx.save_for_backward(indices)
         ctx.size = len(rows)
-        return rows.index_select(0, places)
+        return rows.index_select(0, indices)
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
-        (places,) = ctx.saved_tensors
-        return gradient.new_zeros(ctx.size, gradient.shape[1]).index_copy_(0, places, gradient), None
+        (indices,) = ctx.saved_tensors
+        return gradient.new_zeros(ctx.size, gradient.shape[1]).index_copy_(0, indices, gradient), None

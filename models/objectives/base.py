@@ -121,7 +121,7 @@ class Encoded:
             reads them.
         encoder: the encoder, for objectives that run it on other tokens.
         projection: the projection head, or None.
-        own_projected: this process's rows of `projected`, (V, B, D); an objective with `tokens` reads only these.
+        local_projected: this process's rows of `projected`, (V, B, D); an objective with `tokens` reads only these.
         chunk_size: sentences that an objective may run through its own network at a time; None: the whole batch.
         tokens: last hidden states of all tokens of this process, (V, B, L, H), meaningless for padding; None if no
             objective reads them.
@@ -132,7 +132,7 @@ class Encoded:
     projected: Tensor | None
     encoder: nn.Module
     projection: nn.Module | None
-    own_projected: Tensor | None = None
+    local_projected: Tensor | None = None
     chunk_size: int | None = None
     tokens: Tensor | None = None
 

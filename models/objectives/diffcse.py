@@ -77,7 +77,7 @@ class ReplacedTokens(Objective):
         return self
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        vectors = (encoded.own_projected if self.reads_projection else encoded.pooled).flatten(0, 1)
+        vectors = (encoded.local_projected if self.reads_projection else encoded.pooled).flatten(0, 1)
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)  # (T, L)
         rewritten = self.rewrite(batch)
         labels = (rewritten != ids).long()

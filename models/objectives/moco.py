@@ -114,8 +114,8 @@ class VectorQueue(nn.Module):
         size = len(self.vectors)
         skipped = max(0, len(rows) - size)
         kept = rows[skipped:].to(self.vectors.dtype)
-        places = (self.pushed + skipped + torch.arange(len(kept), device=self.vectors.device)) % size
-        self.vectors[places] = kept
+        slots = (self.pushed + skipped + torch.arange(len(kept), device=self.vectors.device)) % size
+        self.vectors[slots] = kept
         self.pushed += len(rows)
         self._held = None if self._held is None else min(self._held + len(rows), size)
 

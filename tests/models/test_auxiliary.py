@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from common.errors import BadInput
-from models.auxiliary import LowerLayers, VocabularyHead, load_head, load_masked_lm, new_head
+from models.auxiliary import LowerLayers, load_head, load_masked_lm, new_head
 from models.fast.packing import ROWS
 from models.fast.padded import Padded, States
 from models.loading import load_tokenizer
@@ -25,15 +25,6 @@ def test_the_loss_is_a_sum_over_the_tokens_of_all_micro_batches_when_their_numbe
     halves = [{name: value[i] for name, value in batch.items()} for i in (slice(0, 2), slice(2, 4))]
     parts = [model(**half, num_items_in_batch=count).loss for half in halves]
     assert sum(parts).item() == pytest.approx(whole.item(), rel=1e-5)
-
-
-def test_the_output_matrix_is_tied_in_stage_one_and_a_copy_in_stage_two(folder):
-    lm = load_masked_lm(folder)
-    words = lm.base_model.embeddings.word_embeddings.weight
-    assert lm.get_output_embeddings().weight is words
-    head = VocabularyHead(lm)
-    assert head.decoder.weight is not words
-    assert torch.equal(head.decoder.weight, words)
 
 
 @pytest.mark.parametrize("masked", [0, 1, 2, ROWS, ROWS + 1])

@@ -138,8 +138,8 @@ def all_graphs_kept(model, batch, size):
             loss, terms[name] = loss + term.weight * term.value, term.value.detach()
     for number, chunk in enumerate(chunks):
         rows = slice(number * size, (number + 1) * size)
-        own = encoded.own_projected[:, rows]
-        part = replace(encoded, pooled=encoded.pooled[:, rows], cls=encoded.cls[:, rows], own_projected=own)
+        own = encoded.local_projected[:, rows]
+        part = replace(encoded, pooled=encoded.pooled[:, rows], cls=encoded.cls[:, rows], local_projected=own)
         for objective in tokens:
             for name, term in objective(part, chunk).items():
                 mean = term.value / objective.tokens(batch)

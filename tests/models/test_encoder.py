@@ -19,7 +19,6 @@ from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config, load_tokenizer, usable_length
 from models.pooling import POOLINGS
-from models.training import _describe
 from tests.folders import change_json
 from tests.methods import OTHER_FAMILIES
 
@@ -220,16 +219,6 @@ def test_an_unreachable_hub_is_refused_unless_a_pooling_is_given(tiny_bert, monk
     monkeypatch.setattr("models.encoder.load_backbone", lambda path, config: load_backbone(str(tiny_bert)))
     assert load_encoder("owner/name", pooling="avg")[0].pooling == "avg"
     assert "without the hub; go online once" in caplog.text
-
-
-def test_a_model_of_the_hub_keeps_its_own_length(tiny_bert, tmp_path, monkeypatch):
-    encoder, tokenizer = make_encoder(tiny_bert, "avg")
-    encoder.max_length = 24
-    encoder.save(str(tmp_path / "there"), tokenizer)
-    monkeypatch.setattr("models.saved_format.hf_hub_download", lambda path, name: tmp_path / "there" / name)
-    config = load_config(str(tmp_path / "there"))
-    del config.sentence_embedding
-    assert _describe("owner/name", config, "avg").max_length == 24
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
