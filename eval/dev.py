@@ -12,8 +12,8 @@ from eval.compare.intervals import Items, percentile, resampled_figures
 from eval.encode import Encoder, as_role, unit
 from eval.metrics.retrieval import METRICS
 from eval.retrieval.beir import WHOLE, BeirSet, BeirTask, drops_own_id, name_of, read_set
+from eval.retrieval.lexical import word_places
 from eval.sts import Pairs, correlation, similarities
-from eval.words import word_places
 
 RESAMPLES = 2000
 _MANY = 20  # examples; a bootstrap of fewer is overconfident
