@@ -82,7 +82,7 @@ def parser() -> Parser:
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream and beir")
     p.add_argument("--details", action="store_true", help="print every row: subsets, means, Pearson, counts")
     output = "write all rows to this JSON file, and the scores of each example next to it; several models or searches "
-    p.add_argument("--output", help=f"{output}write DIR/NAME.json, with / in NAME replaced by -")
+    p.add_argument("--output", help=f"{output}write DIR/NAME.json")
     return p
 
 
@@ -118,7 +118,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
 
 def _path_of(path: str | None, name: str, suffix: str, several: list) -> str | None:
     """`path` itself, or PATH/NAME with a suffix if there are several."""
-    return str(Path(path) / f"{name}{suffix}".replace("/", "-")) if path and len(several) > 1 else path
+    return str(Path(path) / f"{name}{suffix}") if path and len(several) > 1 else path
 
 
 def tasks_of(args: argparse.Namespace, scored: Scored) -> list[Task]:
