@@ -23,7 +23,7 @@ from adapt.pseudo import PseudoQueries
 from common.errors import BadInput
 from data.draws import permutation
 from eval.retrieval.beir_files import write_set
-from eval.words import UNSPACED, word_places
+from eval.retrieval.lexical import UNSPACED, word_places
 from search import documents as files
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,7 @@ from math import ceil, log
 
 import numpy as np
 
-from eval.retrieval.lexical import Words
-from eval.words import UNSPACED, word_places
+from eval.retrieval.lexical import UNSPACED, Words, word_places
 
 Pair = tuple[str, str]  # query, answer
 # Full-width stops, exclamation and question marks need no following space; a closing bracket belongs to the sentence.

@@ -10,17 +10,23 @@ from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from common.errors import run_command
 from common.flags import Parser, add_encoder, add_prompts, check_output
 from common.streams import show
+from eval.compare.intervals import COLUMNS, RESAMPLES, SEED, compare
+from eval.compare.sides import from_files
+from eval.encode import Encode, device_here
 from eval.labels import labelled
-from eval.scores import Key, details, items_path, markdown, refuse_foreign, rows_of, tables, write_scores
-
-if TYPE_CHECKING:  # torch is imported inside the functions, so that flags are checked first
-    from eval.scores import Result
-    from eval.tasks import Options, Task
+from eval.retrieval.beir import SEARCHES
+from eval.retrieval.lexical import LANGUAGES
+from eval.scores import Key, Result, details, items_path, markdown, refuse_foreign, rows_of, tables, write_scores
+from eval.sts import own_pairs
+from eval.tasks import GROUPS, Options, Task, score_all, tasks_named
+from eval.transfer.validation import MODES
+from models.encoder import described, load_encoder
+from models.loading import load_config, load_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +48,6 @@ class Scored(NamedTuple):
 
 
 def parser() -> Parser:
-    from eval.retrieval.beir import SEARCHES
-    from eval.retrieval.lexical import LANGUAGES
-    from eval.tasks import GROUPS
-    from eval.transfer.validation import MODES
-
     p = Parser(
         prog="python -m eval",
         description="Score sentence encoders: STS (Spearman x 100), transfer (accuracy), retrieval (nDCG, recall).",
@@ -82,15 +83,12 @@ def parser() -> Parser:
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream and beir")
     p.add_argument("--details", action="store_true", help="print every row: subsets, means, Pearson, counts")
     output = "write all rows to this JSON file, and the scores of each example next to it; several models or searches "
-    p.add_argument("--output", help=f"{output}write DIR/NAME.json, with / in NAME replaced by -")
+    p.add_argument("--output", help=f"{output}write DIR/NAME.json")
     return p
 
 
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
-    from models.encoder import described
-    from models.loading import load_config, load_tokenizer
-
     args = parser().parse_args(argv)
     models = labelled(args.models)
     searches = list(dict.fromkeys(args.search))
@@ -121,13 +119,10 @@ def main(argv: list[str] | None = None) -> list[dict]:
 
 def _path_of(path: str | None, name: str, suffix: str, several: list) -> str | None:
     """`path` itself, or PATH/NAME with a suffix if there are several."""
-    return str(Path(path) / f"{name}{suffix}".replace("/", "-")) if path and len(several) > 1 else path
+    return str(Path(path) / f"{name}{suffix}") if path and len(several) > 1 else path
 
 
 def tasks_of(args: argparse.Namespace, scored: Scored) -> list[Task]:
-    from eval.sts import own_pairs
-    from eval.tasks import tasks_named
-
     names = [*args.tasks, *(["beir"] if args.beir else [])] or ([] if args.dev_file else ["sts"])
     tasks = tasks_named(names, options_of(args, scored))
     return [*tasks, *([own_pairs(args.dev_file)] if args.dev_file else [])]
@@ -135,9 +130,6 @@ def tasks_of(args: argparse.Namespace, scored: Scored) -> list[Task]:
 
 def options_of(args: argparse.Namespace, scored: Scored) -> Options:
     """The task options of one model and search."""
-    from eval.encode import device_here
-    from eval.tasks import Options
-
     dev = "dev" in (args.split, args.mode)  # a dev score of one task beside a test score of another helps nobody
     return Options(
         split="dev" if dev else "test",
@@ -169,10 +161,6 @@ def score_lines(args: argparse.Namespace, lines: list[Scored], outputs: Mapping[
 
 def score_model(args: argparse.Namespace, scored: Scored) -> tuple[dict[Any, Result], list[dict]]:
     """Score one model with one search; return the results by task, and all rows."""
-    from eval.encode import Encode
-    from eval.tasks import score_all
-    from models.encoder import load_encoder
-
     options, model = options_of(args, scored), scored.model
     prompts = {"query": args.query_prompt, "document": args.document_prompt}
     encoder, tokenizer = load_encoder(model, args.pooling, args.max_length, prompts)
@@ -190,9 +178,6 @@ def score_model(args: argparse.Namespace, scored: Scored) -> tuple[dict[Any, Res
 
 def intervals(lines: list[Scored], files: Mapping[str, str]) -> str:
     """What every later search of a model adds to an earlier one, with the paired bootstrap's 95 % intervals."""
-    from eval.compare.intervals import COLUMNS, RESAMPLES, SEED, compare
-    from eval.compare.sides import from_files
-
     parts = []
     for earlier, later in combinations(lines, 2):
         if earlier.label == later.label:

@@ -200,8 +200,7 @@ def read_scores(path: Path) -> list[dict]:
 def _problem(row: Any) -> str | None:
     if not isinstance(row, dict):
         return "not an object"
-    strings = {"aggregation": "", **row}  # files of old versions have none
-    if wrong := [name for name in (*Key._fields, "aggregation") if not isinstance(strings.get(name), str)]:
+    if wrong := [name for name in (*Key._fields, "aggregation") if not isinstance(row.get(name), str)]:
         return f"'{wrong[0]}' must be a string"
     if type(row.get("n")) is not int or row["n"] < 1:
         return "'n' must be a positive integer"

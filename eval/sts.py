@@ -127,13 +127,26 @@ CROSSLINGUAL = (
         "STS22",
         "mteb/sts22-crosslingual-sts",
         "data/test.jsonl.gz",
-        dict(
-            zip(
-                "en de es pl tr ar ru zh fr de-en es-en it pl-en zh-en es-it de-fr de-pl fr-pl".split(),
-                (197, 514, 205, 187, 211, 195, 271, 656, 104, 160, 374, 408, 49, 168, 218, 75, 28, 8),
-                strict=True,
-            )
-        ),
+        {
+            "en": 197,
+            "de": 514,
+            "es": 205,
+            "pl": 187,
+            "tr": 211,
+            "ar": 195,
+            "ru": 271,
+            "zh": 656,
+            "fr": 104,
+            "de-en": 160,
+            "es-en": 374,
+            "it": 408,
+            "pl-en": 49,
+            "zh-en": 168,
+            "es-it": 218,
+            "de-fr": 75,
+            "de-pl": 28,
+            "fr-pl": 8,
+        },
         (1, 4),
     ),
 )

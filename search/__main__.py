@@ -12,8 +12,12 @@ from pathlib import Path
 from common.errors import BadInput, run_command
 from common.flags import Parser, add_encoder, positive
 from common.streams import show
+from embedder import Embedder
 from eval.retrieval.hybrid import WEIGHT
-from eval.retrieval.lexical import LANGUAGES
+from eval.retrieval.lexical import LANGUAGES, Words
+from search.documents import cutter, read_documents, snippet
+from search.index import Index, refuse_existing
+from search.recipe import Recipe
 
 logger = logging.getLogger(__name__)
 
@@ -61,11 +65,6 @@ def main(argv: list[str] | None = None) -> None:
 
 def build(args: argparse.Namespace) -> None:
     """Read, cut, encode and write."""
-    from embedder import Embedder
-    from search.documents import cutter, read_documents
-    from search.index import Index, refuse_existing
-    from search.recipe import Recipe
-
     if args.stride > args.window:
         raise BadInput(f"--stride {args.stride} is above --window {args.window}: text between windows would be lost")
     refuse_existing(Path(args.output))
@@ -88,10 +87,6 @@ def build(args: argparse.Namespace) -> None:
 
 def query(args: argparse.Namespace) -> None:
     """Print the hits of one query, or of every line of standard input: title, id, score and its parts, a snippet."""
-    from embedder import Embedder
-    from eval.retrieval.lexical import Words
-    from search.documents import snippet
-
     model = Embedder.load_index(args.index, args.model)
     words = model.index.lexical.words if model.index.lexical else Words()
     for text in [args.query] if args.query is not None else filter(None, map(str.strip, sys.stdin)):

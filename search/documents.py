@@ -13,8 +13,7 @@ from typing import Any
 from common.errors import BadInput
 from common.files import files_of, open_regular
 from data.lines import numbered_lines
-from eval.retrieval.lexical import Words
-from eval.words import word_places
+from eval.retrieval.lexical import Words, word_places
 from search.index import Document
 
 logger = logging.getLogger(__name__)

@@ -111,9 +111,8 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
         settings |= here
     scores = {}
     for key in (key for key in first if all(key in rows for rows, _ in files)):
-        protocols = sorted({str(rows[key].get("aggregation")) for rows, _ in files})
+        protocol = " and ".join(sorted({rows[key]["aggregation"] for rows, _ in files}))
         values = [rows[key]["value"] for rows, _ in files]
-        protocol = " and ".join(protocols) if protocols != ["None"] else None
         scores[key] = Score.over(values, examples=first[key]["n"], protocol=protocol)
     averaged = {key[1:]: frozenset(other.task for other in shown if other[1:] == key[1:]) - {AVERAGE} for key in shown}
     return Side(label, scores, tuple(shown), averaged, paths[0] if len(paths) == 1 else None, settings)

@@ -126,13 +126,14 @@ def _records(job: Job, paths: Sequence[Path], processes: int) -> Iterator[dict]:
     equally. After an error no new shard is started, and running ones are finished.
     """
     if processes == 1:
-        yield from map(Worker(job, device_here()), paths)
+        encode = job.begin(device_here())
+        yield from (job.encode_shard(encode, path) for path in paths)
         return
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-    shared = job, context.Value("i", 0), max(1, torch.get_num_threads() // processes)
+    shared = context.Value("i", 0), max(1, torch.get_num_threads() // processes)
     pool = ProcessPoolExecutor(processes, context, _begin, shared)
     try:
-        for future in as_completed([pool.submit(_encode, path) for path in paths]):
+        for future in as_completed([pool.submit(_encode_shard, job, path) for path in paths]):
             yield future.result()
     except BrokenProcessPool as error:
         remedy = "run the same command with fewer --processes to resume"
@@ -141,38 +142,28 @@ def _records(job: Job, paths: Sequence[Path], processes: int) -> Iterator[dict]:
         pool.shutdown(cancel_futures=True)
 
 
-class Worker:
-    """Encodes shards with one encoder, made for the first shard: a pool loses errors of its initializer."""
-
-    def __init__(self, job: Job, device: str) -> None:
-        self._job, self._device = job, device
-        self._encode: Encoder | None = None
-
-    def __call__(self, path: Path) -> dict:
-        self._encode = self._encode or self._job.begin(self._device)
-        return self._job.encode_shard(self._encode, path)
+_encode: Encoder | None = None  # of a worker process
 
 
-_worker: Worker  # in a worker process
+def _encode_shard(job: Job, path: Path) -> dict:
+    """The encoder is made for the first shard: a pool loses errors of its initializer."""
+    global _encode
+    _encode = _encode or job.begin(device_here())
+    return job.encode_shard(_encode, path)
 
 
-def _begin(job: Job, counter, threads: int) -> None:
+def _begin(counter, threads: int) -> None:
     """Set up a new worker process: choose a device, and exit when the parent process ends for any reason."""
-    global _worker
     with counter.get_lock():
         number = counter.value
         counter.value += 1
     torch.set_num_threads(threads)
     keep_freed_memory()
-    count = torch.cuda.device_count()
-    _worker = Worker(job, f"cuda:{number % count}" if count else "cpu")
+    if count := torch.cuda.device_count():
+        torch.cuda.set_device(number % count)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
     multiprocessing.parent_process().join()
     os._exit(1)
-
-
-def _encode(path: Path) -> dict:
-    return _worker(path)

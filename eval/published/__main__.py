@@ -8,12 +8,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import snapshot_download
+
 from common.errors import BadInput, brief, run_command
 from common.files import read_json, read_yaml, sha256, write_json, writing
 from common.flags import Parser, add_encoder, check_output
 from common.streams import show
+from data.template import mask_place, templated
 from eval.compare.sides import Side, published
+from eval.encode import Encode, device_here
 from eval.scores import AVERAGE, Key, markdown, refuse_foreign, rows_of
+from eval.sts import WHOLE, read_sick
+from eval.tasks import Options, score_all, tasks_named
+from models.encoder import SentenceEncoder, load_encoder
+from models.loading import load_backbone, load_tokenizer, usable_length
+from training.provenance import provenance
 
 CHECKPOINTS = Path(__file__).with_name("checkpoints.yaml")
 TOLERANCE = 0.02  # points: what rounding, and other versions and machines, may change
@@ -87,9 +96,6 @@ def record_of(entry: Mapping[str, Any]) -> Side | None:
 
 def tasks_of(groups: Sequence[str], record: Side | None) -> list:
     """The tasks of the groups; SICK-R counts all its pairs if the record's does, as in MTEB."""
-    from eval.encode import device_here
-    from eval.sts import WHOLE, read_sick
-    from eval.tasks import Options, tasks_named
 
     def whole(data_dir: Path) -> dict:
         files = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
@@ -105,10 +111,6 @@ def tasks_of(groups: Sequence[str], record: Side | None) -> list:
 
 def score(entry: Mapping[str, Any], folder: str, args) -> dict[str, Any]:
     """Fetch, unless a local copy is given, and score one checkpoint; our and their scores, and how ours came about."""
-    from eval.encode import Encode, device_here
-    from eval.tasks import score_all
-    from training.provenance import provenance
-
     path = Path(folder) if folder else fetch(entry["hub"], entry.get("revision"))
     module, tokenizer = load(str(path), entry, args)
     encode = Encode(module.to(device_here()), tokenizer, bf16=args.bf16, progress=True)
@@ -131,8 +133,6 @@ def fetch(model: str, revision: str | None = None) -> Path:
 
     BadInput if it does not exist, or the hub does not answer and the cache lacks it.
     """
-    from huggingface_hub import snapshot_download
-
     try:
         for weights in WEIGHTS:
             names = ["*.json", "*.txt", "*.model", weights]
@@ -168,10 +168,6 @@ def compared(rows: Sequence[Mapping[str, Any]], record: Side | None) -> list[dic
 
 def load(path: str, entry: Mapping[str, Any], args):
     """The encoder and tokenizer of a checkpoint, with its published pooling or that of `--pooling`."""
-    from data.template import mask_place, templated
-    from models.encoder import SentenceEncoder, load_encoder
-    from models.loading import load_backbone, load_tokenizer, usable_length
-
     if "template" not in entry or args.pooling:
         return load_encoder(path, args.pooling or entry.get("pooling"), args.max_length)
     tokenizer, backbone = templated(load_tokenizer(path), entry["template"]), load_backbone(path)

@@ -25,8 +25,6 @@ import numpy as np
 import Stemmer
 from bm25s import stopwords
 
-from eval.words import UNSPACED
-
 K1, B = 1.2, 0.75
 _OTHERS = "danish dutch french german italian norwegian portuguese russian spanish swedish turkish".split()
 LANGUAGES = {  # stop words
@@ -34,8 +32,20 @@ LANGUAGES = {  # stop words
     **{name: getattr(stopwords, f"STOPWORDS_{name.upper()}") for name in _OTHERS},
     "none": (),
 }
+# A regex character class of scripts without spaces between words: Thai to Burmese, Khmer, Chinese and Japanese with
+# their punctuation.
+UNSPACED = (
+    "\u0e00-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3001-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U0003ffff"
+)
+_PLACE = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\s{UNSPACED}]+")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]{{2,}}")
 logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs its steps at the level DEBUG, whatever the root's level
+
+
+def word_places(text: str) -> list[int]:
+    """Return the start of every word, between spaces. Two characters are about one word of Chinese or Japanese."""
+    return [match.start() for match in _PLACE.finditer(text)]
 
 
 class Words:

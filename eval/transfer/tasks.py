@@ -41,22 +41,6 @@ def _ordered(rows: list[Example]) -> Examples:
     return Examples([texts for texts, _ in rows], [label for _, label in rows])
 
 
-def _read(
-    path: Path, parse: Callable[[str], Example], needs: str, encoding: str = "utf-8-sig", header: str = ""
-) -> Examples:
-    """The examples of a file, in SentEval's order; BadInput without the header or if `parse` raises ValueError."""
-    rows = []
-    for number, line in enumerate(read_lines(path, encoding) or [""], start=1):
-        try:
-            if number > 1 or not header:
-                rows.append(parse(line.strip()))
-            elif not line.startswith(header):
-                raise ValueError(f"no header {header}")
-        except ValueError as error:
-            raise BadInput(f"{path}:{number}: expected {needs}") from error
-    return _ordered(rows)
-
-
 def read_two_files(data_dir: Path, positive: str, negative: str) -> dict[str, Examples]:
     """MR, CR, SUBJ, MPQA: one file per class; an empty line is an empty sentence, as in SentEval."""
     rows = []
@@ -67,39 +51,32 @@ def read_two_files(data_dir: Path, positive: str, negative: str) -> dict[str, Ex
 
 def read_sst(data_dir: Path) -> dict[str, Examples]:
     """SST2: sentence, tab, 0 or 1; official train, dev and test."""
-    folder, needs = data_dir / DOWNSTREAM / "SST" / "binary", "a sentence, a tab and a label 0 or 1"
-    return {split: _read(folder / f"sentiment-{split}", _sst, needs) for split in ("train", "dev", "test")}
-
-
-def _sst(line: str) -> Example:
-    text, label = line.split("\t")
-    return (tidy(text),), BINARY.index(label)
+    splits = {}
+    for split in ("train", "dev", "test"):
+        lines = read_lines(data_dir / DOWNSTREAM / "SST" / "binary" / f"sentiment-{split}")
+        rows = [line.strip().split("\t") for line in lines]
+        splits[split] = _ordered([((tidy(text),), BINARY.index(label)) for text, label in rows])
+    return splits
 
 
 def read_trec(data_dir: Path) -> dict[str, Examples]:
     """TREC: `COARSE:fine question`; the label is the coarse class."""
-    folder, files = data_dir / DOWNSTREAM / "TREC", {"train": "train_5500.label", "test": "TREC_10.label"}
-    needs = f"CLASS:kind and a question; classes: {', '.join(TREC_CLASSES)}"
-    return {split: _read(folder / file, _trec, needs, "latin-1") for split, file in files.items()}
-
-
-def _trec(line: str) -> Example:
-    category, question = line.split(" ", 1)
-    label, _ = category.split(":", 1)
-    return (tidy(question),), TREC_CLASSES.index(label)
+    splits = {}
+    for split, file in (("train", "train_5500.label"), ("test", "TREC_10.label")):
+        lines = read_lines(data_dir / DOWNSTREAM / "TREC" / file, "latin-1")
+        rows = [line.strip().split(" ", 1) for line in lines]
+        splits[split] = _ordered([((tidy(text),), TREC_CLASSES.index(kind.split(":")[0])) for kind, text in rows])
+    return splits
 
 
 def read_mrpc(data_dir: Path) -> dict[str, Examples]:
     """MRPC: a header, then label, two ids and two sentences, without quoting."""
-    folder = data_dir / DOWNSTREAM / "MRPC"
-    needs = "a header, then label 0 or 1, two ids and two sentences separated by tabs"
-    files = {split: folder / f"msr_paraphrase_{split}.txt" for split in ("train", "test")}
-    return {split: _read(path, _mrpc, needs, header="Quality\t") for split, path in files.items()}
-
-
-def _mrpc(line: str) -> Example:
-    label, _, _, left, right, *_ = line.split("\t")
-    return (tidy(left), tidy(right)), BINARY.index(label)
+    splits = {}
+    for split in ("train", "test"):
+        _, *lines = read_lines(data_dir / DOWNSTREAM / "MRPC" / f"msr_paraphrase_{split}.txt")
+        rows = [line.strip().split("\t") for line in lines]
+        splits[split] = _ordered([((tidy(row[3]), tidy(row[4])), BINARY.index(row[0])) for row in rows])
+    return splits
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ import zstandard
 
 import data.text
 from common.arguments import ScoredArguments, SentenceArguments
-from common.files import files_of
 from data.collator import Collator
 from data.source import Source, source_of
 from data.text import NLI_LABELS, read_text
@@ -282,22 +281,6 @@ def test_the_library_would_lose_text_without_an_error(tmp_path, suffix):
     lost = datasets.load_dataset("text", data_files=str(path), split="train", cache_dir=str(tmp_path / "library"))
     assert lost["text"][:2] == ["one", "two"] and "four" not in lost["text"]
     assert "damaged or truncated" in refusal(tmp_path, path)
-
-
-def test_what_libraries_write_beside_their_data_is_not_text(tmp_path):
-    datasets.Dataset.from_dict({"text": ["one", "two"]}).save_to_disk(tmp_path / "saved")
-    (tmp_path / "spark").mkdir()
-    datasets.Dataset.from_dict({"text": ["three"]}).to_parquet(tmp_path / "spark" / "part-0.parquet")
-    (tmp_path / "spark" / "_SUCCESS").touch()
-    for name, expected in (("saved", ["one", "two"]), ("spark", ["three"])):
-        assert list(read(tmp_path / "cache", *files_of(tmp_path / name)).rows["0"]) == expected
-
-
-def test_of_parquet_only_the_required_columns_are_read(tmp_path):
-    datasets.Dataset.from_dict({"text": ["one"], "vector": [[0.5] * 8]}).to_parquet(tmp_path / "a.parquet")
-    source = Source((tmp_path / "a.parquet",))
-    [(_, batch)] = data.text._batches(source, source.files[0])
-    assert batch == {"text": ["one"]}
 
 
 def test_the_column_of_the_label_can_be_named(tmp_path):

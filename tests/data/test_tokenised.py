@@ -3,7 +3,6 @@
 import os
 from collections import Counter
 from itertools import chain
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pytest
 import data.source
 import data.tokenised
 from common.errors import BadInput
-from common.files import PARTIAL, write_json
+from common.files import write_json
 from data import draws
 from data.source import Source
 from data.text import NLI_LABELS
@@ -125,24 +124,6 @@ def test_tokenizer_columns_and_reader_are_part_of_the_key(written, load, roberta
     monkeypatch.setattr(data.source, "VERSION", data.source.VERSION + 1)
     load(path, 2)
     assert tokenised == [1, 1, 1]
-
-
-@pytest.mark.parametrize("module", ["text", "tokenised"])
-def test_an_interrupted_build_is_never_read(load, text, tmp_path, monkeypatch, module):
-    write = data.text.write_rows
-
-    def stopped(*args):
-        write(*args)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(f"data.{module}.write_rows", stopped)
-        patch.setattr("common.files.shutil", SimpleNamespace(rmtree=lambda *args, **kwargs: None))
-        with pytest.raises(KeyboardInterrupt):
-            load(text)
-    left = [path.name for path in (tmp_path / "cache").iterdir() if PARTIAL in path.name]
-    assert left, "what was half written is still there"
-    assert len(load(text)) == 20
 
 
 def test_a_sentence_without_a_token_is_refused(written, load):

@@ -174,7 +174,7 @@ def test_checkpoints_of_every_shape_are_fetched_and_scored(tiny_bert, small_task
             shutil.copyfile(folders[hub] / file, target / file)
         return str(target)
 
-    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    monkeypatch.setattr(command, "snapshot_download", snapshot_download)
     for name in shapes:
         [fetched] = command.main([name, f"--output={tmp_path / 'published'}"])
         copy = plain if "pooling" in known[name] else modules

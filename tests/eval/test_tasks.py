@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
-from eval.scores import average
+from eval.scores import average, row
 from eval.sts import STS_DEV, STS_TEST, Pairs, StsTask, correlation, merged, own_pairs, similarities
 from eval.tasks import Options, count_seen, describe_seen, tasks_named, with_share_seen
 from tests.eval.toys import write_stsb
@@ -121,19 +121,8 @@ def test_tasks_are_chosen_by_group_or_name():
 
 
 def test_the_average_rounds_each_value_first():
-    rows = [
-        {
-            "task": str(i),
-            "split": "test",
-            "mode": "test",
-            "metric": "spearman",
-            "aggregation": "all",
-            "n": 10 * i,
-            "value": value,
-        }
-        for i, value in enumerate([70.006, 80.006, 60.006])
-    ]
-    found = average(rows)
+    values = enumerate([70.006, 80.006, 60.006])
+    found = average([row(str(i), "test", "spearman", "all", 10 * i, value) for i, value in values])
     assert found.pop("value") == pytest.approx((70.01 + 80.01 + 60.01) / 3, abs=1e-9)
     plain = {"split": "test", "mode": "test", "metric": "spearman"}
     assert found == {**plain, "task": "Avg.", "aggregation": "mean of tasks", "n": 30}

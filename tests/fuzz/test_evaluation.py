@@ -5,9 +5,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.retrieval.beir_files import read_corpus, read_qrels, read_queries
+from eval.retrieval.beir_files import read_corpus, read_qrels
 from eval.sts import read_columns
-from tests.fuzz.damage import MANY, altered, damaged, result
+from tests.fuzz.damage import MANY, damaged, result
 
 _NUMBERS = [b"5.0", b"-1", b"5.1", b"inf", b"\t3\t", b"0x1", b"1_0", b"\xd9\xa3"]
 _OWN = b'sentence1\tsentence2\tscore\nA "lone\tquote\t2.5\nNone\tNA\t0\n007\tc d\t5\n'
@@ -44,35 +44,6 @@ _QRELS = b"query-id\tcorpus-id\tscore\nq0\td1\t1\nq0\td2\t0\nq2\td0\t-1\n"
 
 def _jsonl(records):
     return "".join(json.dumps(record) + "\n" for record in records).encode()
-
-
-def _some_jsonl(valid):
-    changed = altered(valid).map(lambda parsed: _jsonl(parsed if isinstance(parsed, list) else [parsed]))
-    return changed | damaged(_jsonl(valid), [b"\\ud800", b"[" * 5000, b"1" * 5000, b'{"_id": "d0"}', b"NaN"])
-
-
-@MANY
-@given(_some_jsonl(_CORPUS))
-def test_a_corpus_is_read_or_refused(tmp_path, content):
-    path = tmp_path / "corpus.jsonl"
-    path.write_bytes(content)
-    corpus = result(read_corpus, path)
-    if corpus is None:
-        return
-    ids = corpus.ids.to_pylist()
-    assert len(set(ids)) == len(ids) == len(corpus) and all(ids)
-    assert corpus.starts[-1] == len(content)
-    assert len(corpus.texts(0, len(corpus))) == len(ids)
-    assert corpus.index_of(ids[-1:]) == [len(ids) - 1][: len(ids)]
-
-
-@MANY
-@given(_some_jsonl(_QUERIES))
-def test_queries_are_read_or_refused(tmp_path, content):
-    path = tmp_path / "queries.jsonl"
-    path.write_bytes(content)
-    queries = result(read_queries, path)
-    assert all(name and isinstance(text, str) for name, text in (queries or {}).items())
 
 
 def _placed(qrels):

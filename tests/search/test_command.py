@@ -38,7 +38,7 @@ def test_long_files_are_built_and_queried(tiny_bert, folder, tmp_path, capsys, m
 
 
 def test_bad_flags_are_refused_before_anything_is_read(tiny_bert, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("embedder.Embedder", lambda *_, **named: pytest.fail("was loaded"))
+    monkeypatch.setattr(command, "Embedder", lambda *_, **named: pytest.fail("was loaded"))
     build = ["build", str(folder), f"--model={tiny_bert}", "--pooling=avg", f"--output={tmp_path / 'index'}"]
     with pytest.raises(BadInput, match="--stride 300 is above --window 200: text between windows would be lost"):
         command.main([*build, "--stride=300"])

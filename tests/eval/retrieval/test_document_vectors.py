@@ -30,13 +30,6 @@ def test_every_document_has_its_vector(beir, corpus, tmp_path, size):
     assert names == [MANIFEST, *(f"shard-{i:05}.{end}" for i in shards for end in ("done.json", "npy"))]
 
 
-def test_blocks_say_where_they_start_and_are_mapped(corpus, tmp_path):
-    with embedded(Letters(), corpus, tmp_path / "kept", 16) as blocks:
-        shards = list(blocks())
-    assert [(start, block.shape) for start, block in shards] == [(0, (16, 6)), (16, (16, 6)), (32, (8, 6))]
-    assert all(isinstance(block, np.memmap) and block.dtype == np.float32 for _, block in shards)
-
-
 def test_a_stopped_run_computes_only_what_is_missing(beir, corpus, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         filled(Letters(stop_after=20), corpus, tmp_path / "kept")

@@ -57,22 +57,6 @@ def test_blocks_may_come_in_any_order_and_from_a_memory_map(tmp_path):
     assert top_k(queries, reversed(list(in_blocks(mapped, 7))), 10)[1].tolist() == expected
 
 
-def test_no_product_is_larger_than_allowed(monkeypatch):
-    import eval.retrieval.search
-
-    shapes, keys = [], eval.retrieval.search._keys
-
-    def watched(scores, first):
-        shapes.append(tuple(scores.shape))
-        return keys(scores, first)
-
-    monkeypatch.setattr(eval.retrieval.search, "_keys", watched)
-    documents = np.eye(100, 4, dtype=np.float32)
-    top_k(np.ones((10, 4), dtype=np.float32), [(0, documents)], 3, largest=(4, 30))
-    assert set(shapes) == {(q, d) for q in (4, 2) for d in (30, 10)}
-    assert sum(q * d for q, d in shapes) == 1000
-
-
 def test_without_documents_or_queries_there_is_nothing():
     assert top_k(np.ones((3, 4)), [], 5)[1].shape == (3, 0)
     assert top_k(np.ones((0, 4)), [(0, np.ones((2, 4)))], 5)[1].size == 0

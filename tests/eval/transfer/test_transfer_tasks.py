@@ -65,36 +65,6 @@ def test_official_splits_are_read_and_sorted(tmp_path):
     assert read_mrpc(tmp_path)["train"] == Examples([rows[0], rows[2], rows[1]], [1, 0, 1])
 
 
-@pytest.mark.parametrize(
-    ("read", "path", "content", "said"),
-    [
-        (read_sst, "SST/binary/sentiment-train", "a b\t1\nno label\n", "sentiment-train:2: expected a sentence"),
-        (read_sst, "SST/binary/sentiment-train", "a\t1\nb\t2\n", "sentiment-train:2: expected"),
-        (read_sst, "SST/binary/sentiment-train", "a\t1\ncaf\xe9\t1\n".encode("latin-1"), "sentiment-train: cannot be"),
-        (read_trec, "TREC/train_5500.label", "HUM:ind Who ?\nWho ?\n", "train_5500.label:2: expected CLASS:kind"),
-        (read_trec, "TREC/train_5500.label", "MAN:ind Who ?\n", "train_5500.label:1: expected CLASS:kind"),
-        (read_mrpc, "MRPC/msr_paraphrase_train.txt", "1\t2\t3\ta\tb\n", "train.txt:1: expected a header"),
-        (read_mrpc, "MRPC/msr_paraphrase_train.txt", "", "train.txt:1: expected a header"),
-        (
-            read_mrpc,
-            "MRPC/msr_paraphrase_train.txt",
-            MRPC_HEADER + "\n1\t2\t3\ta\n",
-            "train.txt:2: expected a header",
-        ),
-        (
-            read_mrpc,
-            "MRPC/msr_paraphrase_train.txt",
-            MRPC_HEADER + "\n5\t2\t3\ta\tb\n",
-            "train.txt:2: expected a header",
-        ),
-    ],
-)
-def test_bad_rows_are_refused_with_file_and_line(tmp_path, read, path, content, said):
-    put(tmp_path, path, content)
-    with pytest.raises(BadInput, match=said):
-        read(tmp_path)
-
-
 def test_the_seven_sets_have_their_published_sizes(tmp_path):
     assert {task.name: task.sizes for task in transfer.tasks()} == SIZES
     put(tmp_path, FILES["CR"][0], "good\n" * 2406)
