@@ -3,11 +3,9 @@
 import pytest
 
 from baselines.__main__ import parser as baseline_parser
-from common.errors import BadInput
 from eval.compare.sides import records
 from eval.scores import Key
 from models.pooling import POOLINGS
-from papers import specification
 from papers.results import needed
 from papers.runs import Choice, RunPlan, config_path, plan_of
 from papers.specification import names, read
@@ -116,10 +114,3 @@ def test_a_table_s_parts_fit_together(table):
         assert table.figure.chart in ("curve", "heat map")
         assert all(c.x is not None for c in table.columns) or all(row.x is not None for row in table.rows)
         assert table.figure.chart == "curve" or all(row.y is not None for row in table.rows)
-
-
-def test_an_unknown_table_is_refused_with_the_nearest():
-    with pytest.raises(BadInput, match="unknown table 'infocse-44'; did you mean 'infocse-4'"):
-        specification.read("infocse-44")
-    with pytest.raises(BadInput, match=r"choose from: .*s-simcse-1"):
-        specification.read("zzz")
