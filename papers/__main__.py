@@ -3,7 +3,6 @@
 import argparse
 import logging
 import shlex
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -152,7 +151,14 @@ def _fill(content: Table | Study, choice: Choice, path: Path, args: argparse.Nam
 
 
 def _rows(table: Table, choice: Choice, path: Path, collect_only: bool) -> list[dict]:
-    """The rows of a table; BadInput if none can be run, or if its file has figures that would be lost."""
+    """The rows of a table; missing runs are trained and scored, the first seed of every row before any second one.
+
+    A run with non-finite numbers is logged and stays missing; any other error ends the command.
+
+    Raises:
+        BadInput: no row can be run, the table's file has figures that would be lost, or test data is missing.
+        ProjectError: a script stopped; has its exit code.
+    """
     plans = [plan for row in table.rows if isinstance(plan := plan_of(table, row, choice), RunPlan)]
     if not plans and not collect_only:
         raise BadInput(f"{table.name}: no row can be run with these flags; --list says why")
@@ -162,20 +168,8 @@ def _rows(table: Table, choice: Choice, path: Path, collect_only: bool) -> list[
     if lost := [run for run in runs - asked if finished(Path(choice.runs) / run) is None]:
         missing = f"{len(lost)} runs that are not in {choice.runs} ({min(lost)}, ...)"
         raise BadInput(f"{path} has figures of {missing} and would be lost; give another --output")
-    if not collect_only:
-        run(table, plans, choice)
-    return collect(table, choice)
-
-
-def run(table: Table, plans: Sequence[RunPlan], choice: Choice) -> None:
-    """Train and score missing runs, the first seed of every row before the second of any.
-
-    A run with non-finite numbers is logged and stays missing; any other error ends the command.
-
-    Raises:
-        BadInput: test data is missing, or a flag, path or text is invalid.
-        ProjectError: a script stopped; has its exit code.
-    """
+    if collect_only:
+        return collect(table, choice)
     tasks = needed(table.columns, choice.data_dir)
     for task in chain(*tasks.values()):
         task.load(choice.data_dir)  # missing data is an error now, not after the training
@@ -188,6 +182,7 @@ def run(table: Table, plans: Sequence[RunPlan], choice: Choice) -> None:
                 if error.exit_code != NonFinite.exit_code:
                     raise
                 logger.error("%s, seed %d: %s", plan.name, seed, error)
+    return collect(table, choice)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The tables as data: every file is well formed, and every row's configuration takes its overrides."""
 
+import json
+
 import pytest
 
 from baselines.__main__ import parser as baseline_parser
@@ -9,6 +11,7 @@ from models.pooling import POOLINGS
 from papers.results import needed
 from papers.runs import Choice, RunPlan, config_path, plan_of
 from papers.specification import names, read
+from tests.sources import ROOT
 from training.methods import script_of
 from training.settings import fill, read_config
 
@@ -23,6 +26,13 @@ def test_all_tables_and_figures_of_the_three_papers_are_here():
     infocse = [f"infocse-{number}" for number in range(1, 13)]
     consert = [f"consert-{number}" for number in (2, 3, 4)] + [f"consert-figure-{number}" for number in (4, 5, 6, 7)]
     assert names() == [*consert, "consert-views", *infocse, "moco-figure-3", "s-simcse-1"]
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if (ROOT / "results" / f"{name}-mini.json").is_file()])
+def test_the_committed_figures_are_those_of_the_table(name):
+    table, file = TABLES[name], ROOT / "results" / f"{name}-mini.json"
+    written = {(row["label"], row["column"]) for row in json.loads(file.read_text(encoding="utf-8"))}
+    assert written == {(row.label, column.name) for row in table.rows for column in table.columns}
 
 
 def test_only_other_people_s_systems_cannot_be_run():
