@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> dict[str, list[list[dict]]]:
     draw(runs, args.seed)
     answers = Embedder(runs / f"infocse-{args.seed}").build_index(text.sentences).search(list(args.sentences), top_k=3)
     neighbours = "\n".join(
-        "\n".join([sentence, *(f"  {cosine:.2f}  {found}" for found, cosine in hits)])
+        "\n".join([sentence, *(f"  {cosine:.2f}  {text}" for text, cosine in hits)])
         for sentence, hits in zip(args.sentences, answers, strict=True)
     )
     show(f"\n{table(rows)}\n\n{verdict(rows, runs)}\n\nNearest training sentences by InfoCSE:\n{neighbours}\n")
@@ -118,7 +118,7 @@ def scores(corpus: Path, runs: Path, seed: int) -> dict[str, list[list[dict]]]:
         systems[name] = [load_encoder(str(runs / f"{method}-{number}")) for number in range(seed, seed + SEEDS)]
     rows = {"word overlap": [[_overlap(task) for task in tasks]]}
     for name, loaded in systems.items():
-        rows[name] = [[task.score(Encode(*one), ".").rows[0] for task in tasks] for one in loaded]
+        rows[name] = [[task.score(Encode(*model), ".").rows[0] for task in tasks] for model in loaded]
     return rows
 
 
