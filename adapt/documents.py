@@ -118,7 +118,8 @@ def split(documents: Sequence[Document], seed: int, language: str = "english") -
 def with_unique_titles(documents: Sequence[Document]) -> list[Document]:
     """The documents; a title that others share does not identify one, and becomes part of the body."""
     counts = Counter(document.title.lower() for document in documents)
-    return [Document("", one.text) if counts[one.title.lower()] > 1 else one for one in documents]
+    shared = (counts[document.title.lower()] > 1 for document in documents)
+    return [Document("", doc.text) if is_shared else doc for doc, is_shared in zip(documents, shared, strict=True)]
 
 
 class _Shingles:

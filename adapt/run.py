@@ -69,10 +69,10 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
     start.max_length = min(start.max_length, _LONGEST) if plain else start.max_length
     models = {False: start}
     if train:
-        place = Path(run_unsup.train(**settings(args, given, folder)))
-        if not place.is_dir() or int(os.environ.get("RANK", "0")):
+        trained = Path(run_unsup.train(**settings(args, given, folder)))
+        if not trained.is_dir() or int(os.environ.get("RANK", "0")):
             return {}  # a dry run, which leaves no folder, or not the main process
-        models[True], _ = load_encoder(str(place))
+        models[True], _ = load_encoder(str(trained))
         models[True].max_length = start.max_length  # it was trained on shorter texts
 
     halves = [Task.of(folder / "task", part) for part in ("dev", "test")]
@@ -80,12 +80,12 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
     judged: dict[Search, np.ndarray] = {}
     real: dict[Search, np.ndarray] = {}
     layers: dict[bool, Dense | None] = {}
-    for trained, encoder in models.items():
+    for is_trained, encoder in models.items():
         vectors = vectors_of(encoder, tokenizer)
-        layer = layers[trained] = None if encoder.flow else fitted(vectors(pseudo.documents, "document"))
+        layer = layers[is_trained] = None if encoder.flow else fitted(vectors(pseudo.documents, "document"))
         if layer is None:
             logger.info("no linear layer: there are too few documents, or the model ends in a flow")
-        compared = searches(trained, layer is not None)
+        compared = searches(is_trained, layer is not None)
         judged |= ndcg(pseudo, vectors, compared, {POWER: layer}, args.language)
         real |= ndcg(labels, vectors, compared, {POWER: layer}, args.language) if labels else {}
     shipped = AS_IT_IS
@@ -105,17 +105,17 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
         "verdict": against(judged, shipped),
         "searches": rows,
     }
-    result |= {"training": read_run(place)["verdict"]} if train else {}
+    result |= {"training": read_run(trained)["verdict"]} if train else {}
     result |= {"labels": against(real, shipped)} if real else {}
     result["said"] = f"{table(rows, args.labels)}\n\n{in_words(result, args.output)}"
     encoder = models[shipped.trained]
     if shipped.power is not None:  # the layer goes behind the model's other ones, before a final normalisation
         dense = encoder.head.dense_layers() if encoder.head is not None else []
         encoder.head = Head(*dense, layers[shipped.trained], *([Normalize()] if encoder.normalizes else []))
-    with new_folder(Path(args.output)) as place:
-        encoder.cpu().save(str(place), tokenizer)
-        Recipe(shipped.weight, args.language).write(place)
-        write_json(place / FACTS, result)
+    with new_folder(Path(args.output)) as written:
+        encoder.cpu().save(str(written), tokenizer)
+        Recipe(shipped.weight, args.language).write(written)
+        write_json(written / FACTS, result)
     show(result["said"], args.output)
     return result
 

@@ -50,8 +50,8 @@ AS_IT_IS, BM25 = Search(), Search(weight=0.0)
 def searches(trained: bool, layer: bool) -> list[Search]:
     """All of one model, cheapest first; BM25 belongs to the untrained one."""
     powers = [None, POWER] if layer else [None]
-    found = [Search(trained, power, weight) for power in powers for weight in (1.0, WEIGHT)]
-    return found if trained else [found[0], BM25, *found[1:]]
+    dense = [Search(trained, power, weight) for power in powers for weight in (1.0, WEIGHT)]
+    return dense if trained else [dense[0], BM25, *dense[1:]]
 
 
 class Task(NamedTuple):
@@ -65,14 +65,14 @@ class Task(NamedTuple):
     @classmethod
     def of(cls, folder: Path, split: str) -> Task:
         """A set in BEIR's format; BadInput with file and line."""
-        data, own = read_set(folder, split), drops_own_id(name_of(folder))
-        left_out = data.corpus.index_of([*data.queries]) if own else [None] * len(data.queries)
+        data, drops = read_set(folder, split), drops_own_id(name_of(folder))
+        left_out = data.corpus.index_of([*data.queries]) if drops else [None] * len(data.queries)
         return cls([*data.corpus.all_texts()], [*data.queries.values()], [*data.grades.values()], left_out)
 
     def with_queries(self, other: Task) -> Task:
         """The queries of both, in the same documents."""
         pairs = ((getattr(self, name), getattr(other, name)) for name in ("queries", "grades", "left_out"))
-        return Task(self.documents, *([*one, *more] for one, more in pairs))
+        return Task(self.documents, *([*ours, *theirs] for ours, theirs in pairs))
 
 
 def vectors_of(encoder: SentenceEncoder, tokenizer: Any) -> Callable[[Sequence[str], str], np.ndarray]:
@@ -132,7 +132,7 @@ def ndcg(
         for search, ranking in rankings.items():
             dense, weight = cosines[search.power], search.weight
             scores = dense if weight == 1 else fused(dense, words, weight) if weight else words
-            found = [index for index in best(scores, _TOP + 1).tolist() if index != task.left_out[number]][:_TOP]
-            ranking.append([str(index) for index in found if weight or words[index] > 0])
+            top = [index for index in best(scores, _TOP + 1).tolist() if index != task.left_out[number]][:_TOP]
+            ranking.append([str(index) for index in top if weight or words[index] > 0])
     grades = [{str(index): grade for index, grade in graded.items()} for graded in task.grades]
     return {search: per_query(ranking, grades)[METRICS[0]] / 100 for search, ranking in rankings.items()}

@@ -14,7 +14,6 @@ import gc
 import json
 import logging
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -49,10 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rows(args) -> list[dict]:
     """The rows of all parts; those of --output that belong to other parts come along."""
-    if args.device == "cuda":
-        if not torch.cuda.is_available():
-            raise BadInput("torch sees no CUDA GPU; --device cpu rehearses the command")
-    device = torch.device(args.device, 0) if args.device == "cuda" else torch.device("cpu")
+    device = torch.device("cuda", 0) if args.device == "cuda" else torch.device("cpu")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise BadInput("torch sees no CUDA GPU; --device cpu rehearses the command")
     results = []
     if args.output and Path(args.output).is_file():
         before = json.loads(Path(args.output).read_text(encoding="utf-8"))
@@ -73,7 +71,8 @@ def measured(args, device: torch.device) -> Iterator[dict]:
 
     parts = {"right": gpu_right.works, "fast": gpu_fast.works, "compiled": gpu_fast.compiled}
     parts |= {"whole": gpu_runs.whole, "safe": gpu_runs.safe, "true": gpu_runs.true}
-    machine = {"device": device_name(device), "torch": torch.__version__}
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    machine = {"device": name, "torch": torch.__version__}
     end = time.monotonic() + 60 * args.minutes
     chosen = [name for name in SHARES if name in args.parts]
     for number, part in enumerate(chosen):
@@ -110,18 +109,6 @@ def _limited(work: Callable[[], dict], seconds: float) -> dict:
         gc.collect()  # otherwise its memory would count in the next peak
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-
-
-def device_name(device: torch.device) -> str:
-    """The GPU and its driver; `CPU` for a CPU."""
-    if device.type == "cpu":
-        return "CPU"
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        versions = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30).stdout.split()
-    except (OSError, subprocess.SubprocessError):
-        versions = []
-    return f"{torch.cuda.get_device_name(device)}, driver {versions[0] if versions else 'unknown'}"
 
 
 def table(rows: list[dict]) -> str:

@@ -6,7 +6,6 @@ Time is measured by turns in one process, peak memory by the kernel in a process
 import copy
 import logging
 import tempfile
-from collections.abc import Callable
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -17,28 +16,21 @@ from transformers import BertModel
 
 from bench import pair
 from bench.pair import add_arguments, batch, config_of
-from bench.timing import Timed, alternate, apart, bench_row
+from bench.timing import alternate, apart, bench_row
 from common.memory import peak_mib
 from models.encoder import SentenceEncoder
 from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining
 
 __all__ = ["add_arguments", "rows"]
-RANK = 8  # of LoRA's adapters
 logger = logging.getLogger(__name__)
 
 
 def rows(args) -> list[dict]:
-    """InfoCSE's step against the plain one, SimCSE's against sentence-transformers, adapters against all weights."""
-    import peft  # noqa: F401 - before the comparison, so that neither side loads it
-
-    memory = [apart(infocse_peak, plain, args) for plain in (True, False)]
-    return [apart(infocse, args) | peaks(*memory), apart(simcse, args), adapters(args)]
-
-
-def peaks(plain: float, ours: float) -> dict[str, float]:
-    """The entries of a row for two peaks in MiB."""
-    return {"memory_ratio": round(plain / ours, 2), "plain_mib": round(plain), "ours_mib": round(ours)}
+    """InfoCSE's step against the plain one, and SimCSE's against sentence-transformers."""
+    plain, ours = (apart(infocse_peak, is_plain, args) for is_plain in (True, False))
+    memory = {"memory_ratio": round(plain / ours, 2), "plain_mib": round(plain), "ours_mib": round(ours)}
+    return [apart(infocse, args) | memory, apart(simcse, args)]
 
 
 def infocse_peak(is_plain: bool, args) -> float:
@@ -107,44 +99,3 @@ def simcse(args) -> dict:
 
     timed = alternate(plain, ours, args.runs, warm_up=True)
     return bench_row("simcse step against sentence-transformers", args.precision, args.model, timed, args.runs)
-
-
-def adapters(args) -> dict:
-    """SimCSE's step with the optimizer: adapters of rank `RANK` against all weights."""
-    timed = apart(_timed, args)
-    memory = peaks(*(apart(_peak, rank, args) for rank in (None, RANK)))
-    name, share = f"simcse step by adapters of rank {RANK} against all weights", round(timed.ours / timed.plain, 5)
-    return bench_row(name, args.precision, args.model, timed, args.runs, **memory, trainable_share=share)
-
-
-def _timed(args) -> Timed:
-    return alternate(_trainer(None, args), _trainer(RANK, args), args.runs, warm_up=True)
-
-
-def _peak(rank: int | None, args) -> float:
-    """Increase in peak resident memory, in MiB, from building the model and taking two steps."""
-    before = peak_mib()
-    step = _trainer(rank, args)
-    for number in range(2):
-        step(number)
-    return peak_mib() - before
-
-
-def _trainer(rank: int | None, args) -> Callable[[int], int]:
-    """A step of SimCSE's loss and AdamW without a projection head; it returns the number of trained parameters."""
-    torch.manual_seed(0)
-    config = config_of(args.model)
-    encoder = SentenceEncoder(BertModel(config, add_pooling_layer=False), "cls_before_pooler", None, args.length, True)
-    if rank is not None:
-        encoder.adapt(rank, rank, 0.0, [])
-    model = EncoderForTraining(encoder, None, [Contrastive(pair.TEMPERATURE)]).train()
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=1e-5)
-
-    def step(number: int) -> int:
-        inputs = batch(config, args.batch, args.length, number + 1)
-        views = {name: inputs[name] for name in ("input_ids", "attention_mask")}
-        pair.take_step(model, lambda: model(**views), args.precision, optimizer)
-        return sum(parameter.numel() for parameter in trained)
-
-    return step

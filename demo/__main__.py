@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from common.errors import BadInput, run_command
+from common.errors import run_command
 
 # isort: split
 
@@ -48,13 +48,12 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Collect documents, adapt, search; return the content of adapt.json."""
     args, others = parser().parse_known_args(argv)
-    if reserved := {"--text", "--labels"} & {word.split("=")[0] for word in others}:
-        raise BadInput(f"{min(reserved)}: the demo has its own documents; use python -m adapt for yours")
-    model, corpus = args.model or packaged(), Path(args.corpus)
+    model, corpus = args.model or str(files(_PACKAGE) / "model"), Path(args.corpus)
     adapt_argv = [model, f"--text={corpus / 'corpus.jsonl'}", f"--labels={corpus}", f"--output={args.output}", *others]
     adapt.checked(adapt_argv)
     docs = documents()
-    docs = spaced(docs, args.documents or len(docs))
+    count = min(args.documents or len(docs), len(docs))
+    docs = [docs[number * len(docs) // count] for number in range(count)]  # evenly spaced
     questions = read_yaml(_QUESTIONS)
     write(docs, questions, corpus)
     logger.info("%d documents in %s; the model is %s", len(docs), corpus, model)
@@ -62,20 +61,6 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     if verdict:  # not a dry run
         show(hits(model, args.output, docs, [*questions]))
     return verdict
-
-
-def packaged() -> str:
-    """The folder of the model installed by requirements.txt."""
-    package = find_spec(_PACKAGE)
-    if package is None:
-        raise BadInput(f"{_PACKAGE.replace('_', '-')} is not installed; install requirements.txt or give --model")
-    return str(Path(package.origin).parent / "model")
-
-
-def spaced(items: Sequence[Any], most: int) -> Sequence[Any]:
-    """At most `most` of the items, evenly spaced."""
-    most = min(most, len(items))
-    return [items[place * len(items) // most] for place in range(most)]
 
 
 def write(docs: Sequence[tuple[str, str]], questions: Mapping[str, Sequence[str]], folder: Path) -> None:
@@ -87,8 +72,6 @@ def write(docs: Sequence[tuple[str, str]], questions: Mapping[str, Sequence[str]
         question: [name for name, _ in docs if f".{name}".endswith(tuple(f".{end}" for end in ends))]
         for question, ends in questions.items()
     }
-    if not any(answers.values()):
-        raise BadInput(f"no question has its answer among {len(docs)} documents; give more --documents")
     corpus = ({"_id": name, "title": name, "text": text} for name, text in docs)
     queries = ({"_id": question, "text": question} for question, names in answers.items() if names)
     judged = ((question, name) for question, names in answers.items() for name in names)

@@ -31,7 +31,7 @@ def documents() -> list[tuple[str, str]]:
             for name, thing in _public(importlib.import_module(package)):
                 text = description(getattr(thing, "__name__", name), getattr(thing, "__doc__", None))
                 if len(text.split()) >= _LEAST:
-                    names[text] = min(name, names.get(text, name), key=lambda one: (one.count("."), len(one), one))
+                    names[text] = min(name, names.get(text, name), key=lambda name: (name.count("."), len(name), name))
     return sorted((name, text) for text, name in names.items())
 
 
@@ -54,13 +54,13 @@ def _public(module: ModuleType) -> Iterator[tuple[str, object]]:
 def _members(name: str, value: object) -> Iterator[tuple[str, object]]:
     """Methods and properties of a class, including those inherited from classes of the packages."""
     bases = value.__mro__ if isinstance(value, type) else ()
-    found = {
+    members = {
         word: member
         for base in bases[::-1]
         if base.__module__.partition(".")[0] in PACKAGES
         for word, member in vars(base).items()
     }
-    for word, member in sorted(found.items()):
+    for word, member in sorted(members.items()):
         if not word.startswith("_") and (inspect.isroutine(member) or isinstance(member, property)):
             yield f"{name}.{word}", member
 

@@ -12,7 +12,6 @@ from eval.compare.intervals import Items, percentile, resampled_figures
 from eval.encode import Encoder, as_role
 from eval.metrics.retrieval import METRICS
 from eval.retrieval.beir import WHOLE, BeirSet, BeirTask, drops_own_id, name_of, read_set
-from eval.retrieval.lexical import word_places
 from eval.sts import Pairs, correlation, similarities
 
 RESAMPLES = 2000

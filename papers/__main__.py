@@ -3,7 +3,6 @@
 import argparse
 import logging
 import shlex
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -16,13 +15,13 @@ from common.streams import show
 from eval.scores import markdown, write_rows
 from papers import page, specification, study, study_page
 from papers.results import collect, needed
-from papers.runs import Choice, RunPlan, finished, plan_of, refuse_missing
+from papers.runs import Choice, RunPlan, finished, plan_of
 from papers.specification import Table
 from papers.study import Study
 
 logger = logging.getLogger(__name__)
 _EXAMPLES = """examples:
-  python -m papers --list
+  python -m papers
   python -m papers infocse-4 --list
   python -m papers infocse-8 --backbone mini --model MINI_BERT --data_dir DATA_DIR --seeds 0
   python -m papers infocse-2 --rows InfoCSE-BERT-base SimCSE-BERT-base"""
@@ -37,7 +36,7 @@ _SWITCHES = {
     "float32": "no bfloat16 autocast, which is several times slower on CPUs without bfloat16 instructions",
     "collect": "do not train or score; only collect finished runs",
     "page": "only write the page again from TABLE.json in --output",
-    "list": "the rows and missing runs of a TABLE; without TABLE, all tables are listed",
+    "list": "the rows and missing runs of a TABLE, and why a row cannot be run",
     "dry_run": "like --list, with the command of every missing run",
 }
 
@@ -67,10 +66,12 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it wrote."""
     args = parser().parse_args(argv)
-    contents = [_read(name, args) for name in args.tables or _names()]
     if not args.tables:
-        show(overview([content for content, *_ in contents], contents[0][1], Path(args.output)))
+        titles = {name: specification.read(name).title for name in specification.names()}
+        titles |= {name: study.read(name).title for name in study.names()}
+        show(markdown([["table", "title"], *map(list, titles.items())]))
         return []
+    contents = [_read(name, args) for name in args.tables]
     if args.list or args.dry_run:
         show("\n".join(listing(*content, args.dry_run) for content in contents))
         return []
@@ -96,29 +97,6 @@ def _read(name: str, args: argparse.Namespace) -> tuple[Table | Study, Choice, P
         raise BadInput(f"unknown --rows '{unknown[0]}'; {table.name} has: {'; '.join(known)}")
     table = replace(table, rows=tuple(row for row in table.rows if not args.rows or row.label in args.rows))
     return table, choice, Path(args.output) / f"{name}{f'-{args.backbone}' * bool(args.backbone)}.json"
-
-
-def overview(contents: Sequence[Table | Study], choice: Choice, output: Path) -> str:
-    """A line per table and study: its rows, those with a figure of ours in `output`, and those that can be run or not.
-
-    Below are the rows that cannot be run, each with its reason.
-    """
-    body, reasons = [["table", "title", "rows", "run", "runnable", "published only"]], []
-    for content in contents:
-        files = [*output.glob(f"{content.name}.json"), *output.glob(f"{content.name}-*.json")]
-        if isinstance(content, Study):
-            keys = {key[:-1] for file in files for key in study.known_rows(content, file)}
-            counts = [len(content.combinations), len(keys), len(content.combinations) - len(keys), 0]
-        else:
-            results = [row for file in files for row in read_json(file, "a results table", None, list)]
-            run_labels = {result["label"] for result in results if result["ours"] is not None}
-            plans = {row.label: plan_of(content, row, choice) for row in content.rows}
-            not_run = {label: plan for label, plan in plans.items() if label not in run_labels}
-            only = {label: why for label, why in not_run.items() if isinstance(why, str)}
-            reasons += [f"{content.name}, {label}: {why}" for label, why in only.items()]
-            counts = [len(plans), len(plans) - len(not_run), len(not_run) - len(only), len(only)]
-        body.append([content.name, content.title, *map(str, counts)])
-    return "\n".join([markdown(body), *reasons])
 
 
 def listing(content: Table | Study, choice: Choice, path: Path, commands: bool) -> str:
@@ -173,7 +151,14 @@ def _fill(content: Table | Study, choice: Choice, path: Path, args: argparse.Nam
 
 
 def _rows(table: Table, choice: Choice, path: Path, collect_only: bool) -> list[dict]:
-    """The rows of a table; BadInput if none can be run, or if its file has figures that would be lost."""
+    """The rows of a table; missing runs are trained and scored, the first seed of every row before any second one.
+
+    A run with non-finite numbers is logged and stays missing; any other error ends the command.
+
+    Raises:
+        BadInput: no row can be run, the table's file has figures that would be lost, or test data is missing.
+        ProjectError: a script stopped; has its exit code.
+    """
     plans = [plan for row in table.rows if isinstance(plan := plan_of(table, row, choice), RunPlan)]
     if not plans and not collect_only:
         raise BadInput(f"{table.name}: no row can be run with these flags; --list says why")
@@ -183,22 +168,11 @@ def _rows(table: Table, choice: Choice, path: Path, collect_only: bool) -> list[
     if lost := [run for run in runs - asked if finished(Path(choice.runs) / run) is None]:
         missing = f"{len(lost)} runs that are not in {choice.runs} ({min(lost)}, ...)"
         raise BadInput(f"{path} has figures of {missing} and would be lost; give another --output")
-    if not collect_only:
-        run(table, plans, choice)
-    return collect(table, choice)
-
-
-def run(table: Table, plans: Sequence[RunPlan], choice: Choice) -> None:
-    """Train and score missing runs, the first seed of every row before the second of any.
-
-    A run with non-finite numbers is logged and stays missing; any other error ends the command.
-
-    Raises:
-        BadInput: test data is missing, or a flag, path or text is invalid.
-        ProjectError: a script stopped; has its exit code.
-    """
+    if collect_only:
+        return collect(table, choice)
     tasks = needed(table.columns, choice.data_dir)
-    refuse_missing(chain(*tasks.values()), choice.data_dir)
+    for task in chain(*tasks.values()):
+        task.load(choice.data_dir)  # missing data is an error now, not after the training
     for seed in choice.seeds:
         for plan in (plan for plan in plans if seed in plan.folders(choice)):
             try:
@@ -208,6 +182,7 @@ def run(table: Table, plans: Sequence[RunPlan], choice: Choice) -> None:
                 if error.exit_code != NonFinite.exit_code:
                     raise
                 logger.error("%s, seed %d: %s", plan.name, seed, error)
+    return collect(table, choice)
 
 
 if __name__ == "__main__":

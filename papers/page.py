@@ -83,10 +83,10 @@ def rewritten(page: str, name: str, command: str, content: str) -> str:
 
 def draw(table: Table, rows: list[dict[str, Any]], path: Path) -> None:
     """Draw a table that has a `figure`; points that are neither published nor run are skipped."""
-    figure, axes = frame(f"{table.title}\n{table.paper}, {table.where}", table.figure.x, table.figure.y)
+    figure, axes = frame(f"{table.figure.title}\n{table.paper}, {table.where}", table.figure.x, table.figure.y)
     (_heat_map if table.figure.chart == "heat map" else _curve)(axes, table, rows)
     with writing(path) as part:
-        figure.savefig(part, dpi=150, format="png")
+        figure.savefig(part, dpi=200, format="png")
 
 
 def points(table: Table, rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any, Any, dict[str, Any]]]:
@@ -132,5 +132,5 @@ def _heat_map(axes: Axes, table: Table, rows: list[dict[str, Any]]) -> None:
         values[ys.index(y)][xs.index(x)] = float("nan") if row["ours"] is None else row["ours"]
         axes.text(xs.index(x), ys.index(y), text, ha="center", va="center", fontsize=9, bbox=box)
     axes.imshow(values, cmap="viridis")
-    axes.set_xticks(range(len(xs)), xs, rotation=20)
+    axes.set_xticks(range(len(xs)), xs, rotation=30, ha="right")
     axes.set_yticks(range(len(ys)), ys)

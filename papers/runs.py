@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -131,7 +131,8 @@ class RunPlan:
         if self.baseline:
             if not (folder / BASELINE).is_file():
                 launch(*self.command(choice, seed))
-            record_baseline(folder, self.model)
+            text = read_json(folder / BASELINE, "a baseline's record").get("train_sha256")
+            record_untrained(folder, provenance(), self.model, text)
         elif self.flags:
             launch(*self.command(choice, seed))
             discard(folder, finished(folder).get("run_id"))
@@ -319,17 +320,14 @@ def launch(script: str, *argv: str) -> None:
         raise error
 
 
-def record_untrained(folder: Path, facts: Mapping[str, Any], model: str | None = None) -> None:
-    """Make a folder for the scores of an untrained model, with a record like that of a finished run."""
-    inputs = {"contents": {"model_name_or_path": files}} if (files := model_files(model)) else {}
+def record_untrained(folder: Path, facts: Mapping[str, Any], model: str | None = None, text: str | None = None) -> None:
+    """Write a record like that of a finished run, for the scores of an untrained model or of a baseline.
+
+    `text` is the sha256 of the text that a baseline was fitted to.
+    """
+    inputs: dict[str, Any] = {"contents": {"model_name_or_path": files}} if (files := model_files(model)) else {}
+    inputs |= {"text": {"sha256": text}} if text else {}
     write_run(folder, {"status": "finished", "trajectory": inputs, "steps": 0, **facts})
-
-
-def record_baseline(folder: Path, model: str | None) -> None:
-    """Add a record like that of a finished run to the folder of a baseline."""
-    text = {"sha256": read_json(folder / BASELINE, "a baseline's record").get("train_sha256")}
-    inputs = {"text": text} | ({"contents": {"model_name_or_path": files}} if (files := model_files(model)) else {})
-    write_run(folder, {"status": "finished", "trajectory": inputs, "steps": 0, **provenance()})
 
 
 def finished(folder: Path) -> dict[str, Any] | None:
@@ -360,12 +358,6 @@ def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: 
     results = score_all(encode, tasks, data_dir)
     write_scores(path, results, rows_of(results, folder.parent.name, folder.name, **encode.settings))
     logger.info("%s: scored", path)
-
-
-def refuse_missing(tasks: Iterable[Task], data_dir: str) -> None:
-    """Load all test data, to fail on missing data before training; BadInput as `Task.load`."""
-    for task in tasks:
-        task.load(data_dir)
 
 
 @cache

@@ -5,19 +5,17 @@
     columns                [{tasks, split, metric, statistic, name, x}]: what is evaluated
     rows                   [{label, and one of: config with overrides and after; evaluate; published_only}]; with
                            baseline, a command of `python -m baselines` is fitted to the text of config
-    figure                 {chart: curve or heat map, x, y, log}, for a figure of the paper
+    figure                 {chart: curve or heat map, title, x, y, log}, for a figure of the paper
     note                   for the reader
 
 A row refers to its published numbers by the id of a record in eval/compare/published.yaml.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from common.errors import BadInput
 from common.files import read_yaml
 from eval.scores import Key
 
@@ -75,9 +73,10 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Figure:
-    """How a table is drawn: `x` and `y` name the axes; `log` makes the x axis of a curve logarithmic."""
+    """How a table is drawn: `title` is a sentence, `x` and `y` name the axes; `log`: the x axis is logarithmic."""
 
     chart: str
+    title: str
     x: str
     y: str
     log: bool = False
@@ -101,11 +100,7 @@ def names() -> list[str]:
 
 
 def read(name: str) -> Table:
-    """The table with this name; BadInput suggests the closest name."""
-    if name not in names():
-        near = difflib.get_close_matches(name, names(), n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"choose from: {', '.join(names())}"
-        raise BadInput(f"unknown table '{name}'; {hint}")
+    """The table with this name."""
     content = read_yaml(FOLDER / f"{name}.yaml")
     backbone, figure = content.pop("backbone"), content.pop("figure", None)
     columns = tuple(column for entry in content.pop("columns") for column in _columns(**entry))

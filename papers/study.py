@@ -31,7 +31,7 @@ from eval.encode import device_here
 from eval.scores import AVERAGE, average, headline
 from eval.sts import STS_TEST
 from eval.tasks import Options, Task, tasks_named
-from papers.runs import CONFIGS, Choice, RunPlan, facts_of, finished, read_once, refuse_missing, start_flags
+from papers.runs import CONFIGS, Choice, RunPlan, facts_of, finished, read_once, start_flags
 from report.runs import read_log
 from training import curves
 from training.settings import words_of
@@ -88,13 +88,10 @@ def read(name: str) -> Study:
 
 
 def known_rows(study: Study, path: Path) -> Rows:
-    """The rows in a file that this study wrote; none if there is no file, BadInput if it has others."""
+    """The rows in a study's file by levels and seed; none if there is no file."""
     known: Rows = {}
     for row in read_json(path, "a study's results", "give another --output", list) if path.is_file() else []:
-        levels = tuple(row.get(factor) for factor in study.levels)
-        if levels not in study.combinations:
-            raise BadInput(f"{path}: papers/studies/{study.name}.yaml has no {levels}; give another --output")
-        known.setdefault((*levels, str(row["seed"])), []).append(row)
+        known.setdefault((*(row[factor] for factor in study.levels), str(row["seed"])), []).append(row)
     return known
 
 
@@ -144,9 +141,16 @@ def fill(study: Study, choice: Choice, path: Path, collect: bool, some: Sequence
         raise BadInput(f"{study.name}: give --model, the initial model, and --rows of: {first}")
     rows, tasks = known_rows(study, path), tasks_of(study)
     if not collect:
-        refuse_missing(chain(*tasks.values()), choice.data_dir)
+        for task in chain(*tasks.values()):
+            task.load(choice.data_dir)  # missing data is an error now, not after the training
     for seed in choice.seeds:
-        _run(study, combinations, choice, seed, rows, collect)
+        for levels in combinations:
+            key, take = (*levels, str(seed)), _adapted if study.adapt else _trained
+            if made := take(study, levels, choice, seed, not (collect or key in rows)):
+                scored = {row["name"]: row for row in rows.get(key, [])}  # its scores files may be gone
+                named = dict(zip(study.levels, levels, strict=True)) | {"seed": seed}
+                rows[key] = [{**scored.get(row["name"], {}), **row, **named} for row in made]
+        _refuse_mixed(study, rows)
         if study.choose and seed == choice.seeds[0]:
             combinations = _best(combinations, rows, str(seed))
     for seed, levels in product(choice.seeds, combinations if study.columns else []):
@@ -156,19 +160,7 @@ def fill(study: Study, choice: Choice, path: Path, collect: bool, some: Sequence
             rows[*levels, str(seed)][0] |= scores_in(plan.folder(choice, seed), tasks)
     if not rows:
         raise BadInput(f"{choice.runs}: no finished run of {study.name}; remove --collect to train")
-    _refuse_mixed(study, rows)
     return ordered(study, rows)
-
-
-def _run(study: Study, combinations: Sequence[Key], choice: Choice, seed: int, rows: Rows, collect: bool) -> None:
-    """Add the rows of all runs with a seed; train the missing ones unless `collect`."""
-    for levels in combinations:
-        key, take = (*levels, str(seed)), _adapted if study.adapt else _trained
-        if made := take(study, levels, choice, seed, not (collect or key in rows)):
-            scored = {row["name"]: row for row in rows.get(key, [])}  # its scores files may be gone
-            named = dict(zip(study.levels, levels, strict=True)) | {"seed": seed}
-            rows[key] = [{**scored.get(row["name"], {}), **row, **named} for row in made]
-            _refuse_mixed(study, rows)
 
 
 def _best(combinations: list[Key], rows: Rows, seed: str) -> list[Key]:
@@ -217,21 +209,20 @@ def scores_in(folder: Path, files: Iterable[str]) -> dict[str, dict[str, float]]
 
 
 def _refuse_mixed(study: Study, rows: Rows) -> None:
-    """Raise BadInput unless all runs have the same text, steps, precision, sets and, by level, initial model.
+    """Raise BadInput unless all runs have the same text, steps, precision and, by level, initial model.
 
     Rows of older versions lack some of these facts.
     """
-    seen: dict[str, tuple[dict, Any]] = {}
+    seen: dict[str, tuple[str, Any]] = {}
     for key, row in [] if study.adapt else [(key, row) for key, some in rows.items() for row in some]:
         facts, flags = row.get("facts", row), study.combinations[key[:-1]]
         usual = read_once(str(CONFIGS / f"{flags['config']}.yaml")).get("model_name_or_path")
-        start = str(flags.get("stage_one", "aux_init" not in flags and usual))
+        start = f"start {flags.get('stage_one', 'aux_init' not in flags and usual)}"
         parts = {"text": facts.get("text"), "steps": facts.get("steps"), "precision": row.get("precision")}
-        parts |= {f"start {start}": facts.get("start"), "sets of search": sorted(row.get("search") or ()) or None}
-        for part, value in parts.items():
-            first, other = seen.setdefault(part, (row, value)) if value is not None else (row, value)
-            if other != value:
-                differ = f"{first['name']} and {row['name']} differ in {part.split(' ')[0]}"
+        for part, value in (parts | {start: facts.get("start")}).items():
+            name, first = seen.setdefault(part, (row["name"], value)) if value is not None else ("", None)
+            if first != value:
+                differ = f"{name} and {row['name']} differ in {part.split(' ')[0]}"
                 raise BadInput(f"{differ}; compare them in two files: give another --output and --runs")
 
 

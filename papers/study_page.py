@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from textwrap import wrap
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -37,7 +38,7 @@ def grouped(rows: Rows, *names: str) -> dict[tuple[Any, ...], list[Mapping[str, 
 
 def figure(row: Mapping[str, Any], name: str) -> float | None:
     """A figure of a run, or the average of its tasks."""
-    value = row.get(name, row.get(f"{name}_average"))  # so named in files of older versions
+    value = row.get(name)
     return value.get(AVERAGE) if isinstance(value, Mapping) else value
 
 
@@ -185,26 +186,35 @@ TABLES = {"means": means, "search": search, "effects": effects, "last gap": last
 
 
 def draw(study: Study, rows: Rows, path: Path) -> None:
-    """One line per run: the curve in its row from 0, or the gap in its evaluations.
+    """Draw the curves in the rows from 0, or the gap at their evaluations, as means over the runs of a line.
 
-    `study.figure` has the names of the axes, `x` and `y`, the factor `line` that has a colour and, optionally, the
-    factor `panel`.
+    `study.figure` has a `title`, the names of the axes, `x` and `y`, the factor `line` whose levels are lines and,
+    optionally, the factor `panel`, and the lines that are `named`; the others are grey.
     """
     spec = study.figure
     panels = grouped(rows, *([spec["panel"]] if "panel" in spec else []))
-    picture = Figure(figsize=(4 * len(panels) + 5, 5), layout="constrained")
-    axes = picture.subplots(1, len(panels), squeeze=False, sharey=True)[0]
-    style = styles(dict.fromkeys(row[spec["line"]] for row in rows))
-    for axis, (title, group) in zip(axes, panels.items(), strict=True):
-        for key, some in grouped(group, *study.levels, "seed", spec["line"]).items():
-            curve = some[0].get("curve", [])
-            points = [(x, y - curve[0][1]) for x, y in curve]
-            points += [(row["tokens"], row["gap"]) for row in some if "gap" in row]
-            axis.plot(*zip(*points, strict=True), **style[key[-1]], markersize=3, alpha=0.7, label=key[-1])
-        axis.set(title=", ".join(title), xlabel=spec["x"])
+    picture = Figure(figsize=(5.4, 4.6 if len(panels) == 1 else 6.4), layout="constrained")  # readable at 400 pixels
+    picture.suptitle("\n".join(wrap(spec["title"], 52)), fontsize=12)
+    axes = picture.subplots(-(-len(panels) // 2), min(2, len(panels)), squeeze=False, sharex=True, sharey=True)
+    style = styles(spec.get("named") or dict.fromkeys(row[spec["line"]] for row in rows))
+    others = {"color": "0.65", "label": "other settings"}
+    for axis, (title, of_panel) in zip(axes.flat, panels.items(), strict=True):
+        for (name,), group in grouped(of_panel, spec["line"]).items():
+            points: dict[float, list[float]] = {}
+            for row in group:
+                for x, y in row.get("curve") or [(row["tokens"], row["gap"])]:
+                    points.setdefault(x, []).append(y - row["curve"][0][1] if "curve" in row else y)
+            curve = [(x, fmean(values)) for x, values in sorted(points.items())]
+            axis.plot(*zip(*curve, strict=True), **({"label": name} | style[name] if name in style else others))
+        axis.set_title("\n".join(wrap(", ".join(title), 26)), fontsize=10)
+        axis.axhline(0, color="0.3", linewidth=0.8, zorder=0)
+        axis.locator_params(axis="x", nbins=4)
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel(spec["y"])
-    legend = {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    picture.legend(legend.values(), legend, loc="outside right upper", fontsize="small", frameon=False)
+    for axis in axes[-1]:
+        axis.set_xlabel(spec["x"], fontsize=11)
+    picture.supylabel(spec["y"], fontsize=11)
+    legend = {label: line for axis in axes.flat for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    columns = 3 if max(map(len, legend)) < 20 else 1
+    picture.legend(legend.values(), legend, loc="outside lower center", ncols=columns, frameon=False)
     with writing(path) as part:
-        picture.savefig(part, dpi=110, format="png")
+        picture.savefig(part, dpi=200, format="png")

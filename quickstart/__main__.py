@@ -29,6 +29,7 @@ from common.flags import Parser, output_folder
 from common.ranges import Seed, check_range
 from common.streams import show
 from embedder import Embedder
+from eval.analyse.pictures import COLOURS, MARKERS
 from eval.encode import Encode
 from eval.scores import markdown, row, write_rows
 from eval.sts import merged, own_pairs
@@ -41,9 +42,9 @@ POOLING = "cls_before_pooler"
 METHODS = {"simcse": "SimCSE", "infocse": "InfoCSE"}
 SEEDS = 2  # runs of each method
 SENTENCES = (  # for the last lines; the model knows only the words of quickstart/lexicon.yaml
-    "a chef fried the fish in a kitchen",
-    "the band recorded a new song",
-    "the teacher explained the exam to the class",
+    "the cook stewed the soup in the kitchen",
+    "the drummer taped the album in the basement",
+    "the teacher explained the poem in the office",
 )
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def main(argv: list[str] | None = None) -> dict[str, list[list[dict]]]:
     draw(runs, args.seed)
     answers = Embedder(runs / f"infocse-{args.seed}").build_index(text.sentences).search(list(args.sentences), top_k=3)
     neighbours = "\n".join(
-        "\n".join([sentence, *(f"  {cosine:.2f}  {found}" for found, cosine in hits)])
+        "\n".join([sentence, *(f"  {cosine:.2f}  {text}" for text, cosine in hits)])
         for sentence, hits in zip(args.sentences, answers, strict=True)
     )
     show(f"\n{table(rows)}\n\n{verdict(rows, runs)}\n\nNearest training sentences by InfoCSE:\n{neighbours}\n")
@@ -117,7 +118,7 @@ def scores(corpus: Path, runs: Path, seed: int) -> dict[str, list[list[dict]]]:
         systems[name] = [load_encoder(str(runs / f"{method}-{number}")) for number in range(seed, seed + SEEDS)]
     rows = {"word overlap": [[_overlap(task) for task in tasks]]}
     for name, loaded in systems.items():
-        rows[name] = [[task.score(Encode(*one), ".").rows[0] for task in tasks] for one in loaded]
+        rows[name] = [[task.score(Encode(*model), ".").rows[0] for task in tasks] for model in loaded]
     return rows
 
 
@@ -154,19 +155,21 @@ def verdict(rows: dict[str, list[list[dict]]], runs: Path) -> str:
 
 def draw(runs: Path, seed: int) -> None:
     """Plot the gap of stage 1 and the dev score of every other run against steps to quickstart.png."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    left.plot(*logged(_history(runs / "stage-1"))[GAP], marker="o", color="#0072B2")
-    left.axhline(CLEAR, linestyle=":", color="gray")
-    left.set(title="Does the network read the sentence vector?", xlabel="step of stage 1", ylabel="gap, nats")
-    for (method, name), color in zip(METHODS.items(), ("#E69F00", "#009E73"), strict=True):
+    figure = Figure(figsize=(5.4, 6.4), layout="constrained")  # text stays readable at 400 pixels
+    upper, lower = figure.subplots(2, 1)
+    upper.plot(*logged(_history(runs / "stage-1"))[GAP], marker="o", color=COLOURS[0])
+    upper.axhline(CLEAR, linestyle=":", color="gray")
+    upper.set(title="Does the network read the sentence vector?", xlabel="step of stage 1", ylabel="gap, nats")
+    for (method, name), color, marker in zip(METHODS.items(), COLOURS[1:], MARKERS[1:], strict=False):
         for number in range(seed, seed + SEEDS):
-            steps, values = logged(_history(runs / f"{method}-{number}"))["eval_dev_spearman"]
+            points = logged(_history(runs / f"{method}-{number}"))["eval_dev_spearman"]
             style, label = ("-", "--")[number > seed], f"{name}, seed {number}"
-            right.plot(steps, values, marker="o", linestyle=style, color=color, label=label)
-    right.set(title="Do the vectors rank sentence pairs?", xlabel="step after stage 1", ylabel="dev Spearman x 100")
-    right.legend(fontsize="small")
-    figure.savefig(runs / "quickstart.png", dpi=120)
+            lower.plot(*points, marker=marker, linestyle=style, color=color, label=label)
+    lower.set(title="Do the vectors rank sentence pairs?", xlabel="step after stage 1", ylabel="dev Spearman x 100")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    for axes in (upper, lower):
+        axes.grid(alpha=0.3)
+    figure.savefig(runs / "quickstart.png", dpi=150)
 
 
 def _history(run: Path) -> list[dict]:

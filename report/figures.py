@@ -16,17 +16,26 @@ from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from eval.analyse.pictures import CHARTS, Chart, Series
 from report.measures import Texts
-from training.curves import OTHER, OWN, History, dev_unit, logged
+from training.curves import GAP, OTHER, OWN, History, dev_unit, logged
 
 COLOURS = ("#0072b2", "#c04e00", "#00795a", "#b04a86", "#8a6100", "#5f55b5", "#444b54")  # `--c0` to `--c6` in style.css
 MARKERS = ("o", "s", "^", "D")  # `.mark-0` to `.mark-3`
 THEME = {"quiet": "#5a626c", "grid": "#e8eaed", "card": "#ffffff"}  # style.css has each as a variable
 VARIABLES = {colour: f"var(--{name})" for name, colour in THEME.items()}
 VARIABLES |= {colour: f"var(--c{number})" for number, colour in enumerate(COLOURS)}
-SIZE = (5.83, 3.75)  # inches of 72 SVG units; a unit is about a pixel on the page
+SIZE = (4.6, 3.1)  # inches of 72 SVG units; a unit is about a pixel on the page
 MANY = 60  # lines with this many points have no markers
 WIDE_RANGE = 20  # curves whose largest value exceeds the smallest by this factor get a logarithmic axis
-_ABOUT = {OWN: "(dashed: with another sentence's [CLS])"}
+TITLES = {  # of logged quantities; others have their names
+    "aux_mlm": "The auxiliary network's loss in training",
+    "contrastive": "The contrastive loss in training",
+    "mlm": "The loss of masked words in training",
+    OWN: "The auxiliary network's loss on held-out text",
+    GAP: "What the sentence vector tells the auxiliary network",
+    "eval_mean_cosine": "Mean cosine of dev sentences",
+    "eval_uniformity": "Uniformity of dev sentences (lower is better)",
+}
+_ABOUT = {OWN: "; dashed: with another sentence's [CLS]"}
 STYLE = dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), THEME["quiet"])
 STYLE |= {"axes.spines.right": False, "axes.spines.top": False, "axes.axisbelow": True, "grid.color": THEME["grid"]}
 STYLE |= {"font.size": 11, "lines.linewidth": 2, "lines.markeredgewidth": 0.8, "lines.markeredgecolor": THEME["card"]}
@@ -47,8 +56,9 @@ def curves(labels: Sequence[str], histories: Sequence[History]) -> list[tuple[Ch
                     lines.append(Series(label, points, dashed=part == OTHER))
         values = [value for line in lines for _, value in line.points]
         log = bool(values) and min(values) > 0 and max(values) > WIDE_RANGE * min(values) and not dev_unit(name)
-        about, y = ("(dev score)", unit) if (unit := dev_unit(name)) else (_ABOUT.get(name, ""), "value")
-        charts.append(Chart(name, about, "optimizer step", y, lines, log=log))
+        unit = dev_unit(name)
+        title, y = ("The dev score", unit) if unit else (TITLES.get(name, name), "")
+        charts.append(Chart(title, f"{name}{_ABOUT.get(name, '')}", "optimizer step", y, lines, log=log))
     return [(chart, svg(chart, labels)) for chart in charts]
 
 
@@ -78,10 +88,10 @@ def svg(chart: Chart, labels: Sequence[str]) -> Markup:
     series = [(labels.index(line.label), line) for line in chart.series if line.points]
     if not series:
         return Markup("")
-    with rc_context(STYLE | {"svg.hashsalt": chart.title}):
+    with rc_context(STYLE | {"svg.hashsalt": chart.title + chart.about}):
         figure = Figure(figsize=SIZE, layout="constrained")
         figure.patch.set_visible(False)
-        axes = figure.add_subplot(xlabel=chart.x, ylabel=f"{chart.y}, log scale" if chart.log else chart.y)
+        axes = figure.add_subplot(xlabel=chart.x, ylabel=", ".join(filter(None, [chart.y, "log scale" * chart.log])))
         axes.patch.set_visible(False)
         axes.grid(axis="y")
         axes.margins(x=0.05, y=0.1)
@@ -106,7 +116,7 @@ def svg(chart: Chart, labels: Sequence[str]) -> Markup:
             axes.set_xlim(-0.5, len(chart.ticks) - 0.5)
         stream = io.StringIO()
         figure.savefig(stream, format="svg")
-    about = f"{chart.x} against {chart.y}: {', '.join(dict.fromkeys(line.label for _, line in series))}"
+    about = f"{chart.title}: {', '.join(dict.fromkeys(line.label for _, line in series))}"
     drawn = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", stream.getvalue(), flags=re.DOTALL)
     drawn = re.sub(r'<g id="[^"]*"', "<g", drawn)  # matplotlib repeats these ids in every figure
     for colour, variable in VARIABLES.items():

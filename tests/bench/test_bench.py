@@ -81,9 +81,7 @@ def test_steps_print_a_table_and_write_rows(precision, tmp_path, capsys):
     flags = ["--model=tiny", "--batch=4", f"--precision={precision}", "--runs=1"]
     rows = main(["step", *flags, f"--output={tmp_path / 'rows.json'}"])
     assert json.loads((tmp_path / "rows.json").read_text()) == rows
-    assert [row["name"] for row in rows[:2]] == ["infocse step", "simcse step against sentence-transformers"]
-    weights = 1000 * 32 + 512 * 32 + 2 * 32 + 2 * 32 + 4 * (4 * (32 * 32 + 32) + 2 * 32 * 64 + 32 + 64 + 4 * 32)
-    assert rows[2]["trainable_share"] == round(4 * 2 * 2 * 8 * 32 / weights, 5) and rows[2]["plain_mib"] > 0
+    assert [row["name"] for row in rows] == ["infocse step", "simcse step against sentence-transformers"]
     for row in rows:
         assert row["ratio"] == pytest.approx(row["plain_ms"] / row["ours_ms"], rel=0.02)
         assert (row["precision"], row["model"], row["runs"]) == (precision, "tiny", 1)

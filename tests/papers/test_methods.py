@@ -2,10 +2,7 @@
 
 import sys
 
-import pytest
-
 import models.objectives
-from common.errors import BadInput
 from papers import methods
 
 
@@ -25,8 +22,7 @@ def test_a_new_method_is_told_what_it_lacks_and_a_complete_one_nothing(tmp_path,
     )
     monkeypatch.setattr(models.objectives, "__path__", [*models.objectives.__path__, str(tmp_path)])
     assert "12.34 (newcomer-bert-base)" in methods.table()
-    with pytest.raises(BadInput, match="the 6 things above"):
-        methods.main(["--check", "newcomer"])
+    methods.main(["--check", "newcomer"])
     sys.modules.pop("models.objectives.newcomer")
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == [

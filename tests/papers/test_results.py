@@ -184,7 +184,7 @@ def test_the_page_is_this_one(choice):
 @pytest.mark.parametrize("chart", ["curve", "heat map"])
 def test_a_figure_shows_what_there_is(choice, tmp_path, chart):
     rows = tuple(infocse(f"{i}", x=i, y=i, overrides={"mask_rate": f"0.{i}"}) for i in (1, 2))
-    table = one_table(*rows, figure=Figure(chart, "x", "y", log=True))
+    table = one_table(*rows, figure=Figure(chart, "A title.", "x", "y", log=True))
     finish(table, rows[0], choice, [80.0, 83.0])
     found = collect(table, choice)
     drawn = [(series, x, y, row["ours"]) for series, x, y, row in points(table, found)]

@@ -106,9 +106,8 @@ def test_counting_common_words_is_a_weak_guide(made):
 def test_two_steps_of_every_run_give_a_table_a_figure_and_neighbours(tmp_path, capsys):
     flags = ["--max_steps=2", f"--corpus={tmp_path / 'toy'}", f"--runs={tmp_path / 'runs'}", "--sentences", "a dog"]
     rows = main(flags)
-    assert {name: len(runs) for name, runs in rows.items()} == {
-        "word overlap": 1, "untrained": 1, "stage 1": 1, "SimCSE": 2, "InfoCSE": 2
-    }  # fmt: skip
+    counts = {name: len(runs) for name, runs in rows.items()}
+    assert counts == {"word overlap": 1, "untrained": 1, "stage 1": 1, "SimCSE": 2, "InfoCSE": 2}
     shown = capsys.readouterr().out
     assert "the auxiliary network hardly reads the sentence vector" in shown and "InfoCSE is " in shown
     assert shown.count("\n  0.") == 3 and (tmp_path / "runs" / "quickstart.png").stat().st_size > 10_000

@@ -78,7 +78,7 @@ def test_names_are_escaped():
     svg = chart("<x> $a$", "y", ("<b>&\"' $1", [(1, 1)]), title="<c>", labels=["<b>&\"' $1"])
     assert "<b>" not in svg and "<x>" not in svg and "<style" not in svg and "http" not in svg
     assert "<x> $a$" in parsed(svg)[2]
-    assert 'aria-label="&lt;x&gt; $a$ against y: &lt;b&gt;&amp;' in svg
+    assert 'aria-label="&lt;c&gt;: &lt;b&gt;&amp;' in svg
 
 
 def test_a_chart_is_the_same_every_time_and_shares_no_id_with_another():
@@ -97,17 +97,17 @@ HISTORY = [
 
 def test_every_logged_quantity_has_a_chart_the_dev_score_first():
     charts = curves(["a", "b", "c"], [HISTORY, [{"step": 5, "contrastive": math.nan}], []])
-    titles = ["eval_dev_spearman", "contrastive", "eval_aux_gap", "eval_aux_mlm"]
-    assert [drawn.title for drawn, _ in charts] == titles
-    assert [drawn.about for drawn, _ in charts[:2]] == ["(dev score)", ""]
+    names = ["eval_dev_spearman", "contrastive", "eval_aux_gap", "eval_aux_mlm"]
+    assert [drawn.about.partition(";")[0] for drawn, _ in charts] == names
+    assert charts[0][0].title == "The dev score"
     marks, _, texts = parsed(charts[1][1])
-    assert list(marks) == [0] and "value, log scale" in texts
+    assert list(marks) == [0] and "log scale" in texts
     marks, _, texts = parsed(charts[2][1])
-    assert len(marks[0]) == 2 and "value" in texts
+    assert len(marks[0]) == 2
 
 
 def test_own_and_shuffled_auxiliary_losses_share_a_chart():
-    [drawn] = [svg for one, svg in curves(["a", "b"], [HISTORY, HISTORY[:1]]) if one.title == "eval_aux_mlm"]
+    [drawn] = [svg for one, svg in curves(["a", "b"], [HISTORY, HISTORY[:1]]) if one.about.startswith("eval_aux_mlm")]
     marks, lines, _ = parsed(drawn)
     assert {run: len(places) for run, places in marks.items()} == {0: 4, 1: 2}
     assert ["stroke-dasharray" in line.get("style") for line in lines[:3:2]] == [False, True]
