@@ -65,10 +65,10 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 def packaged() -> str:
-    """The folder of the model installed by requirements.txt."""
+    """The folder of the model installed by requirements-model.txt."""
     package = find_spec(_PACKAGE)
     if package is None:
-        raise BadInput(f"{_PACKAGE.replace('_', '-')} is not installed; install requirements.txt or give --model")
+        raise BadInput(f"{_PACKAGE.replace('_', '-')} is not installed; install requirements-model.txt or give --model")
     return str(Path(package.origin).parent / "model")
 
 

@@ -16,6 +16,7 @@ from common.errors import BadInput, run_command
 from common.flags import Parser, add_encoder, add_prompts, check_output
 from common.streams import show
 from eval.labels import labelled
+from eval.mteb_files import require_mteb, write_mteb
 from eval.scores import Key, details, items_path, markdown, refuse_foreign, row, rows_of, tables, write_scores
 
 if TYPE_CHECKING:  # torch is imported inside the functions, so that flags are checked first
@@ -84,6 +85,8 @@ def parser() -> Parser:
     p.add_argument("--details", action="store_true", help="print every row: subsets, means, Pearson, counts")
     output = "write all rows to this JSON file, and the scores of each example next to it; several models or searches "
     p.add_argument("--output", help=f"{output}write DIR/NAME.json, with / in NAME replaced by -")
+    form = "mteb: write result files of mteb to the folder --output instead (needs requirements-extra.txt)"
+    p.add_argument("--format", choices=["json", "mteb"], default="json", help=form)
     return p
 
 
@@ -96,6 +99,8 @@ def main(argv: list[str] | None = None) -> list[dict]:
     args = parser().parse_args(argv)
     if args.beir and "beir" not in map(str.lower, args.tasks):
         raise BadInput("--beir needs --tasks beir; add it")
+    if args.format == "mteb":
+        require_mteb(args.output)
     models = labelled(args.models)
     searches = list(dict.fromkeys(args.search))
     lines = [
@@ -103,7 +108,8 @@ def main(argv: list[str] | None = None) -> list[dict]:
         for label, model in models.items()
         for search in searches
     ]
-    outputs = {scored.name: _path_of(args.output, scored.name, ".json", lines) for scored in lines}
+    file = args.output if args.format == "json" else None
+    outputs = {scored.name: _path_of(file, scored.name, ".json", lines) for scored in lines}
     for output in filter(None, outputs.values()):
         check_output(output, [args.dev_file], b"[")
         check_output(str(items_path(output)), [args.dev_file], b"pk")
@@ -163,6 +169,8 @@ def score_lines(args: argparse.Namespace, lines: list[Scored], outputs: Mapping[
     try:
         for scored in lines:
             results, rows[scored.name] = score_model(args, scored)
+            if args.format == "mteb":
+                write_mteb(Path(args.output), scored.name, rows[scored.name])
             if outputs[scored.name]:
                 write_scores(outputs[scored.name], results, rows[scored.name])
     finally:  # also if a file cannot be written, or a later model fails

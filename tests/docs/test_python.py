@@ -70,15 +70,6 @@ def test_the_readme_searches_with_a_published_model(tiny_bert, tmp_path, monkeyp
     assert capsys.readouterr().out.count("[('") == 2
 
 
-def test_the_readme_searches_with_a_published_model(tiny_bert, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
-    encoder.save("MODEL", tokenizer)
-    [block] = blocks_of("README.md", ROOT)
-    exec(block.replace("sentence-transformers/all-MiniLM-L6-v2", "MODEL"), {})
-    assert capsys.readouterr().out.count("[('") == 2
-
-
 def test_the_index_of_the_search_page_is_kept(tiny_bert, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
