@@ -199,7 +199,7 @@ def test_labelled_pairs_of_lines_and_of_tables(bert_tokenizer, tmp_path):
         "no JSON": ("x.jsonl", '{"text": "a"}\n{"text": \n', {}, ":2: not JSON"),
         "no object": ("x.jsonl", '{"text": "a"}\n"b"\n', {}, ":2: not JSON"),
         "half a pair": ("x.jsonl", '{"text": "\\ud83d"}\n', {}, ":1: 'utf-8' codec can't encode"),
-        "a deep document": ("x.json", '{"a":' * 5000 + "1" + "}" * 5000, {}, ":1: not JSON"),
+        "a deep document": ("x.json", '{"a":' * 100_000 + "1" + "}" * 100_000, {}, ":1: not JSON"),
         "an unquoted comma": ("x.csv", "a,text\n1,b\n2,c,d\n", {}, ":3: 3 columns, expected 2"),
         "in the first row": ("x.csv", "a,text\n1,b,c\n", {}, ":2: 3 columns, expected 2"),
         "an open quote": ("x.csv", 'a,text\n1,"b\n2,c\n', {}, ":3: not CSV"),
