@@ -32,7 +32,7 @@ def pytest_runtest_call(item):
     """Skip tests of adapters if transformers refuses the installed peft: it may want one that is not out yet."""
     try:
         return (yield)
-    except BadInput as error:
+    except (BadInput, AssertionError) as error:
         if "version of PEFT" in str(error):
             pytest.skip(str(error))
         raise
