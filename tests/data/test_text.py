@@ -193,7 +193,7 @@ def test_labelled_pairs_of_lines_and_of_tables(bert_tokenizer, tmp_path):
         "mixed types": ("x.jsonl", '{"text": "a"}\n\n{"text": 5}\n', {}, ":3: a cell is of type int, not text"),
         "no JSON": ("x.jsonl", '{"text": "a"}\n{"text": \n', {}, ":2: not JSON"),
         "half a pair": ("x.jsonl", '{"text": "\\ud83d"}\n', {}, ":1: 'utf-8' codec can't encode"),
-        "a deep document": ("x.json", '{"a":' * 5000 + "1" + "}" * 5000, {}, ":1: not JSON"),
+        "a deep document": ("x.json", '{"a":' * 100_000 + "1" + "}" * 100_000, {}, ":1: not JSON"),
         "an unquoted comma": ("x.csv", "a,text\n1,b\n2,c,d\n", {}, ":3: 3 columns, expected 2"),
         "an open quote": ("x.csv", 'a,text\n1,"b\n2,c\n', {}, ":3: not CSV"),
         "no Parquet": ("x.parquet", "a\n", {}, ": cannot be read as parquet"),

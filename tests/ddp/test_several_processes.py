@@ -37,7 +37,7 @@ def build(case, folder):
         for name, parameter in model.named_parameters():
             if ".lora_B." in name:
                 torch.nn.init.normal_(parameter, std=0.1)
-        model.activation_checkpointing_enable()
+        model.gradient_checkpointing_enable()
         return model.train()
     head = "batch_norm" if case in BATCH_NORM else "linear_tanh"
     return methods.build_model(case.removesuffix(", packed"), folder, case.endswith("packed"), head)

@@ -135,7 +135,7 @@ def test_a_saved_decoder_is_the_same_in_sentence_transformers(decoder, tmp_path,
 def test_a_decoder_trains_by_adapters_from_the_command(decoder, command, tmp_path, sentences):
     """SimCSE as LLM2Vec trains it, from a causal language model to an encoder that attends both ways; resumed."""
     flags = {"bidirectional": "true", "lora_r": 2, "lora_target": "all-linear", "dropout": 0.3}
-    arguments = command(decoder("qwen2"), **flags, activation_checkpointing="true")
+    arguments = command(decoder("qwen2"), **flags, gradient_checkpointing="true")
     run_unsup.main(arguments)
     run = tmp_path / "run"
     encoder, _ = load_encoder(str(run))

@@ -1,0 +1,78 @@
+"""`python -m eval --format mteb`: result files of mteb, written by mteb itself.
+
+A score is written where protocol and data are mteb's: STS12 to STS16, STS-B, STS17, STS22 and BEIR's sets. SentEval's
+SICK-R has other pairs, and its transfer tasks train another classifier, so those are left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from common.errors import BadInput
+from common.flags import output_folder
+
+logger = logging.getLogger(__name__)
+# Names in mteb that a change of case does not give; CQADupStack is twelve tasks there.
+_NAMES = {
+    "sts-b": "STSBenchmark",
+    "trec-covid": "TRECCOVID",
+    "fiqa": "FiQA2018",
+    "webis-touche2020": "Touche2020",
+    "quora": "QuoraRetrieval",
+    "dbpedia-entity": "DBPedia",
+    "climate-fever": "ClimateFEVER",
+}
+_BEIR = ("NFCorpus", "NQ", "ArguAna", "SCIDOCS", "SciFact", "HotpotQA", "FEVER")
+_STS = ("STS12", "STS13", "STS14", "STS15", "STS16")
+_NAMES |= {name.lower(): name for name in (*_STS, *_BEIR)}
+_METRICS = {
+    "spearman": "cosine_spearman",
+    "pearson": "cosine_pearson",
+    "ndcg@10": "ndcg_at_10",
+    "recall@100": "recall_at_100",
+}
+
+
+def require_mteb(output: str | None) -> None:
+    """BadInput if mteb is not installed, or the folder for its files is missing or cannot be written."""
+    if find_spec("mteb") is None:
+        raise BadInput("--format mteb needs mteb: pip install -r requirements-extra.txt")
+    if output is None:
+        raise BadInput("--format mteb needs --output DIR")
+    output_folder(output)
+
+
+def scores_by_task(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
+    """Rows of scores.json -> mteb's task -> its subset -> its metric -> value from 0 to 1; other rows are left out."""
+    found: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for row in rows:
+        name, _, language = row["task"].partition("-")
+        if name in ("STS17", "STS22"):
+            task, subset = name, language
+        else:
+            task, subset = _NAMES.get(row["task"].lower()), "default"
+        whole = row["aggregation"] in ("all", "single", "mean of queries")
+        if task and whole and row["split"] == "test" and row["metric"] in _METRICS:
+            found[task][subset][_METRICS[row["metric"]]] = row["value"] / 100
+    return found
+
+
+def write_mteb(folder: Path, model: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write `results/MODEL/no_revision_available/TASK.json`, which `mteb.ResultCache(folder)` reads."""
+    import mteb
+    from mteb.models import ModelMeta
+    from mteb.results import TaskResult
+
+    cache, found = mteb.ResultCache(folder), scores_by_task(rows)
+    meta = ModelMeta.create_empty({"name": model if "/" in model else f"local/{model}"})
+    for name, subsets in found.items():
+        task = mteb.get_task(name)
+        main = task.metadata.main_score
+        scores = {subset: {**values, "main_score": values[main]} for subset, values in subsets.items()}
+        cache.save_to_cache(TaskResult.from_task_results(task, {"test": scores}, evaluation_time=0.0), meta)
+    logger.info("%s: results of %s", folder, ", ".join(found) or "no task of mteb")
