@@ -3,6 +3,7 @@
 import argparse
 import logging
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -21,7 +22,7 @@ from papers.study import Study
 
 logger = logging.getLogger(__name__)
 _EXAMPLES = """examples:
-  python -m papers
+  python -m papers --list
   python -m papers infocse-4 --list
   python -m papers infocse-8 --backbone mini --model MINI_BERT --data_dir DATA_DIR --seeds 0
   python -m papers infocse-2 --rows InfoCSE-BERT-base SimCSE-BERT-base"""
@@ -36,7 +37,7 @@ _SWITCHES = {
     "float32": "no bfloat16 autocast, which is several times slower on CPUs without bfloat16 instructions",
     "collect": "do not train or score; only collect finished runs",
     "page": "only write the page again from TABLE.json in --output",
-    "list": "the rows and missing runs of a TABLE, and why a row cannot be run",
+    "list": "the rows and missing runs of a TABLE; without TABLE, all tables are listed",
     "dry_run": "like --list, with the command of every missing run",
 }
 
@@ -66,12 +67,10 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it wrote."""
     args = parser().parse_args(argv)
+    contents = [_read(name, args) for name in args.tables or _names()]
     if not args.tables:
-        titles = {name: specification.read(name).title for name in specification.names()}
-        titles |= {name: study.read(name).title for name in study.names()}
-        show(markdown([["table", "title"], *map(list, titles.items())]))
+        show(overview([content for content, *_ in contents], contents[0][1], Path(args.output)))
         return []
-    contents = [_read(name, args) for name in args.tables]
     if args.list or args.dry_run:
         show("\n".join(listing(*content, args.dry_run) for content in contents))
         return []
@@ -97,6 +96,29 @@ def _read(name: str, args: argparse.Namespace) -> tuple[Table | Study, Choice, P
         raise BadInput(f"unknown --rows '{unknown[0]}'; {table.name} has: {'; '.join(known)}")
     table = replace(table, rows=tuple(row for row in table.rows if not args.rows or row.label in args.rows))
     return table, choice, Path(args.output) / f"{name}{f'-{args.backbone}' * bool(args.backbone)}.json"
+
+
+def overview(contents: Sequence[Table | Study], choice: Choice, output: Path) -> str:
+    """A line per table and study: its rows, those with a figure of ours in `output`, and those that can be run or not.
+
+    Below are the rows that cannot be run, each with its reason.
+    """
+    body, reasons = [["table", "title", "rows", "run", "runnable", "published only"]], []
+    for content in contents:
+        files = [*output.glob(f"{content.name}.json"), *output.glob(f"{content.name}-*.json")]
+        if isinstance(content, Study):
+            keys = {key[:-1] for file in files for key in study.known_rows(content, file)}
+            counts = [len(content.combinations), len(keys), len(content.combinations) - len(keys), 0]
+        else:
+            results = [row for file in files for row in read_json(file, "a results table", None, list)]
+            run_labels = {result["label"] for result in results if result["ours"] is not None}
+            plans = {row.label: plan_of(content, row, choice) for row in content.rows}
+            not_run = {label: plan for label, plan in plans.items() if label not in run_labels}
+            only = {label: why for label, why in not_run.items() if isinstance(why, str)}
+            reasons += [f"{content.name}, {label}: {why}" for label, why in only.items()]
+            counts = [len(plans), len(plans) - len(not_run), len(not_run) - len(only), len(only)]
+        body.append([content.name, content.title, *map(str, counts)])
+    return "\n".join([markdown(body), *reasons])
 
 
 def listing(content: Table | Study, choice: Choice, path: Path, commands: bool) -> str:

@@ -107,10 +107,15 @@ def test_a_list_says_what_is_there_and_what_is_missing(runner, filled, capsys):
     assert "not selected: the row's backbone is bert-large" in capsys.readouterr().out
 
 
-def test_without_a_table_all_are_named(capsys):
-    assert main([]) == []
-    said = capsys.readouterr().out
-    assert "InfoCSE without one of its losses" in said and "| methods-mini " in said
+def test_the_list_of_all_counts_what_is_run_and_says_why_a_row_cannot_be(runner, filled, tmp_path, capsys):
+    filled("--seeds", "0", "--rows", "InfoCSE", "w/o MLM loss")
+    capsys.readouterr()
+    main(["--list", f"--output={tmp_path / 'results'}"])
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "| infocse-5 | InfoCSE without one of its losses | 3 | 2 | 1 | 0 |" in lines
+    assert "| infocse-10 | Transfer tasks, accuracy | 8 | 0 | 7 | 1 |" in lines
+    assert any(line.startswith("| methods-mini |") for line in lines)
+    assert any(line.startswith("infocse-10, Skip-thought: published only: a recurrent network") for line in lines)
 
 
 def test_a_dry_run_prints_the_commands(runner, filled, capsys):
