@@ -181,9 +181,12 @@ def _trained(study: Study, levels: Key, choice: Choice, seed: int, train: bool) 
     shared, evaluations = {"name": folder.name, "facts": facts_of(record)}, evaluations_in(folder)
     if "method" not in plan.settings():
         return [shared | evaluation for evaluation in evaluations]
-    best, gap = record["best"], evaluations[-1]["gap"] if evaluations else None
+    if "probe_gradients" in study.flags:
+        shared["gradients"] = gradients_in(folder)
+    best, gap = record.get("best") or {}, evaluations[-1]["gap"] if evaluations else None
     precision = "bf16" if choice.bf16 else "float32"
-    return [{**shared, "dev": best["value"], "best_step": best["step"], "gap": gap, "precision": precision}]
+    figures = {"dev": best.get("value"), "best_step": best.get("step"), "gap": gap, "precision": precision}
+    return [shared | figures]
 
 
 def evaluations_in(folder: Path) -> list[dict]:
@@ -192,6 +195,15 @@ def evaluations_in(folder: Path) -> list[dict]:
     mlm = {line["step"]: line["eval_mlm"] for line in history if "eval_mlm" in line}
     losses = curves.auxiliary_losses(history)
     return [{**at._asdict(), "gap": at.gap, "mlm": mlm.get(at.step)} for at in losses]
+
+
+def gradients_in(folder: Path) -> list[dict]:
+    """Every evaluation in a run's log: its step, gradient norms, and the loss terms logged at that step."""
+    by_step: dict[int, dict] = {}
+    for line in read_log(folder):
+        by_step.setdefault(line["step"], {}).update(line)
+    names = ("step", "contrastive", "aux_mlm", "eval_gradient_contrastive", "eval_gradient_aux_mlm")
+    return [{name: line[name] for name in names} for line in by_step.values() if names[-1] in line]
 
 
 def scores_in(folder: Path, files: Iterable[str]) -> dict[str, dict[str, float]]:

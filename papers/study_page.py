@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from textwrap import wrap
@@ -158,6 +159,33 @@ def last_gap(study: Study, rows: Rows) -> Iterator[Body]:
     yield body
 
 
+def gradients(study: Study, rows: Rows) -> Iterator[Body]:
+    """Means over the seeds of both losses and their gradients at every evaluation; then how much the gradients move.
+
+    Both are those before weighting; a loss is its mean over the steps since the evaluation before.
+    """
+    parts = [("contrastive", "aux_mlm"), ("eval_gradient_contrastive", "eval_gradient_aux_mlm")]
+    titles = ["contrastive", "auxiliary", "auxiliary / contrastive"]
+    body = [[*study.levels, "step", *(f"{title} {part}" for part in ("loss", "gradient") for title in titles), "n"]]
+    moves = [[*study.levels, "contrastive gradient moves by", "auxiliary gradient moves by", "n"]]
+    for levels, group in grouped(rows, *study.levels).items():
+        runs = [row["gradients"] for row in group]
+        for looks in zip(*runs, strict=True):
+            cells = []
+            for first, second in parts:
+                values = [(look[first], look[second], look[second] / look[first]) for look in looks]
+                cells += [f"{fmean(some):.3g}" for some in zip(*values, strict=True)]
+            body.append([*levels, str(looks[0]["step"]), *cells, str(len(looks))])
+        changes = [[100 * _change([look[name] for look in run]) for run in runs] for name in parts[1]]
+        moves.append([*levels, *(f"{mean_and_std(some, '-')} %" for some in changes), str(len(group))])
+    yield from (body, moves)
+
+
+def _change(norms: Sequence[float]) -> float:
+    """Mean absolute change from one evaluation to the next, as a share of the mean."""
+    return fmean(abs(after - before) for before, after in pairwise(norms)) / fmean(norms)
+
+
 def adapted(study: Study, rows: Rows) -> Iterator[Body]:
     """nDCG@10 on judged queries by initial model (`start`) and method: mean and deviation over the seeds of a set."""
     sets = [name for (name,) in grouped(rows, "set")]
@@ -183,6 +211,7 @@ def _by_set(values: list[list[float]]) -> list[str]:
 
 
 TABLES = {"means": means, "search": search, "effects": effects, "last gap": last_gap, "adapted": adapted}
+TABLES |= {"gradients": gradients}
 
 
 def draw(study: Study, rows: Rows, path: Path) -> None:

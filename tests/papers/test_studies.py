@@ -199,6 +199,21 @@ def test_gains_of_search():
     assert lines[2][2:] == ["59.00 ± 1.41", "21.00", "40.00", "+8.50", "1 to 2"]
 
 
+def test_gradients_are_read_from_the_log_and_their_moves_are_shares_of_the_mean(tmp_path):
+    norms = {5: (4.0, 1.0), 10: (2.0, 3.0)}
+    lines = [{"step": step, "contrastive": 0.5, "aux_mlm": 5.0} for step in (5, 7, 10)]
+    lines += [
+        {"step": step, "eval_gradient_contrastive": one, "eval_gradient_aux_mlm": two}
+        for step, (one, two) in norms.items()
+    ]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = [{"start": "with stage 1", "gradients": study.gradients_in(tmp_path)}] * 2
+    (_, *looks), (_, moves) = study_page.gradients(STUDIES["infocse-gradients-mini"], rows)
+    assert looks[0] == ["with stage 1", "5", "0.5", "5", "10", "4", "1", "0.25", "2"]
+    assert looks[1] == ["with stage 1", "10", "0.5", "5", "10", "2", "3", "1.5", "2"]
+    assert moves == ["with stage 1", "66.67 ± 0.00 %", "100.00 ± 0.00 %", "2"]  # 2 of a mean of 3; 2 of 2
+
+
 @pytest.fixture
 def adapts(monkeypatch, tmp_path):
     """The commands of `adapt`, and the plans of stage 1; `code` is the exit code of the former."""
