@@ -29,10 +29,10 @@ def test_all_tables_and_figures_of_the_three_papers_are_here():
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if (ROOT / "results" / f"{name}-mini.json").is_file()])
-def test_the_committed_figures_are_those_of_the_table(name):
+def test_the_committed_figures_are_of_rows_of_the_table(name):
     table, file = TABLES[name], ROOT / "results" / f"{name}-mini.json"
     written = {(row["label"], row["column"]) for row in json.loads(file.read_text(encoding="utf-8"))}
-    assert written == {(row.label, column.name) for row in table.rows for column in table.columns}
+    assert written <= {(row.label, column.name) for row in table.rows for column in table.columns}
 
 
 def test_only_other_people_s_systems_cannot_be_run():
