@@ -14,6 +14,7 @@ SUBJECTS = {
     "eval": "STS and in-training evaluation against a SentEval-style loop",
     "gpu": "whether steps on a GPU are right and fast, and runs survive kills; takes minutes",
     "loop": "a training step without forward, backward and optimizer against the published scripts' loop",
+    "search": "an index of made-up documents: seconds to build it, milliseconds and memory of a query",
     "step": "a training step against the published computation and against sentence-transformers: time and memory",
 }
 FIRST = ("name", "model", "precision", "ratio")

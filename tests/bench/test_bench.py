@@ -95,3 +95,9 @@ def test_an_output_that_is_not_a_table_is_refused_before_anything_is_measured(tm
         with pytest.raises(BadInput, match="--output"):
             main(["step", "--output", str(output)])
     assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+def test_an_index_is_built_saved_loaded_and_searched():
+    rows = main(["search", "--documents", "60"])
+    assert [(row["documents"], row["vectors"]) for row in rows] == [(60, "float16"), (60, "int8")]
+    assert all(row["query_ms"] > 0 and row["disk_mib"] >= 0 for row in rows)
