@@ -105,7 +105,7 @@ def test_an_import_changes_nothing(tmp_path):
     """So that `from embedder import Embedder` is harmless in a notebook, here in a folder that was deleted."""
     code = """
 import atexit, ctypes, logging, os, sys
-import datasets, torch, transformers  # which register handlers of their own
+import datasets, tokenizers, torch, transformers  # which register handlers of their own
 real = ctypes.CDLL, atexit.register
 ctypes.CDLL = atexit.register = lambda *_: 1 / 0
 os.rmdir(os.getcwd())
