@@ -113,7 +113,7 @@ AGAIN += [(case, False) for case in ("infocse, no detach", "consert", "ct", "sta
 
 @pytest.mark.parametrize(("case", "packed"), AGAIN)
 def test_recomputed_layers_have_the_same_gradients(tiny_bert, case, packed):
-    """With dropout; `--activation_checkpointing` of the Trainer."""
+    """With dropout; `--gradient_checkpointing` of the Trainer."""
     found = []
     for again in (False, True):
         if case == "stage 1":
@@ -126,7 +126,7 @@ def test_recomputed_layers_have_the_same_gradients(tiny_bert, case, packed):
         computed = []
         layers[1].attention.register_forward_hook(lambda *_, of=computed: of.append(1))
         if again:
-            model.activation_checkpointing_enable()
+            model.gradient_checkpointing_enable()
         torch.manual_seed(3)
         model(**made).loss.backward()
         found.append(([p.grad for p in model.parameters()], len(computed)))
