@@ -105,7 +105,8 @@ def test_an_import_changes_nothing(tmp_path):
     """So that `from embedder import Embedder` is harmless in a notebook."""
     code = """
 import atexit, ctypes, logging, os, sys
-import datasets, torch, transformers  # which register handlers of their own
+import datasets, torch  # these register handlers of their own
+from transformers import BertTokenizer
 real = ctypes.CDLL, atexit.register
 ctypes.CDLL = atexit.register = lambda *_: 1 / 0
 state = lambda: (logging.root.handlers, logging.root.level, sys.stdout, sys.stderr, datasets.logging.get_verbosity())
