@@ -166,7 +166,7 @@ class Runs:
         }
         until, log = output / f"checkpoint-{every}", output.with_name(f"{name}.log")
         streams = {"stdout": subprocess.DEVNULL, "stderr": log.open("w")}
-        with streams["stderr"], subprocess.Popen(command(flags), cwd=ROOT, start_new_session=True, **streams) as child:
+        with streams["stderr"], launched(flags, self.device, **streams) as child:
             while child.poll() is None and not self.over.wait(0.02):
                 if number and until.is_dir():
                     os.killpg(child.pid, number)
@@ -190,8 +190,11 @@ class Ended(NamedTuple):
         return self.output / "model.safetensors"
 
 
-def command(flags: dict) -> list[str]:
-    return [sys.executable, "run_unsup.py", *(f"--{name}={value}" for name, value in flags.items())]
+def launched(flags: dict, device: torch.device, **streams) -> subprocess.Popen:
+    """A process of the script; on a CPU with one thread, since several run at the same time."""
+    command = [sys.executable, "run_unsup.py", *(f"--{name}={value}" for name, value in flags.items())]
+    environment = os.environ | ({"OMP_NUM_THREADS": "1"} if device.type == "cpu" else {})
+    return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **streams)
 
 
 def true(args, device: torch.device) -> Iterator[Work]:
@@ -231,8 +234,7 @@ def start(args, device: torch.device, config: str, output: Path, seed: int) -> t
         "report_to": "none",
     }
     with output.with_name(f"{output.name}.log").open("w") as log:
-        streams = {"stdout": subprocess.DEVNULL, "stderr": log}
-        return subprocess.Popen(command(flags), cwd=ROOT, start_new_session=True, **streams), output
+        return launched(flags, device, stdout=subprocess.DEVNULL, stderr=log), output
 
 
 def scores(child: subprocess.Popen, output: Path) -> dict:

@@ -106,7 +106,7 @@ def test_an_import_changes_nothing(tmp_path):
     code = """
 import atexit, ctypes, logging, os, sys
 import datasets, torch  # these register handlers of their own
-from transformers import BertTokenizer
+from transformers import AutoModelForMaskedLM, BertTokenizer
 real = ctypes.CDLL, atexit.register
 ctypes.CDLL = atexit.register = lambda *_: 1 / 0
 state = lambda: (logging.root.handlers, logging.root.level, sys.stdout, sys.stderr, datasets.logging.get_verbosity())
