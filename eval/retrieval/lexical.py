@@ -16,14 +16,21 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import bm25s
 import numpy as np
 import Stemmer
-from bm25s import stopwords
+
+_jax, sys.modules["jax"] = sys.modules.get("jax"), None  # bm25s would start JAX, which takes most of a GPU's memory
+import bm25s  # noqa: E402
+from bm25s import stopwords  # noqa: E402
+
+sys.modules.pop("jax")
+if _jax is not None:
+    sys.modules["jax"] = _jax
 
 K1, B = 1.2, 0.75
 _OTHERS = "danish dutch french german italian norwegian portuguese russian spanish swedish turkish".split()

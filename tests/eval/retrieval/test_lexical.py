@@ -1,10 +1,14 @@
 """BM25 equals a slow loop over its formula, and what has no word is defined."""
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from common.files import ROOT
 from eval.retrieval.lexical import LANGUAGES, Lexical, Words
 
 K1, B = 1.2, 0.75
@@ -66,3 +70,11 @@ def test_words_are_stemmed_in_english_only_and_know_their_places():
     assert Words("none")(text) == ["the", "running", "dogs", "猫", "犬"]
     assert Words("german")("Die Hunde und Katzen") == ["hunde", "katzen"]
     assert all(LANGUAGES[name] for name in LANGUAGES if name != "none")
+
+
+def test_jax_is_not_imported(tmp_path):
+    """bm25s runs JAX where it is installed, and JAX takes most of a GPU's memory."""
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax" / "__init__.py").write_text("raise SystemExit('JAX was imported')", encoding="utf-8")
+    command = [sys.executable, "-c", "import eval.retrieval.lexical"]
+    subprocess.run(command, check=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(tmp_path)})
