@@ -15,6 +15,7 @@ from accelerate.utils import send_to_device
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from bench import pair
 from bench.gpu import Work
@@ -28,7 +29,7 @@ from training.graph import GraphedStep
 
 METHODS = ("infocse", "simcse", "stage 1")
 PATHS = ("published", "padded", "packed", "padded, graph", "packed, graph")
-COMPILED = ("packed, compiled", "padded, compiled")
+COMPILED = ("packed, graph, layers compiled", "padded, graph, layers compiled")
 LARGE = 8  # times the batch, for the rows on gradient caching
 BATCHES, WARM, TIMED = 8, 10, 50  # different batches; steps before and, at most, during a measurement
 ENOUGH = 1.5  # seconds of a measurement
@@ -49,7 +50,7 @@ def works(args, device: torch.device) -> Iterator[Work]:
 
 
 def compiled(args, device: torch.device) -> Iterator[Work]:
-    """Compiled steps on a GPU, each of which takes a minute to compile; their batches have the same shape."""
+    """A graph of compiled layers, on a GPU: half a minute to compile, so the commands do not offer it."""
     peak = product_rate(device)
     for path in COMPILED if device.type == "cuda" else ():
         for name in METHODS:
@@ -64,13 +65,14 @@ def step(
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=device.type == "cuda")
     inputs = [batch(name, path, model, args, seed, times, chunk) for seed in range(1, BATCHES + 1)]
-    inputs = inputs[:1] if "compiled" in path else inputs  # a new shape would be compiled anew
     tokens = sum(int(given["attention_mask"].sum()) for given in inputs) / len(inputs)
     inputs = [send_to_device(given, device) for given in inputs]
     half = partial(torch.autocast, device.type, dtype=torch.bfloat16)
     graphed = GraphedStep(model, half) if "graph" in path else None
     cache = GradientCache(model, chunk, half) if chunk else None
-    call = torch.compile(model, fullgraph=True, dynamic=False) if "compiled" in path else model
+    for part in model.modules() if "compiled" in path else ():
+        if isinstance(part, GradientCheckpointingLayer):  # transformers' base class of all layers
+            part.compile(dynamic=False)
 
     def take(number: int) -> None:
         given = inputs[number % len(inputs)]
@@ -80,14 +82,13 @@ def step(
             cache.backward(Batch.of(**given))
         else:
             with half():
-                output = call(**given)
+                output = model(**given)
             (output if isinstance(output, Tensor) else output.loss).backward()
         nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad()
 
-    counted = not (graphed or "compiled" in path)
-    with FlopCounterMode(display=False) if counted else nullcontext() as counter:
+    with nullcontext() if graphed else FlopCounterMode(display=False) as counter:
         take(0)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -97,7 +98,7 @@ def step(
         "ms": round(ms, 2),
         "again_ms": round(max(first, second), 2),
         "tokens_per_s": round(1000 * tokens / ms),
-        "share_of_product": round(counter.get_total_flops() / ms / 1e9 / peak, 3) if counted else None,
+        "share_of_product": round(counter.get_total_flops() / ms / 1e9 / peak, 3) if counter else None,
         "memory_mb": peak_mb(device),
         "shapes": len(graphed.captured) if graphed else None,
     }
@@ -187,7 +188,7 @@ class PlainStageOne(nn.Module):
 def batch(name: str, path: str, model: nn.Module, args, seed: int, times: int, chunk: int | None) -> dict:
     """A batch with realistic lengths and, for our models, its layouts."""
     inputs = pair.batch(pair.config_of(args.model), times * args.batch, args.length, seed)
-    static = "compiled" in path or "graph" in path
+    static = "graph" in path
     if name == "stage 1":
         mask, labels = inputs["attention_mask"][0], inputs["masked_labels"][0]
         inputs = {"input_ids": inputs["masked_input_ids"][0], "attention_mask": mask, "labels": labels}
