@@ -73,8 +73,10 @@ def parser() -> Parser:
     add_prompts(p, "query", "document")
     sets = "sets to search in: folders in DATA_DIR/beir, paper14, nano; adds --tasks beir"
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME", help=sets)
-    search = "how to rank in search tasks: by cosine, BM25 or both; several are compared in one table, with intervals"
-    p.add_argument("--search", nargs="+", choices=SEARCHES, default=["dense"], help=search)
+    search = "how to rank in search tasks: dense (cosine), bm25, hybrid (both), hybrid-0.1 to hybrid-0.9 (that weight "
+    several = "of the cosine); several are compared in one table, with intervals"
+    choice = {"nargs": "+", "choices": SEARCHES, "metavar": "SEARCH", "default": ["dense"]}
+    p.add_argument("--search", help=search + several, **choice)
     language = "stop words of BM25; only English words are stemmed"
     p.add_argument("--language", choices=LANGUAGES, default="english", help=language)
     vectors = "keep the document vectors of search tasks here (several models: in DIR/NAME), so that a stopped command "

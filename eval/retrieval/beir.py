@@ -23,7 +23,7 @@ from common.files import writing_folder
 from eval.encode import Encoder, as_role
 from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir_files import HEADER, BeirCorpus, read_corpus, read_qrels, read_queries
-from eval.retrieval.hybrid import best, fused
+from eval.retrieval.hybrid import WEIGHT, best, fused
 from eval.retrieval.lexical import Lexical
 from eval.retrieval.search import cosines, top_k
 from eval.scores import Result, example_ids, row
@@ -42,7 +42,8 @@ NANO = (  # 50 queries each, drawn from sets of BEIR
     "NanoQuoraRetrieval NanoSCIDOCS NanoSciFact NanoTouche2020"
 ).split()
 NANO_OWNER = "zeta-alpha-ai"  # NanoBEIR on the hub: one configuration per file of a set, each with a split `train`
-SEARCHES = ("dense", "bm25", "hybrid")
+TENTHS = {f"hybrid-0.{tenths}": tenths / 10 for tenths in range(1, 10)}
+SEARCHES = {"dense": 1.0, "bm25": 0.0, "hybrid": WEIGHT} | TENTHS  # the weight of the cosine
 SHORTHANDS = {"paper14": PAPER14, "nano": NANO}
 FORUMS = "android english gaming gis mathematica physics programmers stats tex unix webmasters wordpress".split()
 PARTS = {"cqadupstack": tuple(FORUMS)}
@@ -127,11 +128,12 @@ class BeirTask:
                 if self.search == "dense":
                     ranked = top_k(queries, blocks(), k, self.device)[1]
                 else:
+                    weight = SEARCHES[self.search]
                     ranked, size = [], max(1, COSINES // len(data.corpus))
                     for start in range(0, len(queries), size):
                         dense = cosines(queries[start : start + size], blocks(), len(data.corpus), self.device)
                         pairs = zip(dense, texts[start : start + size], strict=True)
-                        ranked += [best(fused(row, lexical.scores(text)), k) for row, text in pairs]
+                        ranked += [best(fused(row, lexical.scores(text), weight), k) for row, text in pairs]
         dropped = data.corpus.index_of(list(data.queries)) if self.without_own_id else [None] * len(ranked)
         rankings = (
             [str(index) for index in indices.tolist() if index != drop][:RETRIEVED]

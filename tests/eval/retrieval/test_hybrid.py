@@ -57,6 +57,7 @@ def test_a_set_is_ranked_by_each_search(beir, monkeypatch):
         words = lexical.scores(text)
         assert rankings["bm25"][query] == [str(i) for i in best(words, 99) if words[i] > 0]
         assert rankings["hybrid"][query] == [str(i) for i in best(fused(row, words), 99)]
+        assert rankings["hybrid-0.2"][query] == [str(i) for i in best(fused(row, words, 0.2), 99)]
         assert len(rankings["hybrid"][query]) == len(texts)
     for query in ("empty", "unknown"):
         assert rankings["bm25"][query] == [] and rankings["hybrid"][query] == rankings["dense"][query]
