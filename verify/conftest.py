@@ -8,6 +8,7 @@ import pytest
 
 def pytest_addoption(parser):
     parser.addoption("--data_dir", default="corpora", help="folder with senteval/downstream")
+    parser.addoption("--mpnet", help="folder with all-mpnet-base-v2")
 
 
 @pytest.fixture(scope="session")

@@ -7,36 +7,23 @@ import pytest
 import pytrec_eval
 
 import eval.__main__ as command
+import eval.published.__main__ as published
 from eval.encode import Encode
 from eval.retrieval.beir import read_set
-from eval.scores import headline
 from eval.transfer.tasks import tasks
 from eval.transfer.validation import MODES, Judge
 from models.encoder import load_encoder
 from tests.eval.transfer import senteval as plain
 
-# sentence-transformers' published scores of all-MiniLM-L6-v2 on the STS test sets (MTEB, the same concatenated
-# protocol). SICK-R is our score on SentEval's 4,927 test pairs: MTEB uses another set of 9,927 pairs.
-PUBLISHED = {
-    "STS12": 72.37,
-    "STS13": 80.60,
-    "STS14": 75.59,
-    "STS15": 85.39,
-    "STS16": 78.99,
-    "STS-B": 82.03,
-    "SICK-R": 77.15,
-}
 
-
-@pytest.fixture(scope="module")
-def minilm_rows(minilm, data_dir):
-    rows = command.main([str(minilm), "--tasks", "sts", "--data_dir", data_dir])
-    return {row["task"]: row for row in headline(rows)}
-
-
-@pytest.mark.parametrize("task", PUBLISHED)
-def test_minilm_scores_what_is_published(minilm_rows, task):
-    assert minilm_rows[task]["value"] == pytest.approx(PUBLISHED[task], abs=0.02)
+@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "all-mpnet-base-v2"])
+def test_a_checkpoint_scores_what_mteb_publishes(name, request, minilm, data_dir, tmp_path):
+    folder = minilm if name == "all-MiniLM-L6-v2" else request.config.getoption("--mpnet")
+    if not folder:
+        pytest.skip("--mpnet names a folder with all-mpnet-base-v2")
+    flags = ["--data_dir", data_dir, "--output", str(tmp_path / "page")]
+    [entry] = published.main([f"{name}={folder}", *flags])
+    assert [score["verdict"] for score in entry["scores"]] == 7 * ["equal"], entry["scores"]
 
 
 MAX_LENGTH = 256  # of the published evaluation
