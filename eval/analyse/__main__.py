@@ -11,7 +11,7 @@ from common.files import own_folder, writing
 from common.flags import Parser, add_encoder, output_folder
 from common.streams import show
 from eval.analyse.geometry import HEADLINES, lines, measure, read_sentences
-from eval.analyse.pictures import CHARTS, draw
+from eval.analyse.pictures import draw
 from eval.encode import Encode, device_here
 from eval.labels import labelled
 from eval.scores import markdown
@@ -76,9 +76,9 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     if output:
         with writing(output / "analyses.json") as part:
             part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        for analysis, chart in CHARTS.items():
+        for analysis in HEADLINES:
             if by_label := {label: model[analysis] for label, model in measured.items() if analysis in model}:
-                draw(chart(by_label, data[analysis]), output / f"{analysis}.png")
+                draw(analysis, by_label, data[analysis], output / f"{analysis}.png")
     show(markdown([["", *measured], *lines(list(measured.values()))]), output)
     return content
 

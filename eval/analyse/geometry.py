@@ -45,12 +45,12 @@ HEADLINES = {  # analysis -> entry of its result -> name in a table, format
 }
 
 
-def measure(vectors: Mapping[str, np.ndarray], pairs: Pairs | None, sentences: Sequence[str]) -> dict[str, dict]:
-    """The analyses of one encoder that the texts allow: {analysis: JSON-serialisable result}.
+def measure(vectors: Mapping[str, np.ndarray], pairs: Pairs, sentences: Sequence[str]) -> dict[str, dict]:
+    """The analyses of one encoder that the pairs allow: {analysis: JSON-serialisable result}.
 
     Args:
         vectors: of every text, each (D,).
-        pairs: scored; None leaves out the analyses of pairs. Without a pair scored above `ABOVE` there is no alignment.
+        pairs: scored. Without a pair scored above `ABOVE` there is no alignment.
         sentences: distinct, at least two, for the anisotropy.
     """
     rows = np.stack([vectors[sentence] for sentence in sentences])
@@ -64,8 +64,6 @@ def measure(vectors: Mapping[str, np.ndarray], pairs: Pairs | None, sentences: S
             "spectrum": values.tolist(),
         }
     }
-    if pairs is None:
-        return results
     left, right = (np.stack([vectors[text] for text in side]) for side in (pairs.left, pairs.right))
     gold = np.array(pairs.gold)
     positive = gold > ABOVE

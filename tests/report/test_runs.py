@@ -32,7 +32,7 @@ def test_what_is_missing_is_none_and_no_error(tmp_path, write_run):
     folder = write_run(tmp_path / "a")
     (folder / "log.jsonl").unlink()
     run = read_run_folder("a", folder, "scores.json")
-    assert (run.history, run.scores, run.items) == ([], None, {})
+    assert (run.history, run.scores) == ([], None)
     (folder / "scores.json").write_text("[\n\n]\n")
     assert read_run_folder("a", folder, "scores.json").scores is None
 

@@ -63,7 +63,6 @@ def test_positives_are_above_the_score_and_sentences_count_once():
     assert found["alignment"] == pytest.approx(geometry.alignment(np.stack([left, left]), np.stack(right)))
     assert found["uniformity"] == pytest.approx(geometry.uniformity(np.stack([*vectors.values()])))
     assert list(geometry.measure(vectors, scored([1.0, 2.0, 4.0]), sentences)) == ["anisotropy", "cosine_by_gold"]
-    assert list(geometry.measure(vectors, None, sentences)) == ["anisotropy"]
 
 
 def test_the_gap_needs_both_ends():
