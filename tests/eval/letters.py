@@ -19,3 +19,9 @@ class Letters:
             raise KeyboardInterrupt
         self.asked += texts
         return np.array([[text.count(letter) for letter in "aeiost"] for text in texts], dtype=np.float32)
+
+    def to(self, device):
+        return self
+
+    def of(self, role):
+        return self
