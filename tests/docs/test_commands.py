@@ -92,9 +92,9 @@ def test_a_command_that_does_not_work_is_found(command, here):
 
 
 def test_commands_are_found_in_blocks_and_in_prose():
-    page = "```sh\nmake test  # all\nA=b python -m eval M \\\n  --details\n```\n"
+    page = "```sh\nmake test  # all\nA=b python -m eval M \\\n  --split dev\n```\n"
     page += "```\npython x\n```\nSee `python -m eval\nM --bf16`, `make`."
-    assert commands(page) == ["make test", "A=b python -m eval M --details", "python -m eval M --bf16"]
+    assert commands(page) == ["make test", "A=b python -m eval M --split dev", "python -m eval M --bf16"]
     assert blocks(page, "") == ["python x\n"]
 
 
