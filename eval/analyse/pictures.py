@@ -29,21 +29,6 @@ def alignment_uniformity(axes: Axes, results: Results, looks: Looks) -> str:
     return f"{result['positives']:,} pairs with gold > {ABOVE:g}, {result['sentences']:,} sentences"
 
 
-def anisotropy(axes: Axes, results: Results, looks: Looks) -> str:
-    """The spectra on a logarithmic axis, with mean cosine and effective rank as notes."""
-    # the last few values are often rounding noise and would stretch the axis; in a collapsed model all are zero
-    spectra = {label: result["spectrum"] for label, result in results.items()}
-    floor = max(min(values[int(0.98 * len(values))] for values in spectra.values()), 1e-6) / 2
-    for label, result in results.items():
-        rank = f"effective rank {result['effective_rank']:.0f} of {result['dimensions']}"
-        name = f"{label}: mean cosine {result['mean_cosine']:.2f}, {rank}"
-        values = [value for value in spectra[label] if value > floor]
-        every = max(1, len(values) // 12)
-        axes.plot(range(1, len(values) + 1), values, label=name, markevery=every, **looks[label])
-    axes.set_yscale("log")
-    return f"centred unit vectors of {result['sentences']:,} sentences"
-
-
 def cosine_by_gold(axes: Axes, results: Results, looks: Looks) -> str:
     """The mean of each bin, with a bar from the lower to the upper quartile."""
     for i, (label, result) in enumerate(results.items()):
@@ -65,12 +50,6 @@ PICTURES = {  # analysis -> what draws it and returns what is shown; title, x ax
         "The best encoder is at the lower left.",
         "uniformity (lower is better)",
         "alignment (lower is better)",
-    ),
-    "anisotropy": (
-        anisotropy,
-        "A flatter spectrum uses more directions.",
-        "index of the singular value",
-        "singular value / largest",
     ),
     "cosine_by_gold": (
         cosine_by_gold,

@@ -31,19 +31,6 @@ def test_alignment_and_uniformity_as_a_picture(tmp_path, drawn):
     assert plt.get_fignums() == [], "no figure is left open"
 
 
-def test_spectra_of_different_widths_and_of_a_collapsed_model(tmp_path, drawn):
-    one = {"mean_cosine": 0.5, "effective_rank": 2.0, "sentences": 9, "dimensions": 3, "spectrum": [1.0, 0.5, 0.1]}
-    flat = {**one, "dimensions": 2, "spectrum": [0.0, 0.0]}
-    rounded = {**one, "spectrum": [1.0] * 97 + [0.1, 0.1, 1e-9]}
-    draw("anisotropy", {"a": one, "flat": flat}, "x.txt", tmp_path / "p.png")
-    assert drawn[0][0] == {
-        "a: mean cosine 0.50, effective rank 2 of 3": [[1, 1.0], [2, 0.5], [3, 0.1]],
-        "flat: mean cosine 0.50, effective rank 2 of 2": [],
-    }
-    draw("anisotropy", {"a": rounded}, "x.txt", tmp_path / "p.png")
-    assert [len(line) for line in drawn[1][0].values()] == [99], "the rounding at the end is left out"
-
-
 def test_bins_without_pairs_are_left_out(tmp_path, drawn):
     names = ("mean", "lower_quartile", "upper_quartile")
     bins = [{"from": i, "to": i + 1, "pairs": i, **dict.fromkeys(names, 0.5 if i else None)} for i in range(5)]
