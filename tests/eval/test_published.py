@@ -70,15 +70,6 @@ def test_sick_r_counts_the_pairs_of_the_published_score(tmp_path):
     assert counts == [4927, 9927]
 
 
-def test_a_foreign_file_is_kept(tiny_bert, small_task, tmp_path):
-    for name, content in {"published.md": "# Mine", "published.json": '[{"name": "mine"}]'}.items():
-        (tmp_path / name).write_text(content)
-        with pytest.raises(BadInput, match=f"{name}: .*content this command did not write"):
-            command.main([f"infocse-bert-base={tiny_bert}", f"--output={tmp_path / 'published'}"])
-        assert (tmp_path / name).read_text() == content
-        (tmp_path / name).unlink()
-
-
 def test_an_unknown_name_is_refused_and_no_name_lists_all(capsys):
     with pytest.raises(BadInput, match="unknown checkpoint 'infocse'"):
         command.main(["infocse"])

@@ -92,11 +92,6 @@ def test_the_page_needs_nothing_else_and_tells_no_path(both, trained):
     assert dict(page.attributes)["content"] == "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def test_two_reports_of_the_same_runs_are_the_same_bytes(both, tmp_path):
-    arguments, page = both
-    assert main([*arguments, str(tmp_path / "other.html")]).read_bytes() == page.read_bytes()
-
-
 def test_hostile_texts_are_shown_and_do_nothing(tmp_path, write_run, trained):
     folder = write_run(tmp_path / "runs" / "<b>&\"'")
     record = json.loads((folder / "run.json").read_text())
