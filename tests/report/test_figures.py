@@ -5,9 +5,6 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-import numpy as np
-import pytest
-
 import report.figures
 from report.figures import COLOURS, MARKERS, THEME, Curve, curves, svg
 
@@ -20,39 +17,15 @@ def chart(*lines, title="c", unit="points"):
 
 
 def parsed(svg):
-    """Run number -> places of its marks; the elements of all lines; the texts of the axes."""
+    """Run number -> its number of marks; the elements of all lines; the texts of the axes."""
     root = ElementTree.fromstring(str(svg).replace("<svg", '<svg xmlns:xlink="x"', 1))
     marks = {}
     for group in root.iter("g"):
         for use in group.iter("use") if group.get("clip-path") else ():
             run = int(re.search(r"fill: var\(--c(\d)\)", use.get("style"))[1])
-            marks.setdefault(run, []).append((float(use.get("x")), float(use.get("y"))))
+            marks[run] = marks.get(run, 0) + 1
     lines = [path for path in root.iter("path") if path.get("clip-path") and "var(--c" in path.get("style")]
     return marks, lines, [text.text for text in root.iter("text")]
-
-
-def is_linear(places, values):
-    """Whether places on the page are a linear function of the values."""
-    slope, offset = np.polyfit(values, places, 1)
-    return np.abs(slope * np.array(values) + offset - places).max() < 0.01 and slope != 0
-
-
-def test_marks_stand_where_their_values_are():
-    points = [(0, 0.5), (10, 2.0), (40, -1.25)]
-    marks, [line], texts = parsed(chart((1, points)))
-    assert is_linear([x for x, _ in marks[1]], [x for x, _ in points])
-    assert is_linear([-y for _, y in marks[1]], [y for _, y in points])
-    assert marks[1][2][0] > marks[1][0][0] and marks[1][1][1] < marks[1][2][1], "to the right, and upwards"
-    numbers = re.findall(r"[-\d.]+", line.get("d"))
-    assert [float(number) for number in numbers] == [place for mark in marks[1] for place in mark]
-    assert {"optimizer step", "points", "0", "10", "20"} <= set(texts)
-
-
-def test_a_logarithmic_axis_gives_equal_room_to_equal_ratios():
-    marks, _, texts = parsed(chart((0, [(1, 0.01), (2, 1), (3, 100)]), unit=None))
-    heights = [y for _, y in marks[0]]
-    assert heights[0] - heights[1] == pytest.approx(heights[1] - heights[2], abs=1e-3)
-    assert {"0.01", "0.1", "1", "10", "100", "log scale"} <= set(texts)
 
 
 def test_runs_differ_by_colour_or_marker_and_the_page_has_the_same_colours():
@@ -96,11 +69,11 @@ def test_every_logged_quantity_has_a_chart_the_dev_score_first():
     marks, _, texts = parsed(charts[1][2])
     assert list(marks) == [0] and "log scale" in texts
     marks, _, texts = parsed(charts[2][2])
-    assert len(marks[0]) == 2
+    assert marks[0] == 2
 
 
 def test_own_and_shuffled_auxiliary_losses_share_a_chart():
     *_, (_, about, drawn) = curves(["a", "b"], [HISTORY, HISTORY[:1]])
     marks, lines, _ = parsed(drawn)
-    assert {run: len(places) for run, places in marks.items()} == {0: 4, 1: 2} and "dashed" in about
+    assert marks == {0: 4, 1: 2} and "dashed" in about
     assert ["stroke-dasharray" in line.get("style") for line in lines[:3:2]] == [False, True]
