@@ -61,25 +61,11 @@ NAMES = {
     "sts": "STS12-16, STSBenchmark, SICK: evaluation; 6 MB, from an archive of about 40 MB",
     "transfer": "MR, CR, SUBJ, MPQA, SST, TREC, MRPC: evaluation; 9 MB, from the same archive",
     "sts_texts": "the sentences of the STS sets without their scores: ConSERT's training text; made from `sts`",
-    "sts17": "STS17 in 11 language pairs, from MTEB: evaluation",
-    "sts22": "STS22, news articles in 18 languages and pairs, from MTEB: evaluation",
     "wiki1m": "1,000,000 sentences of English Wikipedia: training; about 110 MB",
 }
 
-# MTEB's repositories at the commits that it loads (arXiv 2210.07316, mteb/tasks/STS); 17: a file per language pair.
-_STS17 = ("mteb/sts17-crosslingual-sts", "faeb762787bd10488a50c8b5be4a3b82e411949c")
-_STS22 = ("mteb/sts22-crosslingual-sts", "de9d86b3b84231dc21f76c7b7af1f28e2f57f6e3")
-_PAIRS = "ko-ko ar-ar en-ar en-de en-en en-tr es-en es-es fr-en it-en nl-en".split()
-
-
-def _mteb(repo: str, revision: str, *files: str) -> tuple[list[HubFile], str]:
-    return [HubFile(repo, file, f"{repo}/{file}", revision=revision) for file in files], "none stated by MTEB"
-
-
 # Parts downloaded file by file: name -> files and their terms of use.
 FILES = {
-    "sts17": _mteb(*_STS17, *(f"test/{pair}.jsonl.gz" for pair in _PAIRS)),
-    "sts22": _mteb(*_STS22, "data/test.jsonl.gz"),
     "wiki1m": ([WIKI], WIKI_TERMS),
 }
 
@@ -327,7 +313,7 @@ def described() -> str:
 terms of use, as stated by the authors:
 {said}
 
-The files come from the Hugging Face hub ({_REPO}; sts17 and sts22: mteb) and go to
+The files come from the Hugging Face hub ({_REPO}) and go to
 DIR/{ARCHIVE.target}/..., DIR/{WIKI.target} and DIR/mteb/... Evaluation files must match
 data/{SUMS.name}; the digests of other downloads are recorded in DIR/{LOCK} the first time and must not change.
 Without a connection, copy the files to the same places by hand and run the command to verify them."""

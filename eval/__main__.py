@@ -22,7 +22,7 @@ from eval.labels import labelled
 from eval.mteb_files import require_mteb, write_mteb
 from eval.retrieval.beir import SEARCHES
 from eval.retrieval.lexical import LANGUAGES
-from eval.scores import Key, Result, details, items_path, markdown, refuse_foreign, rows_of, tables, write_scores
+from eval.scores import Key, Result, items_path, markdown, refuse_foreign, rows_of, tables, write_scores
 from eval.sts import own_pairs
 from eval.tasks import GROUPS, Options, Task, score_all, tasks_named
 from eval.transfer.validation import MODES
@@ -81,12 +81,9 @@ def parser() -> Parser:
     p.add_argument("--language", choices=LANGUAGES, default="english", help=language)
     vectors = "keep the document vectors of search tasks here (several models: in DIR/NAME), so that a stopped command "
     p.add_argument("--embeddings", metavar="DIR", help=f"{vectors}resumes")
-    directions = "--tasks retrieval: 97 or 194 queries"
-    p.add_argument("--directions", choices=["one", "both"], default="one", help=directions)
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream and beir")
-    p.add_argument("--details", action="store_true", help="print every row: subsets, means, Pearson, counts")
-    output = "write all rows to this JSON file, and the scores of each example next to it; several models or searches "
-    p.add_argument("--output", help=f"{output}write DIR/NAME.json")
+    output = "write all rows, also of subsets, to this JSON file, and the scores of each example next to it; several "
+    p.add_argument("--output", help=f"{output}models or searches write DIR/NAME.json")
     form = "mteb: write result files of mteb to the folder --output instead (needs requirements-extra.txt)"
     p.add_argument("--format", choices=["json", "mteb"], default="json", help=form)
     return p
@@ -146,7 +143,6 @@ def options_of(args: argparse.Namespace, scored: Scored) -> Options:
         embeddings=_path_of(args.embeddings, scored.label, "", args.models),
         search=scored.search,
         language=args.language,
-        directions=args.directions,
         device=device_here(),
         progress=True,
     )
@@ -165,7 +161,7 @@ def score_lines(args: argparse.Namespace, lines: list[Scored], outputs: Mapping[
     finally:  # also if a file cannot be written, or a later model fails
         all_rows = [row for model_rows in rows.values() for row in model_rows]
         if all_rows:
-            show(details(all_rows) if args.details else tables(rows), args.output)
+            show(tables(rows), args.output)
     return all_rows
 
 

@@ -1,6 +1,6 @@
 """`python -m eval --format mteb`: result files of mteb, written by mteb itself.
 
-A score is written where protocol and data are mteb's: STS12 to STS16, STS-B, STS17, STS22 and BEIR's sets. SentEval's
+A score is written where protocol and data are mteb's: STS12 to STS16, STS-B and BEIR's sets. SentEval's
 SICK-R has other pairs, and its transfer tasks train another classifier, so those are left out.
 """
 
@@ -47,18 +47,14 @@ def require_mteb(output: str | None) -> None:
     output_folder(output)
 
 
-def scores_by_task(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
-    """Rows of scores.json -> mteb's task -> its subset -> its metric -> value from 0 to 1; other rows are left out."""
-    found: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+def scores_by_task(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Rows of scores.json -> mteb's task -> its metric -> value from 0 to 1; other rows are left out."""
+    found: dict[str, dict[str, float]] = defaultdict(dict)
     for row in rows:
-        name, _, language = row["task"].partition("-")
-        if name in ("STS17", "STS22"):
-            task, subset = name, language
-        else:
-            task, subset = _NAMES.get(row["task"].lower()), "default"
+        task = _NAMES.get(row["task"].lower())
         whole = row["aggregation"] in ("all", "single", "mean of queries")
         if task and whole and row["split"] == "test" and row["metric"] in _METRICS:
-            found[task][subset][_METRICS[row["metric"]]] = row["value"] / 100
+            found[task][_METRICS[row["metric"]]] = row["value"] / 100
     return found
 
 
@@ -70,9 +66,8 @@ def write_mteb(folder: Path, model: str, rows: Iterable[Mapping[str, Any]]) -> N
 
     cache, found = mteb.ResultCache(folder), scores_by_task(rows)
     meta = ModelMeta.create_empty({"name": model if "/" in model else f"local/{model}"})
-    for name, subsets in found.items():
+    for name, values in found.items():
         task = mteb.get_task(name)
-        main = task.metadata.main_score
-        scores = {subset: {**values, "main_score": values[main]} for subset, values in subsets.items()}
+        scores = {"default": {**values, "main_score": values[task.metadata.main_score]}}
         cache.save_to_cache(TaskResult.from_task_results(task, {"test": scores}, evaluation_time=0.0), meta)
     logger.info("%s: results of %s", folder, ", ".join(found) or "no task of mteb")

@@ -130,14 +130,6 @@ def table(rows_by_model: dict[str, list[dict]]) -> str:
     return markdown(body)
 
 
-def details(rows: list[dict]) -> str:
-    """Every row as a line of a Markdown table, with a model column if there are several models."""
-    names = ["task", "split", "metric", "aggregation", "n", "value"]
-    names = ["model"] * (len({row["model"] for row in rows}) > 1) + names
-    cells = [[f"{row[name]:.2f}" if name == "value" else str(row[name]) for name in names] for row in rows]
-    return markdown([names, *cells])
-
-
 def markdown(body: list[list[str]]) -> str:
     """An aligned Markdown table; the first line of cells is the header."""
     body = [[visible(cell).replace("|", "\\|") for cell in line] for line in body]

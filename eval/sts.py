@@ -3,13 +3,10 @@
 Protocol: SimCSE's modified SentEval (arXiv 2104.08821, appendix B): cosine, no trained regressor; the subsets of
 a year are concatenated and give one Spearman correlation ("all"). Further rows are what other papers report: the mean
 of the subsets' correlations, that mean weighted by pairs (SentEval's "wmean"), and Pearson's correlation.
-
-Each language pair of MTEB's multilingual sets is a task, so that their average equals MTEB's; texts are not changed.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,13 +37,13 @@ class Pairs:
         return Pairs(self.left + other.left, self.right + other.right, self.gold + other.gold)
 
 
-def _score(text: str, where: str, lowest: float = 0.0, highest: float = 5.0) -> float:
+def _score(text: str, where: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = float("nan")
-    if not lowest <= value <= highest:
-        raise BadInput(f"{where}: '{text}' is not a score from {lowest:g} to {highest:g}")
+    if not 0 <= value <= 5:
+        raise BadInput(f"{where}: '{text}' is not a score from 0 to 5")
     return value
 
 
@@ -94,77 +91,6 @@ def read_columns(path: Path, score: int | str, left: int | str, right: int | str
 
 
 @dataclass(frozen=True)
-class Crosslingual:
-    """A multilingual set as MTEB publishes it on the hub.
-
-    Attributes:
-        name: as in MTEB.
-        repo: the hub's data set; also its folder below the data folder.
-        file: of a language pair.
-        pairs: language pair -> number of pairs.
-        scores: the lowest and highest gold score.
-    """
-
-    name: str
-    repo: str
-    file: str
-    pairs: dict[str, int]
-    scores: tuple[float, float]
-
-
-# Names and language pairs are those of MTEB's tasks STS17 and STS22 (arXiv 2210.07316, mteb/tasks/STS), numbers of
-# pairs from its descriptive_stats: SemEval-2017 task 1, with translations and KorSTS's test set, and SemEval-2022 task
-# 8, news articles.
-CROSSLINGUAL = (
-    Crosslingual(
-        "STS17",
-        "mteb/sts17-crosslingual-sts",
-        "test/{}.jsonl.gz",
-        {"ko-ko": 2846} | dict.fromkeys("ar-ar en-ar en-de en-en en-tr es-en es-es fr-en it-en nl-en".split(), 250),
-        (0, 5),
-    ),
-    Crosslingual(
-        "STS22",
-        "mteb/sts22-crosslingual-sts",
-        "data/test.jsonl.gz",
-        {
-            "en": 197,
-            "de": 514,
-            "es": 205,
-            "pl": 187,
-            "tr": 211,
-            "ar": 195,
-            "ru": 271,
-            "zh": 656,
-            "fr": 104,
-            "de-en": 160,
-            "es-en": 374,
-            "it": 408,
-            "pl-en": 49,
-            "zh-en": 168,
-            "es-it": 218,
-            "de-fr": 75,
-            "de-pl": 28,
-            "fr-pl": 8,
-        },
-        (1, 4),
-    ),
-)
-
-
-def read_crosslingual(data_set: Crosslingual, language: str, data_dir: Path) -> dict[str, Pairs]:
-    """One language pair of a multilingual set, as one subset; JSON lines, `lang` is the pair if a file has several."""
-    path, pairs = data_dir / data_set.repo / data_set.file.format(language), Pairs([], [], [])
-    for number, line in enumerate(read_lines(path), start=1):
-        row = json.loads(line)
-        if row.get("lang", language) == language:
-            pairs.left.append(row["sentence1"])
-            pairs.right.append(row["sentence2"])
-            pairs.gold.append(_score(str(row["score"]), f"{path}:{number}", *data_set.scores))
-    return {WHOLE: pairs}
-
-
-@dataclass(frozen=True)
 class StsTask:
     """Sentence pairs with gold scores.
 
@@ -173,14 +99,12 @@ class StsTask:
         split: split of the data set.
         read: data folder -> subset name -> pairs; raises BadInput with file and line.
         pairs: the published number of pairs; None for a user's own file.
-        part: its name for `data.prepare`.
     """
 
     name: str
     split: str
     read: Callable[[Path], dict[str, Pairs]]
     pairs: int | None
-    part: str = "sts"
 
     def load(self, data_dir: str | Path) -> dict[str, Pairs]:
         """The pairs by subset; BadInput if their number is not the published one, or gives no correlation."""
@@ -189,7 +113,7 @@ class StsTask:
         if self.pairs is not None and len(gold) != self.pairs:
             raise BadInput(
                 f"{self.name} {self.split} in {data_dir} has {len(gold)} scored pairs instead of {self.pairs}; a file "
-                f"is truncated or changed: `python -m data.prepare {self.part}` downloads the original"
+                "is truncated or changed: `python -m data.prepare sts` downloads the original"
             )
         if len(set(gold)) < 2:
             raise BadInput(f"{self.name} has {len(gold)} pairs of one score; a correlation needs different scores")
@@ -286,15 +210,6 @@ STS_DEV = (
 def tasks(split: str) -> tuple[StsTask, ...]:
     """The seven test sets, or the two dev sets."""
     return STS_DEV if split == "dev" else STS_TEST
-
-
-def crosslingual(name: str, split: str) -> tuple[StsTask, ...]:
-    """One task per language pair of STS17 or STS22, which only have a test split."""
-    [data_set] = (data_set for data_set in CROSSLINGUAL if data_set.name == name)
-    return tuple(
-        StsTask(f"{name}-{language}", split, partial(read_crosslingual, data_set, language), count, name.lower())
-        for language, count in (data_set.pairs.items() if split == "test" else ())
-    )
 
 
 def own_pairs(path: str) -> StsTask:

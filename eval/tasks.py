@@ -38,7 +38,6 @@ class Options:
         embeddings: BEIR: folder that keeps document vectors, so that a stopped run can resume.
         search: BEIR: `dense`, `bm25` or `hybrid`.
         language: BEIR: of the words of BM25.
-        directions: in-domain retrieval: `one` (97 queries) or `both` (194).
         device: where classifiers are trained and documents searched.
         progress: show progress bars.
     """
@@ -49,7 +48,6 @@ class Options:
     embeddings: str | None = None
     search: str = "dense"
     language: str = "english"
-    directions: str = "one"
     device: str = "cpu"
     progress: bool = False
 
@@ -61,10 +59,8 @@ def _sets(names: Sequence[str], o: Options) -> Sequence[Task]:
 
 GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {
     "sts": lambda o: sts.tasks(o.split),
-    "sts17": lambda o: sts.crosslingual("STS17", o.split),
-    "sts22": lambda o: sts.crosslingual("STS22", o.split),
     "transfer": lambda o: transfer.tasks(o.mode, o.device, o.progress),
-    "retrieval": lambda o: in_domain.tasks(o.split, o.directions),
+    "retrieval": lambda o: in_domain.tasks(o.split),
     "beir": lambda o: _sets(o.beir, o),
     "nanobeir": lambda o: _sets(["nano"] if o.split == "test" else [], o),
 }

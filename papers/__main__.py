@@ -153,7 +153,11 @@ def _fill(content: Table | Study, choice: Choice, path: Path, args: argparse.Nam
     is_table = isinstance(content, Table)
     if args.page:
         rows = read_json(path, "results", "give another --output", list)
-        rows = rows if is_table else study.ordered(content, study.known_rows(content, path))
+        if is_table:
+            labels = {row["label"] for row in rows}
+            content = replace(content, rows=tuple(row for row in content.rows if row.label in labels))
+        else:
+            rows = study.ordered(content, study.known_rows(content, path))
     else:
         fill = _rows if is_table else partial(study.fill, some=args.rows)
         rows = fill(content, choice, path, args.collect)

@@ -13,7 +13,7 @@ from eval.retrieval.beir import PAPER14
 from eval.scores import AVERAGE, Key, average
 from eval.tasks import Options, Task, tasks_named
 from models.pooling import pooling_named
-from papers.runs import Choice, RunPlan, facts_of, plan_of
+from papers.runs import Choice, RunPlan, facts_of, finished, plan_of
 from papers.specification import Column, Table, TableRow
 
 STEPS = "steps"  # metric of a column of best steps, which are in the run's record
@@ -74,11 +74,11 @@ def collect(table: Table, choice: Choice) -> list[dict[str, Any]]:
 
 def _row(table: Table, row: TableRow, choice: Choice) -> Iterable[dict[str, Any]]:
     plan = plan_of(table, row, choice)
-    finished = {}  # seed -> folder and record
+    done = {}  # seed -> folder and record
     if isinstance(plan, RunPlan):
-        runs = {seed: (folder, plan.finished(choice, seed)) for seed, folder in plan.folders(choice).items()}
-        finished = {seed: run for seed, run in runs.items() if run[1]}
-    figures = {seed: figures_of(folder, record, table.columns) for seed, (folder, record) in finished.items()}
+        runs = {seed: (folder, finished(folder)) for seed, folder in plan.folders(choice).items()}
+        done = {seed: run for seed, run in runs.items() if run[1]}
+    figures = {seed: figures_of(folder, record, table.columns) for seed, (folder, record) in done.items()}
     theirs = records()[row.published] if row.published else None
     shared = {
         "table": table.name,
@@ -88,7 +88,7 @@ def _row(table: Table, row: TableRow, choice: Choice) -> Iterable[dict[str, Any]
         "overrides": row.overrides,
         "backbone": choice.backbone or row.backbone,
         "paper_backbone": row.backbone,
-        "provenance": {seed: {"run": str(run), **facts_of(record)} for seed, (run, record) in finished.items()},
+        "provenance": {seed: {"run": str(run), **facts_of(record)} for seed, (run, record) in done.items()},
     }
     by_key = {
         column.key: {seed: values[column.key] for seed, values in figures.items() if column.key in values}

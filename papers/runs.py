@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from common.arguments import NLI_COLUMNS
-from common.errors import BadInput, CheckpointRefused, ProjectError
-from common.files import ROOT, digest, find_files, read_json
-from data.lines import content_hash
+from common.errors import BadInput, ProjectError
+from common.files import ROOT, digest, read_json
 from eval.compare.sides import backbone_of
 from eval.encode import Encode, device_here
 from eval.scores import rows_of, write_scores
@@ -35,7 +33,6 @@ FACTS = ("steps", "commit", "versions", "hardware", "text", "start")  # facts ab
 GLOVE = "word_vectors/glove.6B.300d.txt"  # below DATA_DIR; the file of SBERT's 61.32, which InfoCSE and ConSERT copy
 SEARCH_LENGTH = 128  # tokens per document and query in studies: longer ones take hours on a CPU
 read_once = cache(read_config)  # tables read the same configurations repeatedly
-hash_once = cache(content_hash)
 
 
 @dataclass(frozen=True)
@@ -120,11 +117,10 @@ class RunPlan:
         """Train or resume the run, after the run it starts from; for an untrained model, write its record.
 
         Raises:
-            CheckpointRefused: the run has finished, but its text or model has changed.
             ProjectError: the script failed; it has printed the reason. The error has its exit code.
         """
         folder = self.folder(choice, seed)
-        if self.finished(choice, seed):
+        if finished(folder):
             return
         if self.starts_from:
             self.starts_from.train(choice, seed)
@@ -146,29 +142,6 @@ class RunPlan:
             settings = {"pooling": self.pooling, "max_length": longest, "bf16": choice.bf16}
             model = None if self.baseline else self.model
             score(self.folder(choice, seed), name, some, choice.data_dir, model, **settings)
-
-    def finished(self, choice: Choice, seed: int) -> dict[str, Any] | None:
-        """The record of the run if it has finished; CheckpointRefused if its text or models have changed since.
-
-        The folder's name covers only paths and flags. Deleted files are not compared: a run may outlive them.
-        """
-        folder = self.folder(choice, seed)
-        if (record := finished(folder)) is None:
-            return None
-        old, settings, changed = record["trajectory"], self.settings(), []
-        with suppress(BadInput):
-            names = settings.get("train_file", [])
-            files = tuple(find_files(names if isinstance(names, list) else [names], choice.data_dir))
-            before = old.get("text", {}).get("sha256")
-            if before and before != (now := hash_once(files)):
-                changed.append(f"text: sha256 was {before}, now {now}")
-        for name, before in old.get("contents", {}).items():
-            value = settings.get(name)
-            now = model_files(tuple(value) if isinstance(value, list) else value)
-            changed += [f"{name}: the files of {value} have changed"] if now and now != before else []
-        if changed:
-            raise CheckpointRefused(f"{folder}: finished run with other inputs ({'; '.join(changed)}); move it away")
-        return record
 
 
 def plan_of(table: Table, row: TableRow, choice: Choice) -> RunPlan | str:
@@ -325,7 +298,7 @@ def record_untrained(folder: Path, facts: Mapping[str, Any], model: str | None =
 
     `text` is the sha256 of the text that a baseline was fitted to.
     """
-    inputs: dict[str, Any] = {"contents": {"model_name_or_path": files}} if (files := model_files(model)) else {}
+    inputs: dict[str, Any] = {"contents": contents({"model_name_or_path": model})}
     inputs |= {"text": {"sha256": text}} if text else {}
     write_run(folder, {"status": "finished", "trajectory": inputs, "steps": 0, **facts})
 
@@ -358,9 +331,3 @@ def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: 
     results = score_all(encode, tasks, data_dir)
     write_scores(path, results, rows_of(results, folder.parent.name, folder.name, **encode.settings))
     logger.info("%s: scored", path)
-
-
-@cache
-def model_files(path: str | tuple[str, ...] | None) -> dict[str, str]:
-    """sha256 of each file in one or several local model folders; empty for a name on the hub; cached."""
-    return contents({"": path}).get("", {})

@@ -176,7 +176,7 @@ def _trained(study: Study, levels: Key, choice: Choice, seed: int, train: bool) 
     folder = plan.folder(choice, seed)
     if train:
         plan.train(choice, seed)
-    if not (record := plan.finished(choice, seed)):
+    if not (record := finished(folder)):
         return []
     shared, evaluations = {"name": folder.name, "facts": facts_of(record)}, evaluations_in(folder)
     if "method" not in plan.settings():

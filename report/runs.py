@@ -1,6 +1,6 @@
 """Read a run folder for the report: record, log and scores.
 
-`run.json` must exist. The log, the scores or the per-example scores may be missing, as in a run that is still training.
+`run.json` must exist. The log or the scores may be missing, as in a run that is still training.
 """
 
 import json
@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-import numpy as np
-
 from common.errors import BadInput
 from eval.compare.sides import Side, from_files
-from eval.scores import has_scores, read_items
+from eval.scores import has_scores
 from training.curves import describe_gap
 from training.folder import read_run
 
@@ -27,26 +25,23 @@ class RunFolder:
         record: `run.json`.
         history: the lines of `log.jsonl`; empty if the file is missing.
         scores: the score file; None without rows.
-        items: as `eval.scores.read_items`.
     """
 
     label: str
     record: dict[str, Any]
     history: list[dict[str, Any]]
     scores: Side | None
-    items: dict[tuple[str, ...], dict[str, np.ndarray]]
 
 
 def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
-    """Read everything except the model; `scores` is the name of the score file in the folder.
+    """Read a run; `scores` is the name of the score file in the folder.
 
     Raises:
         BadInput: a log or score file is damaged; names file and line.
         CheckpointRefused: see `read_run`.
     """
     record, history, path = read_run(folder), read_log(folder), folder / scores
-    side, items = (from_files(label, [path]), read_items(path)) if has_scores(path) else (None, {})
-    return RunFolder(label, record, history, side, items)
+    return RunFolder(label, record, history, from_files(label, [path]) if has_scores(path) else None)
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:

@@ -3,15 +3,14 @@
 import json
 import logging
 import time
-from pathlib import Path
 from typing import Any
 
 from common.errors import run_command
 from common.files import own_folder, writing
 from common.flags import Parser, add_encoder, output_folder
 from common.streams import show
-from eval.analyse.geometry import HEADLINES, lines, measure, read_sentences
-from eval.analyse.pictures import CHARTS, draw
+from eval.analyse.geometry import HEADLINES, lines, measure
+from eval.analyse.pictures import draw
 from eval.encode import Encode, device_here
 from eval.labels import labelled
 from eval.scores import markdown
@@ -29,7 +28,6 @@ def parser() -> Parser:
         description="Analyse the vectors of sentence encoders side by side: print a table of the main numbers and,\n"
         "with --output, write analyses.json with all numbers and a picture of each analysis.\n\nanalyses:\n"
         "  alignment_uniformity  of positive pairs, against that of all sentences (Wang and Isola; SimCSE Figure 3)\n"
-        "  anisotropy            mean cosine of random sentences, singular values and effective rank of the vectors\n"
         "  cosine_by_gold        mean and quartiles of the cosine by gold score (ConSERT Figure 1)",
         epilog="examples:\n"
         "  python -m eval.analyse runs/simcse runs/infocse --output analyses\n"
@@ -42,8 +40,6 @@ def parser() -> Parser:
     pairs = p.add_mutually_exclusive_group()
     pairs.add_argument("--split", choices=["test", "dev"], default="test", help="STS-B split")
     pairs.add_argument("--dev_file", help="your pairs instead: tab-separated, header sentence1, sentence2, score")
-    sentences = "one sentence per line, for anisotropy (default: the sentences of the pairs)"
-    p.add_argument("--sentences", metavar="FILE", help=sentences)
     add_encoder(p)
     return p
 
@@ -53,8 +49,6 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     args = parser().parse_args(argv)
     task = own_pairs(args.dev_file) if args.dev_file else tasks_named(["STS-B"], Options(args.split))[0]
     pairs, name = merged(task.load(args.data_dir)), f"{task.name} {task.split}"
-    paired = list(dict.fromkeys(pairs.left + pairs.right))
-    sentences = read_sentences(args.sentences) if args.sentences else paired
     output = output_folder(args.output) if args.output else None
     if output:
         own_folder(output, ["analyses.json"])
@@ -64,21 +58,20 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         encoder, tokenizer = load_encoder(path, args.pooling if plain else None, args.max_length)
         logger.info("%s: %s, pooling %s, at most %d tokens", label, path, encoder.pooling, encoder.max_length)
         loaded[label] = encoder.to(device_here()), tokenizer
-    texts, measured = list(dict.fromkeys(paired + sentences)), {}
+    texts, measured = list(dict.fromkeys(pairs.left + pairs.right)), {}
     for label, (encoder, tokenizer) in loaded.items():
         start = time.perf_counter()
         vectors = Encode(encoder, tokenizer, bf16=args.bf16, progress=True)(texts)
-        results = measure(dict(zip(texts, vectors, strict=True)), pairs, sentences)
+        results = measure(dict(zip(texts, vectors, strict=True)), pairs)
         measured[label] = {"pooling": encoder.pooling, "max_length": encoder.max_length, **results}
         logger.info("%s: measured in %.1f s", label, time.perf_counter() - start)
-    data = dict.fromkeys(HEADLINES, name) | {"anisotropy": Path(args.sentences).name if args.sentences else name}
-    content = {"data": data, "models": measured}
+    content = {"data": name, "models": measured}
     if output:
         with writing(output / "analyses.json") as part:
             part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        for analysis, chart in CHARTS.items():
+        for analysis in HEADLINES:
             if by_label := {label: model[analysis] for label, model in measured.items() if analysis in model}:
-                draw(chart(by_label, data[analysis]), output / f"{analysis}.png")
+                draw(analysis, by_label, name, output / f"{analysis}.png")
     show(markdown([["", *measured], *lines(list(measured.values()))]), output)
     return content
 

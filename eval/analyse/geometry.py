@@ -8,26 +8,18 @@ the others. Repeated sentences count once in the uniformity: their distance is z
 
 Cosine by gold score: does the cosine use its range, or do even unrelated pairs score 0.8? Source: ConSERT (arXiv
 2105.11741) Figure 1, a scatter plot there; here mean and quartiles by bin, so that several models fit one picture.
-
-Anisotropy: do the vectors cover all directions, or only a narrow cone? Sources: the mean cosine of random sentences is
-Ethayarajh's measure (arXiv 1909.00512); SimCSE (arXiv 2104.08821, section 5) argues that the contrastive loss flattens
-the spectrum; the effective rank is Roy and Vetterli's (2007).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import entropy
 
-from common.errors import BadInput
 from eval.encode import unit
 from eval.sts import Pairs, correlation, cosines
-from eval.text_files import read_lines, tidy
 
 ABOVE = 4.0  # pairs with a higher gold score are positives
 EDGES = (0, 1, 2, 3, 4, 5)  # bins of gold scores
@@ -37,7 +29,6 @@ HEADLINES = {  # analysis -> entry of its result -> name in a table, format
         "alignment": ("alignment (lower is better)", ".3f"),
         "uniformity": ("uniformity (lower is better)", ".3f"),
     },
-    "anisotropy": {"mean_cosine": ("mean cosine of random pairs", ".3f"), "effective_rank": ("effective rank", ".1f")},
     "cosine_by_gold": {
         "spearman": ("Spearman x 100 of cosine and gold score", ".2f"),
         "gap": ("mean cosine of gold [4, 5] less that of [0, 1)", ".3f"),
@@ -45,27 +36,14 @@ HEADLINES = {  # analysis -> entry of its result -> name in a table, format
 }
 
 
-def measure(vectors: Mapping[str, np.ndarray], pairs: Pairs | None, sentences: Sequence[str]) -> dict[str, dict]:
-    """The analyses of one encoder that the texts allow: {analysis: JSON-serialisable result}.
+def measure(vectors: Mapping[str, np.ndarray], pairs: Pairs) -> dict[str, dict]:
+    """The analyses of one encoder that the pairs allow: {analysis: JSON-serialisable result}.
 
     Args:
         vectors: of every text, each (D,).
-        pairs: scored; None leaves out the analyses of pairs. Without a pair scored above `ABOVE` there is no alignment.
-        sentences: distinct, at least two, for the anisotropy.
+        pairs: scored. Without a pair scored above `ABOVE` there is no alignment.
     """
-    rows = np.stack([vectors[sentence] for sentence in sentences])
-    values = spectrum(rows)
-    results: dict[str, dict[str, Any]] = {
-        "anisotropy": {
-            "mean_cosine": mean_cosine(rows),
-            "effective_rank": effective_rank(values),
-            "dimensions": rows.shape[1],
-            "sentences": len(rows),
-            "spectrum": values.tolist(),
-        }
-    }
-    if pairs is None:
-        return results
+    results: dict[str, dict[str, Any]] = {}
     left, right = (np.stack([vectors[text] for text in side]) for side in (pairs.left, pairs.right))
     gold = np.array(pairs.gold)
     positive = gold > ABOVE
@@ -98,18 +76,6 @@ def lines(models: Sequence[Mapping[str, dict]]) -> Iterator[list[str]]:
             yield [title, *("none" if value is None else format(value, form) for value in values)]
 
 
-def read_sentences(path: str) -> list[str]:
-    """The distinct sentences of a text file, one per line; white space is normalised, blank lines are skipped.
-
-    Raises:
-        BadInput: the file cannot be read, or has fewer than two distinct sentences.
-    """
-    sentences = list(dict.fromkeys(filter(None, map(tidy, read_lines(Path(path))))))
-    if len(sentences) < 2:
-        raise BadInput(f"{path}: give at least two distinct sentences, one per line")
-    return sentences
-
-
 def alignment(left: np.ndarray, right: np.ndarray) -> float:
     """Mean squared distance of positive pairs on the unit sphere, (N, D) and (N, D) -> 0 to 4."""
     return float(np.square(unit(left) - unit(right)).sum(1).mean())
@@ -140,31 +106,3 @@ def by_gold(cosines: np.ndarray, gold: np.ndarray) -> list[dict]:
         figures = {name: None if value is None else float(value) for name, value in zip(names, values, strict=True)}
         results.append({"from": low, "to": high, "pairs": len(inside), **figures})
     return results
-
-
-def mean_cosine(vectors: np.ndarray) -> float:
-    """Mean cosine over all pairs of different rows, (N, D) -> -1 to 1, exact.
-
-    |sum_i u_i|^2 counts every pair twice and each row with itself once.
-    """
-    rows = unit(vectors)
-    count = len(rows)
-    return float((np.square(rows.sum(0)).sum() - np.square(rows).sum()) / (count * (count - 1)))
-
-
-def spectrum(vectors: np.ndarray) -> np.ndarray:
-    """Singular values of the centred unit vectors, divided by the largest, descending, (N, D) -> (min(N - 1, D),).
-
-    All zero if the vectors are equal within float32 precision.
-    """
-    rows = unit(vectors)
-    values = np.linalg.svd(rows - rows.mean(0), compute_uv=False)[: len(rows) - 1]  # centring costs one dimension
-    largest = values[0]
-    if largest <= np.finfo(np.float32).eps * np.sqrt(len(rows)):
-        return np.zeros_like(values)
-    return values / largest
-
-
-def effective_rank(values: np.ndarray) -> float:
-    """Exponential of the entropy of the singular values, normalised to sum 1, (R,) -> 1 to R; 0 if all are zero."""
-    return float(np.exp(entropy(values))) if values.any() else 0.0

@@ -1,20 +1,26 @@
-"""`python -m eval.encode_corpus SHARDS --model M --output DIR`: encode a corpus of any size."""
+"""`python -m eval.encode_corpus SHARDS --model M --output DIR`: encode a corpus of any size; a later run resumes."""
 
-from functools import partial
+import logging
+import time
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
-from common.errors import run_command
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-# isort: split
-
-import torch
-
-from common.flags import Parser, add_encoder, add_prompts, positive
+from common.errors import BadInput, first_line, run_command
+from common.files import files_of, open_regular, sha256
+from common.flags import Parser, add_encoder, add_prompts
 from data.lines import texts_by_line
-from eval.encode import Encode
-from eval.encode_corpus.job import Job, encode_corpus
+from eval.encode import Encode, device_here
 from eval.vectors import DTYPES, VectorStore
 from models.encoder import load_encoder
+
+ROWS = 20_000  # texts held at once
+_PARQUET = b"PAR1"  # how a file begins, whatever its name
+logger = logging.getLogger(__name__)
 
 
 def parser() -> Parser:
@@ -36,27 +42,79 @@ def parser() -> Parser:
     p.add_argument("--column", default="text", help="column of Parquet inputs")
     add_encoder(p)
     add_prompts(p, "document")
-    processes = "shards at a time, each with its own model (default: one per GPU, else 1)"
-    p.add_argument("--processes", type=positive, default=torch.cuda.device_count() or 1, help=processes)
     return p
 
 
-def make_encode(
-    model: str, pooling: str | None, max_length: int | None, bf16: bool, prompt: str | None, device: str
-) -> Encode:
-    encoder, tokenizer = load_encoder(model, pooling, max_length, {"document": prompt})
-    return Encode(encoder.to(device), tokenizer, bf16=bf16).of("document")
-
-
 def main(argv: list[str] | None = None) -> list[dict]:
-    """Run the command and return the records of the shards."""
+    """Run the command and return the records of the shards.
+
+    Raises:
+        BadInput: two shards share an output, or as `encode_shard`.
+    """
     args = parser().parse_args(argv)
-    make = partial(make_encode, args.model, args.pooling, args.max_length, args.bf16, args.document_prompt)
-    job = Job(make, texts_by_line, VectorStore(Path(args.output), args.dtype), args.column)
-    return encode_corpus(job, args.inputs, args.processes)
+    store, sources = VectorStore(Path(args.output), args.dtype), {}
+    for path in (path for name in args.inputs for path in files_of(Path(name), [store.folder])):
+        if (other := sources.setdefault(stem_of(path), path)) is not path:
+            raise BadInput(f"{other} and {path} would both be written to {stem_of(path)}.npy; rename one")
+    encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length, {"document": args.document_prompt})
+    encode = Encode(encoder.to(device_here()), tokenizer, bf16=args.bf16).of("document")
+    store.claim({"model": encode.identity, "max_length": encode.max_length, "dtype": store.dtype})
+    start, records = time.perf_counter(), []
+    for path in sources.values():
+        records.append(record := encode_shard(encode, store, path, args.column))
+        state = f"{record['rows']} rows" + ("" if record["new"] else " exist already")
+        logger.info("%d of %d shards: %s, %s", len(records), len(sources), record["source"], state)
+    rows = sum(record["rows"] for record in records if record["new"])
+    logger.info("%s: %d new rows in %.1f s", store.folder, rows, time.perf_counter() - start)
+    return records
+
+
+def encode_shard(encode: Encode, store: VectorStore, path: Path, column: str = "text") -> dict:
+    """Write the vectors of one shard unless they exist, and return its record, see `VectorStore.shard`.
+
+    Raises:
+        BadInput: the shard is unreadable or empty, changes while it is encoded, or has changed since it was.
+    """
+    with open_regular(path) as file:  # BadInput for a missing file or a pipe
+        parquet = file.read(len(_PARQUET)) == _PARQUET
+    source = {"source": path.name, "sha256": sha256(path)} | ({"column": column} if parquet else {})
+
+    def parts() -> Iterator[np.ndarray]:
+        texts = _cells(path, column) if parquet else (text for _, text in texts_by_line(path))
+        rows = 0
+        while piece := list(islice(texts, ROWS)):  # an empty line is an empty text, so no row is lost
+            rows += len(piece)
+            yield encode(piece)
+        if not rows:
+            raise BadInput(f"{path}: contains no text; remove it from the inputs")
+        if sha256(path) != source["sha256"]:
+            raise BadInput(f"{path}: changed while it was encoded; run the command again")
+
+    return store.shard(stem_of(path), source, parts)
+
+
+def stem_of(path: Path) -> str:
+    """The name of a shard's outputs: the file name without `.gz`, `.xz`, `.bz2`, `.zst`, then `.txt`, `.parquet`."""
+    name = path.name
+    for endings in ((".gz", ".xz", ".bz2", ".zst"), (".txt", ".parquet")):
+        name = next((name.removesuffix(ending) for ending in endings if name.endswith(ending)), name)
+    return name
+
+
+def _cells(path: Path, column: str) -> Iterator[str]:
+    try:
+        with pq.ParquetFile(path) as file:
+            file.schema_arrow.field(column)  # KeyError without it
+            for batch in file.iter_batches(ROWS, columns=[column]):
+                texts = batch.column(0).to_pylist()
+                if not all(isinstance(text, str) for text in texts):
+                    raise TypeError("a row is null or no string")
+                yield from texts
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        raise BadInput(
+            f"{path}: not a complete Parquet file with strings in '{column}' ({first_line(error)})"
+        ) from error
 
 
 if __name__ == "__main__":
-    from eval.encode_corpus.__main__ import main  # so that worker processes can import `make_encode`
-
     run_command(main)

@@ -2,7 +2,7 @@
 
 The corpus is all 2,758 sentences, the first of every pair before the second; a query is a sentence of one of the 97
 pairs scored 5.0, and a hit at k if its partner is among the k sentences of highest cosine, ties by row. InfoCSE's
-figures are multiples of 1/97 (the first sentence is the query), DiffCSE's of 1/194 (both directions).
+figures are multiples of 1/97 (the first sentence is the query); DiffCSE's are of 1/194 (both directions).
 
 31 of the 97 queries and 8 of their partners also occur in other rows; the papers do not say how they treat them. Here
 only the query's row is excluded, and only the partner's row is a hit.
@@ -25,13 +25,8 @@ _STSB = next(task for task in STS_TEST if task.name == "STS-B")
 
 @dataclass(frozen=True)
 class InDomainRetrieval:
-    """STS-B test as a corpus.
+    """STS-B test as a corpus, for which the first sentence of a pair is the query."""
 
-    Attributes:
-        directions: `one`, first sentence -> second; `both`, each sentence of a pair is a query for the other.
-    """
-
-    directions: str = "one"
     name: str = "STS-B retrieval"
     split: str = "test"
 
@@ -51,10 +46,8 @@ class InDomainRetrieval:
         pairs = self.load(data_dir)
         sentences, half = pairs.left + pairs.right, len(pairs.left)
         queries = [(i, half + i) for i, gold in enumerate(pairs.gold) if gold == 5.0]
-        if self.directions == "both":
-            queries += [(target, query) for query, target in queries]
         ranks = partner_ranks(encode, sentences, queries)
-        how = f"{self.directions} direction{'s' * (self.directions == 'both')}, own left out"
+        how = "one direction, own left out"
         rows = [row(self.name, self.split, f"recall@{k}", how, len(queries), 100 * np.mean(ranks < k)) for k in CUTS]
         examples = example_ids((sentences[query], sentences[target], "own") for query, target in queries)
         return Result(rows, {"value": (ranks < 1).astype(np.float64), "example": examples}, shown=len(CUTS))
@@ -78,6 +71,6 @@ def partner_ranks(encode: Encoder, sentences: list[str], queries: list[tuple[int
     return np.array(ranks)
 
 
-def tasks(split: str, directions: str) -> tuple[InDomainRetrieval, ...]:
+def tasks(split: str) -> tuple[InDomainRetrieval, ...]:
     """The task for the test split; nothing for `dev`."""
-    return (InDomainRetrieval(directions),) if split == "test" else ()
+    return (InDomainRetrieval(),) if split == "test" else ()

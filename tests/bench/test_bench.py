@@ -11,7 +11,6 @@ import torch
 from bench import loop, pair
 from bench.__main__ import main
 from bench.pair import LENGTHS, batch
-from common.errors import BadInput
 from data.template import frame_of
 
 
@@ -87,14 +86,6 @@ def test_steps_print_a_table_and_write_rows(precision, tmp_path, capsys):
         assert (row["precision"], row["model"], row["runs"]) == (precision, "tiny", 1)
     assert rows[0]["memory_ratio"] > 0.5 and rows[1]["memory_ratio"] is None
     assert capsys.readouterr().out.startswith("| name ")
-
-
-def test_an_output_that_is_not_a_table_is_refused_before_anything_is_measured(tmp_path):
-    (tmp_path / "thesis.txt").write_text("mine")
-    for output in (tmp_path, tmp_path / "thesis.txt"):
-        with pytest.raises(BadInput, match="--output"):
-            main(["step", "--output", str(output)])
-    assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
 def test_an_index_is_built_saved_loaded_and_searched():

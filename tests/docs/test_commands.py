@@ -65,39 +65,6 @@ def test_every_command_of_a_page_works(page, here, capsys):
         assert not re.search(r"^(python|make|accelerate) ", block, re.MULTILINE), "mark the block with sh"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "python run_unsup.py --config configs/simcse-bert-base.yaml --temprature 0.1",
-        "python run_unsup.py --config configs/no-such.yaml",
-        "python run_pretrain_aux.py --config configs/aux-bert-base.yaml --temperature 1",
-        "accelerate launch --config_file configs/accelerate/two_gpus.yaml run_unsup.py --learn 1",
-        "accelerate launch --config_file configs/accelerate/no.yaml run_unsup.py --config configs/simcse-mini.yaml",
-        "accelerate launch --no_such_flag 1 run_unsup.py --config configs/simcse-mini.yaml",
-        "python -m eval MODEL --task sts",
-        "python -m eval MODEL --pooling cls_before_pooler --dev_file NOT_THERE.tsv",
-        "python -m bench step --precision fp8",
-        "python -m nothing --list",
-        "python -m papers infocse-99 --list",
-        "make nothing",
-        "make verify FOLDER=corpora",
-        "python -m pytest tests/nothing",
-        "rm -r runs",
-    ],
-)
-def test_a_command_that_does_not_work_is_found(command, here):
-    [found] = commands(f"Text.\n\n```sh\n{command}   # why\n```\n")
-    with pytest.raises((AssertionError, SystemExit, ImportError)):
-        check(found)
-
-
-def test_commands_are_found_in_blocks_and_in_prose():
-    page = "```sh\nmake test  # all\nA=b python -m eval M \\\n  --details\n```\n"
-    page += "```\npython x\n```\nSee `python -m eval\nM --bf16`, `make`."
-    assert commands(page) == ["make test", "A=b python -m eval M --details", "python -m eval M --bf16"]
-    assert blocks(page, "") == ["python x\n"]
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):

@@ -6,16 +6,19 @@ import numpy as np
 
 
 class Letters:
-    """Counts letters: a vector that only the text decides. Remembers the texts, and can pause or stop."""
+    """Counts letters: a vector that only the text decides. Can pause."""
 
     max_length = 32
 
-    def __init__(self, device="cpu", identity="letters", pause=0.0, stop_after=10**9):
-        self.identity, self.pause, self.stop_after, self.asked = identity, pause, stop_after, []
+    def __init__(self, device="cpu", identity="letters", pause=0.0):
+        self.identity, self.pause = identity, pause
 
     def __call__(self, texts):
         time.sleep(self.pause)
-        if len(self.asked) + len(texts) > self.stop_after:
-            raise KeyboardInterrupt
-        self.asked += texts
         return np.array([[text.count(letter) for letter in "aeiost"] for text in texts], dtype=np.float32)
+
+    def to(self, device):
+        return self
+
+    def of(self, role):
+        return self

@@ -12,9 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data.lines import texts_by_line
-from eval.encode_corpus.__main__ import main
-from eval.encode_corpus.job import Job, encode_corpus
+import eval.encode_corpus.__main__ as command
 from eval.vectors import VectorStore
 from tests.encoders import encode_of
 from tests.eval.letters import Letters
@@ -36,8 +34,13 @@ def shards(tmp_path, sentences):
     return dict(zip(sorted(folder.iterdir()), texts, strict=True))
 
 
-def job(folder, make=Letters, column="body", dtype="float32"):
-    return Job(make, texts_by_line, VectorStore(folder, dtype), column)
+@pytest.fixture
+def letters(monkeypatch):
+    """Stands for the model of the command."""
+    encode = Letters()
+    monkeypatch.setattr(command, "load_encoder", lambda *_: (encode, None))
+    monkeypatch.setattr(command, "Encode", lambda encoder, tokenizer, bf16: encoder)
+    return lambda folder, *inputs: command.main([*map(str, inputs), "--model=m", f"--output={folder}", "--column=body"])
 
 
 def names(folder):
@@ -45,10 +48,10 @@ def names(folder):
 
 
 def test_every_shard_gets_the_vectors_of_its_lines_in_order(shards, tiny_bert, tmp_path, monkeypatch):
-    monkeypatch.setattr("eval.encode_corpus.job.ROWS", 7)  # several pieces a shard, the last one shorter
+    monkeypatch.setattr(command, "ROWS", 7)  # several pieces a shard, the last one shorter
     out = tmp_path / "out"
     flags = ["--model", str(tiny_bert), "--pooling", "avg", "--output", str(out), "--column", "body"]
-    records = main([str(tmp_path / "in"), *flags])
+    records = command.main([str(tmp_path / "in"), *flags])
     vectors = encode_of(tiny_bert, "avg")([text for part in shards.values() for text in part])
     written = [np.load(out / f"{stem}.npy") for stem in ("a", "b.1", "c", "d")]
     assert [len(part) for part in written] == [len(part) for part in shards.values()]
@@ -64,15 +67,11 @@ def test_every_shard_gets_the_vectors_of_its_lines_in_order(shards, tiny_bert, t
 
 DRIVER = """
 import sys
-from functools import partial
-from pathlib import Path
-from common.errors import run_command
-from data.lines import texts_by_line
-from eval.encode_corpus.job import Job, encode_corpus
-from eval.vectors import VectorStore
+import eval.encode_corpus.__main__ as command
 from tests.eval.letters import Letters
-job = Job(partial(Letters, pause=float(sys.argv[4])), texts_by_line, VectorStore(Path(sys.argv[2])), "body")
-run_command(lambda: encode_corpus(job, [sys.argv[1]], int(sys.argv[3])))
+command.load_encoder = lambda *_: (Letters(pause=0.15), None)
+command.Encode = lambda encoder, tokenizer, bf16: encoder
+command.main([sys.argv[1], "--model=m", "--output", sys.argv[2]])
 """
 
 
@@ -80,12 +79,12 @@ def seen(path):
     return path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_a_killed_run_goes_on_and_leaves_done_shards_alone(tmp_path, sentences):
+def test_a_killed_run_goes_on_and_leaves_done_shards_alone(tmp_path, sentences, letters):
     texts, out = tmp_path / "in", tmp_path / "out"
     texts.mkdir()
     for i in range(12):
         (texts / f"{i:02}.txt").write_text("\n".join(sentences[20 * i : 20 * i + 20]), encoding="utf-8")
-    command = [sys.executable, "-c", DRIVER, str(texts), str(out), "2", "0.15"]
+    command = [sys.executable, "-c", DRIVER, str(texts), str(out)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
         while len(list(out.glob("*.done.json"))) < 3 and process.poll() is None:
             time.sleep(0.01)
@@ -94,7 +93,7 @@ def test_a_killed_run_goes_on_and_leaves_done_shards_alone(tmp_path, sentences):
     stems = [record.name.removesuffix(".done.json") for record in out.glob("*.done.json")]
     done = {path: seen(path) for stem in stems for path in (out / f"{stem}.done.json", out / f"{stem}.npy")}
     assert 6 <= len(done) < 24
-    records = encode_corpus(job(out), [str(texts)], 1)
+    records = letters(out, texts)
     assert sum(not record["new"] for record in records) >= len(done) // 2
     assert {path: seen(path) for path in done} == done
     written = [np.load(out / f"{i:02}.npy") for i in range(12)]
@@ -111,12 +110,11 @@ def test_a_shard_that_changes_while_it_is_encoded_is_not_done(tmp_path):
         shard.write_text("other\nlines\n")
         return encode(texts)
 
-    work = job(out)
-    work.begin("cpu")
-    said = refused(work.encode_shard, editing, shard)
+    store = VectorStore(out)
+    said = refused(command.encode_shard, editing, store, shard)
     assert said == f"{shard}: changed while it was encoded; run the command again"
-    assert names(out) == ["manifest.json"]
-    assert work.encode_shard(encode, shard)["rows"] == 2
+    assert names(out) == []
+    assert command.encode_shard(encode, store, shard)["rows"] == 2
 
 
 def table_of(column, name="body"):
@@ -135,17 +133,17 @@ def table_of(column, name="body"):
         ("x.parquet", table_of(["a"])[:-9], "not a complete Parquet file with strings"),
     ],
 )
-def test_a_bad_shard_is_named_and_leaves_no_output(tmp_path, name, content, said):
+def test_a_bad_shard_is_named_and_leaves_no_output(tmp_path, name, content, said, letters):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / name).write_bytes(content)
-    message = refused(encode_corpus, job(tmp_path / "out"), [str(tmp_path / "in")], 1)
+    message = refused(letters, tmp_path / "out", tmp_path / "in")
     assert message.startswith(str(tmp_path / "in" / name)) and said in message
     assert names(tmp_path / "out") == ["manifest.json"]
 
 
-def test_shards_with_the_same_output_are_refused_before_encoding(shards, tmp_path):
+def test_shards_with_the_same_output_are_refused_before_encoding(shards, tmp_path, letters):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a.txt.zst").write_text("text")
-    given = [str(tmp_path / "in"), str(tmp_path / "other" / "a.txt.zst")]
-    assert "would both be written to a.npy" in refused(encode_corpus, job(tmp_path / "out"), given, 1)
+    inputs = tmp_path / "in", tmp_path / "other" / "a.txt.zst"
+    assert "would both be written to a.npy" in refused(letters, tmp_path / "out", *inputs)
     assert not (tmp_path / "out").exists()

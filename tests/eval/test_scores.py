@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from eval.scores import Result, details, headline, items_path, read_scores, rows_of, table, tables, write_scores
+from eval.scores import Result, headline, read_scores, rows_of, table, tables
 from eval.scores import row as full_row
 from tests.refusals import refused
 
@@ -70,7 +70,6 @@ def test_each_metric_has_a_table_and_an_average_of_its_own():
     first, second = tables({"m|n": rows}).split("\n\n")
     assert first.splitlines()[0] == "spearman" and second.splitlines()[0] == "accuracy"
     assert first.splitlines()[-1] == "| m\\|n  | 70.00 |"
-    assert len(details(rows).splitlines()) == 6
 
 
 def test_a_table_shows_all_cuts_of_a_ranking_and_averages_only_the_first():
@@ -86,15 +85,6 @@ def test_a_table_shows_all_cuts_of_a_ranking_and_averages_only_the_first():
     ]
     with_other = {"m": [*rows["m"], *rows_of({"B": result("B", "spearman")}, "m", None)]}
     assert [part.splitlines()[0] for part in tables(with_other).split("\n\n")] == ["recall", "spearman"]
-    assert details([*rows["m"], *rows["n"]]).startswith("| model | task")
-
-
-def test_the_values_of_every_example_are_saved_beside_the_scores(tmp_path):
-    results = {"A": result("A", "spearman")}
-    write_scores(tmp_path / "scores.json", results, rows_of(results, "m", None))
-    with np.load(items_path(tmp_path / "scores.json"), allow_pickle=False) as items:
-        assert list(items) == ["A|test|test|value"]
-        assert items["A|test|test|value"].tolist() == [1.0, 1.0]
 
 
 GOOD = full_row("STS12", "test", "spearman", "all", 9, 1.5)

@@ -2,18 +2,13 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
 from common.errors import BadInput, NonFinite, ProjectError, StorageError
-from eval.scores import row as score_row
-from eval.scores import write_rows
-from papers import runs, specification
+from papers import runs
 from papers.__main__ import main
-from papers.runs import Choice, plan_of, start_flags
-from tests.faults.forked import check_kills
-from tests.papers.conftest import flags_of
+from papers.runs import start_flags
 
 
 def test_only_what_is_missing_is_trained_and_the_same_run_serves_two_tables(runner, filled, tmp_path, capsys):
@@ -161,63 +156,3 @@ def test_a_runner_s_error_keeps_its_exit_code(monkeypatch):
     with pytest.raises(ProjectError, match=r"run_unsup\.py --a=b failed with exit code 3") as caught:
         runs.launch("run_unsup.py", "--a=b")
     assert caught.value.exit_code == 3
-
-
-def test_a_chained_row_starts_from_the_run_before_it_with_the_same_seed(monkeypatch):
-    choice = Choice(backbone="mini", seeds=(0, 1), model="m", runs="r", train_file="own.txt")
-    table = specification.read("consert-3")
-    joint, chained = (
-        next(plan_of(table, row, choice) for row in table.rows if row.label == label)
-        for label in ("ConSERT-base joint", "ConSERT-base joint-unsup")
-    )
-    assert chained.starts_from == joint
-
-    def given(plan):
-        return flags_of(plan.command(choice, 1)[1:])
-
-    assert given(chained)["model_name_or_path"] == str(joint.folder(choice, 1))
-    assert given(joint)["model_name_or_path"] == "m"
-    assert chained.flags["train_file"] == "own.txt" and "train_file" not in joint.flags
-    trained, there = [], set()
-
-    def launch(script, *argv):
-        trained.append(Path(flags_of(argv)["output_dir"]))
-        there.add(trained[-1])
-
-    monkeypatch.setattr(runs, "launch", launch)
-    monkeypatch.setattr(runs, "discard", lambda *_: None)
-    monkeypatch.setattr(runs, "finished", lambda folder: {"trajectory": {}} if folder in there else None)
-    chained.train(choice, 0)
-    chained.train(choice, 0)
-    assert trained == [joint.folder(choice, 0), chained.folder(choice, 0)]
-
-
-@pytest.fixture
-def trains_nothing(runner, monkeypatch):
-    """A run is its record and its scores, both written as they always are."""
-
-    def launch(script, *argv):
-        flags = flags_of(argv)
-        runs.record_untrained(Path(flags["output_dir"]), {"seconds_of_last_start": 7.2, "steps": 4, "run_id": "r"})
-
-    def score(folder, name, tasks, data_dir, model=None, **how):
-        path = folder / f"{name}.json"
-        if not path.is_file():
-            write_rows(path, [score_row("STS-B", "dev", "spearman", "single", 5, 80.0)])
-
-    monkeypatch.setattr(runs, "launch", launch)
-    monkeypatch.setattr(runs, "score", score)
-
-
-def test_a_killed_command_goes_on_and_ends_with_the_same_table(trains_nothing, tmp_path):
-    def fill(folder):
-        folders = [f"--runs={folder / 'runs'}", f"--output={folder / 'results'}"]
-        main(["infocse-5", "--backbone=mini", "--model=m", "--seeds", "0", "1", *folders])
-
-    def placed(folder):
-        files = [*folder.glob("results/*.json"), *folder.glob("results/*.md"), *folder.glob("runs/*/*.json")]
-        found = {str(path.relative_to(folder)): path.read_text() for path in files}
-        assert all(json.loads(text) for name, text in found.items() if name.endswith(".json"))
-        return {name: text.replace(str(folder), "") for name, text in found.items()}
-
-    check_kills(fill, tmp_path, placed, 5)

@@ -1,15 +1,13 @@
 """One real run on the tiny model, and the scores of Figure 4 against a forward of their own."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
-from safetensors.torch import load_file, save_file
 
 import run_unsup
 from baselines import __main__ as baselines
-from common.errors import BadInput, CheckpointRefused
+from common.errors import BadInput
 from common.files import sha256
 from data.lines import content_hash
 from eval.analyse.tokens import AverageWithout, FrequentTokens, most_frequent
@@ -50,49 +48,6 @@ def test_a_run_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_d
     assert json.loads((folder / "run.json").read_text())["best"]["value"] == pytest.approx(row["ours"], abs=0.01)
     assert not list(folder.glob("checkpoint-*")) and not list(folder.glob("*.part"))
     assert main(argv) == [row] and len(started) == 1
-
-
-def test_a_finished_run_of_other_inputs_is_refused(tmp_path, tiny_bert, text_file, data_dir, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(tiny_bert, "model")
-    shutil.copy(text_file, "text.txt")
-    monkeypatch.setattr(runs, "launch", lambda script, *argv: run_unsup.main(list(argv)))
-    argv = [*SIMCSE, "--model=model", "--train_file=text.txt", f"--data_dir={data_dir}", "--steps=1"]
-    made = main(argv)
-
-    def again(*flags):  # a command is a process: nothing that was read before is known
-        runs.model_files.cache_clear()
-        runs.hash_once.cache_clear()
-        return main([*argv, *flags])
-
-    text, weights = tmp_path / "text.txt", tmp_path / "model" / "model.safetensors"
-    held = text.read_text()
-    text.write_text(held + "One more line.\n")
-    for flags in ((), ("--collect",)):
-        with pytest.raises(CheckpointRefused, match=r"text: sha256 was \w+, now \w+"):
-            again(*flags)
-    text.unlink()
-    assert again("--collect") == made
-    text.write_text(held)
-    tensors = load_file(weights)
-    save_file({name: tensor + 1 for name, tensor in tensors.items()}, weights, {"format": "pt"})
-    for flags in ((), ("--collect",)):
-        with pytest.raises(CheckpointRefused, match="model_name_or_path: the files of model have changed"):
-            again(*flags)
-    shutil.rmtree(tmp_path / "model")
-    assert again("--collect") == made
-
-
-def test_figures_of_a_model_that_is_evaluated_as_it_is_are_of_its_files(tmp_path, tiny_bert):
-    shutil.copytree(tiny_bert, tmp_path / "model")
-    plan = RunPlan("untrained", {}, None, str(tmp_path / "model"), "avg", ())
-    choice = Choice(runs=str(tmp_path / "runs"))
-    plan.train(choice, 0)
-    assert plan.finished(choice, 0)["model"] == str(tmp_path / "model")
-    (tmp_path / "model" / "config.json").write_text("{}")
-    runs.model_files.cache_clear()
-    with pytest.raises(CheckpointRefused, match=r"the files of .* have changed"):
-        plan.finished(choice, 0)
 
 
 def test_baselines_are_fitted_scored_and_kept(tmp_path, tiny_bert, text_file, data_dir, monkeypatch):

@@ -14,7 +14,6 @@ from papers.page import rewritten
 from papers.runs import Choice, RunPlan
 from tests.papers.conftest import flags_of
 from tests.sources import ROOT
-from training.methods import load_method
 from training.settings import fill
 
 STUDIES = {name: study.read(name) for name in study.names()}
@@ -110,12 +109,6 @@ def test_every_flag_of_a_study_is_one_of_its_script(name):
         for planned in filter(None, (plan, plan.starts_from)):
             script, *words = planned.command(Choice(model="m", bf16=False), 0)
             fill(script, flags_of(words))
-
-
-def test_every_method_of_adapt_has_its_flags():
-    for flags in STUDIES["own-text"].combinations.values():
-        known = set(load_method(flags.get("method", "spans")).arguments.__dataclass_fields__)
-        assert set(flags) - {"method", "bow_weight", "steps", "model", "stage_one"} <= known
 
 
 def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(asked, filled, tmp_path, capsys):
@@ -271,21 +264,3 @@ def test_a_run_of_adapt_is_gathered_from_its_folder(adapts, filled, tmp_path, mo
     assert len(rows) == 30 and rows[0]["curve"] == [[0, 1.0], [30, 2.0]] and rows[0]["real"] == score
     assert rows[0]["facts"]["start"] == "s"
     assert (tmp_path / "results" / "own-text.png").read_bytes()[:4] == b"\x89PNG"
-
-
-@pytest.mark.parametrize(
-    ("name", "missing"), [("infocse-seeds-mini", "STS12-en-test"), ("own-text", r"med/corpus\.jsonl")]
-)
-def test_missing_data_or_model_is_refused_before_any_training(name, missing, filled, tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "launch", lambda *_: pytest.fail("trained"))
-    with pytest.raises(BadInput, match=missing):
-        filled(name, f"--data_dir={tmp_path}")
-    with pytest.raises(BadInput, match=f"{name}: give --model"):
-        main([name, f"--output={tmp_path}"])
-
-
-def test_classifiers_and_search_run_where_the_encoder_does(monkeypatch):
-    monkeypatch.setattr(study, "device_here", lambda: "cuda")
-    tasks = study.tasks_of(STUDIES["infocse-start-mini"])
-    devices = {task.device for name, some in tasks.items() for task in some if name != "sts"}
-    assert len(tasks) == 8 and devices == {"cuda"}

@@ -4,14 +4,11 @@ import json
 import re
 from html.parser import HTMLParser
 
-import numpy as np
 import pytest
 
 from common.errors import BadInput
 from report import MARK
 from report.__main__ import main
-from report.measures import nearest
-from tests.encoders import encode_of
 from tests.report.conftest import RECORD
 
 VOID = {"meta", "input", "hr", "br", "img", "link"}
@@ -51,26 +48,23 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def both(trained, dev_file, tmp_path_factory):
+def both(trained, tmp_path_factory):
     """Arguments of a report of two runs, and what they write."""
-    arguments = [f"one={trained[0]}", f"two={trained[1]}", "--dev_file", str(dev_file), "--output"]
+    arguments = [f"one={trained[0]}", f"two={trained[1]}", "--output"]
     return arguments, main([*arguments, str(tmp_path_factory.mktemp("report") / "r.html")])
 
 
 def test_two_runs_side_by_side_with_every_section(both, trained):
     page = Page(both[1])
-    assert [name for name in page.texts if name] == ["runs", "training", "scores", "vectors", "neighbours"]
+    assert [name for name in page.texts if name] == ["runs", "training", "scores"]
     assert page.texts["runs"].count("simcse") == 1 and "3e-05" in page.texts["runs"], "they differ in nothing"
     assert re.search(r"two (is better than|is worse than|cannot be told apart from) one: pairs file ", page.texts[""])
     assert page.texts["scores"].count("baseline ") == 1 and re.search(r"[+-]\d+\.\d\d\s+\(", page.texts["scores"])
-    assert page.names.count("figure") == 2 + 3, "a loss term, the dev score; three analyses"
+    assert page.names.count("figure") == 2, "a loss term, the dev score"
     for folder in trained:
         value = json.loads((folder / "scores.json").read_text())[0]["value"]
         assert f"{value:.2f}" in page.texts["scores"]
-    assert len(re.findall(r"-?\d+\.\d\d to [+-]?\d+\.\d\d", page.texts["scores"])) == 3
-    assert re.search(r"\d best ", page.texts["scores"])
-    assert all(word in page.texts["vectors"] for word in ("uniformity", "effective rank", "gold [4, 5]"))
-    assert len(re.findall(r"\b[01]\.\d{3}\b", page.texts["neighbours"])) == 20 * 2 * 5
+    assert len(re.findall(r"[+-]\d+\.\d\d to [+-]\d+\.\d\d", page.texts["scores"])) == 1
 
 
 def test_what_differs_between_runs_is_marked_and_the_rest_is_folded(tmp_path, write_run):
@@ -78,7 +72,7 @@ def test_what_differs_between_runs_is_marked_and_the_rest_is_folded(tmp_path, wr
     for name, settings in {"a": {"aux_weight": 0.1}, "b": {"aux_weight": 0.1, "temperature": 0.07}}.items():
         record = RECORD | {"settings": RECORD["settings"] | {"max_length": 32, "temperature": 0.05} | settings}
         folders.append(str(write_run(tmp_path / name, record | {"findings": [f"said by {name}"]})))
-    places = ["--data_dir", str(tmp_path), "--output", str(tmp_path / "r.html")]
+    places = ["--output", str(tmp_path / "r.html")]
     page = Page(main([*folders, *places]))
     assert page.source.count("<mark>") == 1 and "<td>0.05</td><td><mark>0.07</mark></td>" in page.source
     folded = re.search(r"The same in every run: (.*?)</summary>.*?</details>", page.source, re.DOTALL)
@@ -98,27 +92,17 @@ def test_the_page_needs_nothing_else_and_tells_no_path(both, trained):
     assert dict(page.attributes)["content"] == "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def test_two_reports_of_the_same_runs_are_the_same_bytes(both, tmp_path):
-    arguments, page = both
-    assert main([*arguments, str(tmp_path / "other.html")]).read_bytes() == page.read_bytes()
-
-
 def test_hostile_texts_are_shown_and_do_nothing(tmp_path, write_run, trained):
     folder = write_run(tmp_path / "runs" / "<b>&\"'")
-    for file in trained[0].iterdir():
-        if file.name not in ("run.json", "log.jsonl") and file.is_file():
-            (folder / file.name).write_bytes(file.read_bytes())
     record = json.loads((folder / "run.json").read_text())
     record["settings"]["method"] = record["versions"][HOSTILE] = HOSTILE
     line = {"step": 1, HOSTILE: 1.0}
     write_run(folder, record, [line, {**line, "step": 2}])
-    rows = json.loads((folder / "scores.json").read_text())
+    rows = json.loads((trained[0] / "scores.json").read_text())
     (folder / "scores.json").write_text(json.dumps([{**rows[0], "task": HOSTILE}]))
-    (tmp_path / f"{HOSTILE.replace('/', '')}.txt").write_text(f"{HOSTILE}\nanother sentence\n")
-    sentences = str(tmp_path / f"{HOSTILE.replace('/', '')}.txt")
-    page = Page(main([str(folder), "--sentences", sentences, "--output", str(tmp_path / "r.html")]))
+    page = Page(main([str(folder), "--output", str(tmp_path / "r.html")]))
     assert not {"img", "script"} & set(page.names)
-    for section in ("runs", "training", "scores", "neighbours"):
+    for section in ("runs", "training", "scores"):
         assert HOSTILE in page.texts[section], section
     assert "<b>&\"'" in page.texts["runs"]
 
@@ -126,22 +110,10 @@ def test_hostile_texts_are_shown_and_do_nothing(tmp_path, write_run, trained):
 def test_missing_pieces_are_said(tmp_path, write_run, trained):
     young = write_run(tmp_path / "young", log=[])
     (young / "log.jsonl").unlink()
-    places = ["--data_dir", str(tmp_path / "empty"), "--output", str(tmp_path / "r.html")]
-    page = Page(main([f"old={trained[1]}", str(young), *places]))
+    page = Page(main([f"old={trained[1]}", str(young), "--output", str(tmp_path / "r.html")]))
     assert "log.jsonl missing or empty: young." in page.texts["training"]
     assert "No scores: young." in page.texts["scores"]
     assert "missing" in page.texts["scores"]
-    assert "the data folder has no STS-B test set" in page.texts["vectors"]
-    assert "the data folder has no STS-B" in page.texts["neighbours"]
-
-
-def test_sentences_alone_and_a_run_without_encoder(tmp_path, write_run, trained, text_file):
-    young = write_run(tmp_path / "young")
-    arguments = [str(young), str(trained[0]), "--sentences", str(text_file), "--data_dir", str(tmp_path)]
-    page = Page(main([*arguments, "--output", str(tmp_path / "r.html")]))
-    assert "no STS-B test set" in page.texts["vectors"] and "effective rank" in page.texts["vectors"]
-    assert "No sentence encoder in the folder: young." in page.texts["vectors"]
-    assert "5 nearest of 300 sentences" in " ".join(page.texts["neighbours"].split())
 
 
 def test_a_page_replaces_pages_of_this_command_only(both, tmp_path, write_run):
@@ -150,22 +122,3 @@ def test_a_page_replaces_pages_of_this_command_only(both, tmp_path, write_run):
     theirs.write_text("<!doctype html><title>mine</title>")
     with pytest.raises(BadInput, match="has content this command did not write"):
         main([str(write_run(tmp_path / "one")), "--output", str(theirs)])
-
-
-@pytest.mark.parametrize("flag", ["--dev_file", "--sentences"])
-def test_files_that_the_user_names_must_be_there(tmp_path, write_run, flag):
-    with pytest.raises(BadInput, match="nowhere"):
-        main([str(write_run(tmp_path / "a")), flag, "nowhere.txt", "--output", str(tmp_path / "r.html")])
-
-
-def test_neighbours_are_those_of_all_cosines(trained, sentences):
-    vectors = encode_of(trained[0])(sentences).astype(np.float64)
-    lists = nearest({1: vectors}, sentences)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    assert list(lists) == sentences[::15] and len(lists) == 20
-    for query, by_run in lists.items():
-        cosines = vectors @ vectors[sentences.index(query)]
-        order = [i for i in np.argsort(-cosines, kind="stable") if sentences[i] != query][:5]
-        assert [sentence for sentence, _ in by_run[1]] == [sentences[i] for i in order]
-        assert [cosine for _, cosine in by_run[1]] == pytest.approx(cosines[order], abs=1e-5)
-    assert nearest({1: vectors[:2]}, sentences[:2]).keys() == {*sentences[:2]} and nearest({}, sentences) == {}

@@ -5,66 +5,31 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-import numpy as np
-import pytest
-
 import report.figures
-from eval.analyse.pictures import Chart, Series
-from report.figures import COLOURS, MARKERS, THEME, curves, finite, geometry, svg
-from report.measures import Texts
+from report.figures import COLOURS, MARKERS, THEME, Curve, curves, svg
 
 STYLE = (Path(report.figures.__file__).parent / "style.css").read_text()
 
 
-def chart(x, y, *series, title="c", labels="a", **look):
-    """The SVG of a chart."""
-    return svg(Chart(title, "", x, y, [Series(*one) for one in series], **look), list(labels))
+def chart(*lines, title="c", unit="points"):
+    """The SVG of some lines, each with its run's number and points."""
+    return svg([Curve(run, points) for run, points in lines], title, unit, title)
 
 
 def parsed(svg):
-    """Run number -> places of its marks; the elements of all lines; the texts of the axes."""
+    """Run number -> its number of marks; the elements of all lines; the texts of the axes."""
     root = ElementTree.fromstring(str(svg).replace("<svg", '<svg xmlns:xlink="x"', 1))
     marks = {}
     for group in root.iter("g"):
         for use in group.iter("use") if group.get("clip-path") else ():
             run = int(re.search(r"fill: var\(--c(\d)\)", use.get("style"))[1])
-            marks.setdefault(run, []).append((float(use.get("x")), float(use.get("y"))))
+            marks[run] = marks.get(run, 0) + 1
     lines = [path for path in root.iter("path") if path.get("clip-path") and "var(--c" in path.get("style")]
     return marks, lines, [text.text for text in root.iter("text")]
 
 
-def is_linear(places, values):
-    """Whether places on the page are a linear function of the values."""
-    slope, offset = np.polyfit(values, places, 1)
-    return np.abs(slope * np.array(values) + offset - places).max() < 0.01 and slope != 0
-
-
-def test_marks_stand_where_their_values_are():
-    points = [(0, 0.5), (10, 2.0), (40, -1.25)]
-    marks, [line], texts = parsed(chart("step", "loss", ("two", points), labels=["one", "two"]))
-    assert is_linear([x for x, _ in marks[1]], [x for x, _ in points])
-    assert is_linear([-y for _, y in marks[1]], [y for _, y in points])
-    assert marks[1][2][0] > marks[1][0][0] and marks[1][1][1] < marks[1][2][1], "to the right, and upwards"
-    numbers = re.findall(r"[-\d.]+", line.get("d"))
-    assert [float(number) for number in numbers] == [place for mark in marks[1] for place in mark]
-    assert {"step", "loss", "0", "10", "20"} <= set(texts)
-
-
-def test_a_logarithmic_axis_gives_equal_room_to_equal_ratios():
-    marks, _, texts = parsed(chart("step", "loss", ("a", [(1, 0.01), (2, 1), (3, 100)]), log=True))
-    heights = [y for _, y in marks[0]]
-    assert heights[0] - heights[1] == pytest.approx(heights[1] - heights[2], abs=1e-3)
-    assert {"0.01", "0.1", "1", "10", "100", "loss, log scale"} <= set(texts)
-
-
-def test_points_that_are_no_numbers_are_left_out_and_an_empty_chart_is_nothing():
-    assert finite([(1, math.nan), (2, math.inf), (3, 1.7e308), (math.inf, 1), (4, 0.5)]) == [(4, 0.5)]
-    assert chart("x", "y", ("a", [])) == ""
-
-
 def test_runs_differ_by_colour_or_marker_and_the_page_has_the_same_colours():
-    labels = [str(i) for i in range(28)]
-    svg = chart("x", "y", *((label, [(int(label), 1)]) for label in labels), labels=labels, join=False)
+    svg = chart(*((run, [(run, 1)]) for run in range(28)))
     looks = set(re.findall(r'<use xlink:href="(#\w+)"[^>]*(fill: var\(--c\d\))', svg))
     assert len(looks) == 28 == len(COLOURS) * len(MARKERS)
     light = STYLE.split("@media")[0]
@@ -75,14 +40,14 @@ def test_runs_differ_by_colour_or_marker_and_the_page_has_the_same_colours():
 
 
 def test_names_are_escaped():
-    svg = chart("<x> $a$", "y", ("<b>&\"' $1", [(1, 1)]), title="<c>", labels=["<b>&\"' $1"])
+    svg = chart((0, [(1, 1)]), title="<c>: <b>&", unit="<x> $a$")
     assert "<b>" not in svg and "<x>" not in svg and "<style" not in svg and "http" not in svg
     assert "<x> $a$" in parsed(svg)[2]
     assert 'aria-label="&lt;c&gt;: &lt;b&gt;&amp;' in svg
 
 
 def test_a_chart_is_the_same_every_time_and_shares_no_id_with_another():
-    one, again, other = (chart("x", "y", ("a", [(1, 1), (2, 3)]), title=title) for title in "aab")
+    one, again, other = (chart((0, [(1, 1), (2, 3)]), title=title) for title in "aab")
     ids = [set(re.findall(r' id="([^"]+)"', svg)) for svg in (one, other)]
     assert one == again
     assert ids[0] and not ids[0] & ids[1]
@@ -96,37 +61,19 @@ HISTORY = [
 
 
 def test_every_logged_quantity_has_a_chart_the_dev_score_first():
-    charts = curves(["a", "b", "c"], [HISTORY, [{"step": 5, "contrastive": math.nan}], []])
+    second = [{"step": 5, "contrastive": value} for value in (math.nan, math.inf, 1.7e308)]
+    charts = curves(["a", "b", "c"], [HISTORY, second, []])
     names = ["eval_dev_spearman", "contrastive", "eval_aux_gap", "eval_aux_mlm"]
-    assert [drawn.about.partition(";")[0] for drawn, _ in charts] == names
-    assert charts[0][0].title == "The dev score"
-    marks, _, texts = parsed(charts[1][1])
+    assert [about.partition(";")[0] for _, about, _ in charts] == names
+    assert charts[0][0] == "The dev score"
+    marks, _, texts = parsed(charts[1][2])
     assert list(marks) == [0] and "log scale" in texts
-    marks, _, texts = parsed(charts[2][1])
-    assert len(marks[0]) == 2
+    marks, _, texts = parsed(charts[2][2])
+    assert marks[0] == 2
 
 
 def test_own_and_shuffled_auxiliary_losses_share_a_chart():
-    [drawn] = [svg for one, svg in curves(["a", "b"], [HISTORY, HISTORY[:1]]) if one.about.startswith("eval_aux_mlm")]
+    *_, (_, about, drawn) = curves(["a", "b"], [HISTORY, HISTORY[:1]])
     marks, lines, _ = parsed(drawn)
-    assert {run: len(places) for run, places in marks.items()} == {0: 4, 1: 2}
+    assert marks == {0: 4, 1: 2} and "dashed" in about
     assert ["stroke-dasharray" in line.get("style") for line in lines[:3:2]] == [False, True]
-
-
-def test_the_geometry_of_the_vectors():
-    filled = {"pairs": 2, "mean": 0.5, "lower_quartile": 0.25, "upper_quartile": 0.75}
-    empty = {"pairs": 0, "mean": None, "lower_quartile": None, "upper_quartile": None}
-    gold = {"pairs": 8, "bins": [{"from": i, "to": i + 1, **(filled if i else empty)} for i in range(5)]}
-    flat = {"sentences": 9, "mean_cosine": 1.0, "effective_rank": 0.0, "dimensions": 2, "spectrum": [0.0, 0.0]}
-    results = {"anisotropy": {0: {**flat, "spectrum": [1.0, 0.5, 0.1]}, 1: flat}, "cosine_by_gold": {0: gold, 1: gold}}
-    made = geometry(["a", "b"], results, Texts(None, "STS-B test", [], "x.txt", [], "", 0))
-    assert [one.about.split(":")[0] for one, _ in made] == ["x.txt", "STS-B test"]
-    marks, _, _ = parsed(made[0][1])
-    assert {run: len(places) for run, places in marks.items()} == {0: 3}, "a collapsed model has no value above zero"
-    marks, lines, names = parsed(made[1][1])
-    assert len(marks[1]) == 4, "no pair, no point"
-    assert "0 to 1" in names and "(2)" in names
-    bars = [line for line in lines if "stroke-opacity" in line.get("style")]
-    assert len(bars) == 8
-    x, low, _, high = (float(number) for number in re.findall(r"[-\d.]+", bars[4].get("d")))
-    assert (x, (low + high) / 2) == pytest.approx(marks[1][0], abs=0.01), "the mean is in the middle of the bar"

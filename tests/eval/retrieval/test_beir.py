@@ -8,7 +8,7 @@ import eval.retrieval.beir
 from common.errors import BadInput
 from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir import FORUMS, NANO, PAPER14, BeirTask, name_of, tasks
-from eval.retrieval.beir_files import read_corpus, read_qrels
+from eval.retrieval.beir_files import read_corpus
 from eval.tasks import Options, tasks_named
 from tests.eval.toys import BeirFolder
 from tests.refusals import refused
@@ -226,13 +226,6 @@ def test_a_judged_document_that_is_not_in_the_corpus_counts_as_not_found(beir, c
     lines = path.read_text().splitlines()
     path.write_text("".join(f"{line}\n" for line in [lines[0], *(f"q0\tx{i}\t1" for i in range(9)), lines[1]]))
     assert refusal(beir).startswith(f"{path}:2: document 'x0' is not in ")
-
-
-def test_an_id_with_a_quotation_mark_is_quoted_in_judgements(tmp_path):
-    (tmp_path / "corpus.jsonl").write_text('{"_id": "say \\"d\\"", "text": "a"}\n')
-    (tmp_path / "test.tsv").write_text('query-id\tcorpus-id\tscore\nq0\t"say ""d"""\t1\n')
-    corpus = read_corpus(tmp_path / "corpus.jsonl")
-    assert read_qrels(tmp_path / "test.tsv", {"q0": "x"}, corpus) == {"q0": {0: 1}}
 
 
 @pytest.mark.parametrize("rows", ["", "q0\td1\t0\nq1\td1\t-2\n"])

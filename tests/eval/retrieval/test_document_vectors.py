@@ -30,18 +30,6 @@ def test_every_document_has_its_vector(beir, corpus, tmp_path, size):
     assert names == [MANIFEST, *(f"shard-{i:05}.{end}" for i in shards for end in ("done.json", "npy"))]
 
 
-def test_a_stopped_run_computes_only_what_is_missing(beir, corpus, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        filled(Letters(stop_after=20), corpus, tmp_path / "kept")
-    (tmp_path / "kept" / "shard-00002.npy.0123abcd.part").write_bytes(b"half a shard")  # as a kill leaves it
-    again = Letters()
-    assert (filled(again, corpus, tmp_path / "kept") == Letters()(beir.texts())).all()
-    assert again.asked == beir.texts()[14:] and not list((tmp_path / "kept").glob("*.part"))
-    nothing = Letters(stop_after=0)
-    filled(nothing, corpus, tmp_path / "kept")
-    assert nothing.asked == []
-
-
 def test_a_folder_of_another_model_size_or_corpus_is_refused_with_the_difference(beir, corpus, tmp_path):
     kept = tmp_path / "kept"
     filled(Letters(), corpus, kept)

@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from common.errors import BadInput
-from eval.retrieval.beir import NANO, BeirTask
-from eval.tasks import Options, tasks_named
+from eval.retrieval.beir import BeirTask
 from tests.data.conftest import hub  # noqa: F401 - a fixture
 from tests.sources import ROOT
 
@@ -61,10 +60,3 @@ def test_a_set_that_cannot_be_found_is_one_error(tmp_path):
     with pytest.raises(BadInput, match=r"NanoFEVER: not found, and zeta-alpha-ai/NanoFEVER cannot be loaded from"):
         BeirTask("NanoFEVER").load(tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_all_sets_and_single_ones_by_name():
-    assert [task.name for task in tasks_named(["nanobeir", "nanonq"], Options())] == NANO
-    assert tasks_named(["nanoscifact"], Options())[0] == BeirTask("NanoSciFact", without_own_id=True)
-    with pytest.raises(BadInput, match="--tasks nanobeir needs --split test"):
-        tasks_named(["nanobeir"], Options("dev"))

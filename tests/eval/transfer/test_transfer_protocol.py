@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from eval.transfer import validation
-from eval.transfer.validation import MODES, OPTIMIZERS, Fit, Fitted, Judge, Settings, fit_all, with_ones
+from eval.transfer.validation import MODES, Fit, Fitted, Judge, Settings, fit_all, with_ones
 from tests.eval.transfer import senteval as plain
 
 
@@ -74,20 +74,6 @@ def test_global_random_state_is_left_alone():
     Judge(x, y, "fasttest").nested()
     assert torch.equal(before[0], torch.get_rng_state())
     assert (before[1] == np.random.get_state()[1]).all()
-
-
-@pytest.mark.parametrize(("name", "theirs"), [("adam", torch.optim.Adam), ("rmsprop", torch.optim.RMSprop)])
-def test_optimizers_equal_torch_s(name, theirs):
-    generator = torch.Generator().manual_seed(0)
-    weights = torch.randn(3, 4, generator=generator)
-    parameter = torch.nn.Parameter(weights.clone())
-    optimizer, ours = theirs([parameter]), OPTIMIZERS[name](weights)
-    for _ in range(50):
-        gradient = torch.randn(3, 4, generator=generator)
-        parameter.grad = gradient.clone()
-        optimizer.step()
-        ours.step(weights, gradient)
-    torch.testing.assert_close(weights, parameter.data, atol=1e-6, rtol=1e-6)
 
 
 def test_means_are_rounded_as_senteval_rounds_them():
