@@ -84,7 +84,8 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
         vectors = vectors_of(encoder, tokenizer)
         layer = layers[is_trained] = None if encoder.flow else fitted(vectors(pseudo.documents, "document"))
         if layer is None:
-            logger.info("no linear layer: there are too few documents, or the model ends in a flow")
+            why = "the model ends in a flow" if encoder.flow else "there are too few documents"
+            logger.info("no linear layer: %s", why)
         compared = searches(is_trained, layer is not None)
         judged |= ndcg(pseudo, vectors, compared, {POWER: layer}, args.language)
         real |= ndcg(labels, vectors, compared, {POWER: layer}, args.language) if labels else {}
@@ -141,7 +142,7 @@ def prepare(paths: Sequence[str | Path], seed: int, cache_dir: str, language: st
             )
         write_task(folder / "task", parts, seed)
         logger.info(
-            "%d documents, %d of them for pseudo-queries, %d near-copies of those",
+            "%d documents and passages of long ones, %d of them for pseudo-queries, %d near-copies of those",
             len(documents),
             len(parts.queries),
             parts.copies,

@@ -143,6 +143,7 @@ def _run(main: Callable[[], object]) -> None:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_Visible("%(message)s"))
         logging.basicConfig(level=logging.INFO, handlers=[handler])
+        logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for every request to the hub
         try:
             _refuse_empty(sys.argv[1:])
             refuse_tokens(sys.argv[1:])
