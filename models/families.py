@@ -4,8 +4,7 @@ A family whose layers run by themselves can be taken apart: packed, perturbed, s
 as a whole, which is all that purely contrastive methods need.
 
 A decoder can encode sentences too. transformers builds its masks from `config.is_causal`: if it is False, they mask
-only the padding. The key is saved in config.json, so transformers loads the folder with the attention of the training.
-LLM2Vec (BehnamGhader et al. 2024, arXiv 2404.05961, section 2) does so before it trains SimCSE on a decoder.
+only the padding (LLM2Vec: BehnamGhader et al. 2024, arXiv 2404.05961, section 2). The key is saved in config.json.
 """
 
 from dataclasses import dataclass, replace
@@ -120,13 +119,6 @@ def attends_backwards(model: PreTrainedModel) -> bool:
     decodes = config_class in MODEL_FOR_CAUSAL_LM_MAPPING and config_class not in MODEL_FOR_MASKED_LM_MAPPING
     causal = any(said) if said else decodes and not _sees_ahead(model)
     return causal and getattr(model.config, "is_causal", None) is not False
-
-
-def attend_both_ways(model: PreTrainedModel) -> None:
-    """Let each token of a decoder see all others, also when loaded again; BadInput if its code ignores the key."""
-    model.config.is_causal = False
-    if not _sees_ahead(model):
-        raise BadInput(f"--bidirectional: transformers does not support it for '{model.config.model_type}'")
 
 
 @torch.no_grad()

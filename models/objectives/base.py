@@ -264,7 +264,6 @@ class Method:
         columns: sentences per row that the loss can read: 1, 2 (a sentence and its positive) or 3 (and a hard
             negative).
         one_text: all views show the same text, so rows of several sentences are refused.
-        not_adapted: why the encoder cannot be trained with adapters; empty if it can.
     """
 
     arguments: type
@@ -272,7 +271,6 @@ class Method:
     labels = False
     columns = 1
     one_text = False
-    not_adapted = ""
 
     def __init__(self, *citations: str, published: Sequence[str | Mapping[str, Any]] = ()) -> None:
         self.citations, self.published = citations, published
