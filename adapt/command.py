@@ -1,13 +1,9 @@
-"""The command `python -m adapt`, and its Python function."""
+"""The command `python -m adapt`."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Iterable
-from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
 from adapt import CONFIG
@@ -15,10 +11,9 @@ from adapt.run import run
 from common.errors import BadInput
 from common.flags import Parser, add_pooling, positive, refuse_repeated
 from common.ranges import Seed, check_range
-from data.given import joined, keep
 from eval.retrieval.lexical import LANGUAGES
 from training.methods import UNSUP
-from training.settings import fill, lookup, read_config, values_of, words_of
+from training.settings import fill, lookup, read_config, values_of
 
 DESCRIPTION = """Find the best search in your own documents for a model.
 
@@ -83,33 +78,3 @@ def checked(argv: list[str] | None) -> tuple[argparse.Namespace, dict[str, Any]]
     given.setdefault("config", str(CONFIG))
     fill(UNSUP, given | {"model_name_or_path": args.model, "output_dir": args.output})  # before the slow preparation
     return args, given
-
-
-def adapt(
-    text: str | PathLike | Iterable, model: str | PathLike, output_dir: str | PathLike, **settings: Any
-) -> dict[str, Any]:
-    """The command as a function.
-
-    Args:
-        text: the path of a file or folder; or documents: texts, or mappings with `text` and, if they have one, `title`,
-            such as the rows of a `datasets.Dataset`.
-        model: the model.
-        output_dir: a new folder.
-        settings: any flag of `python -m adapt` and of run_unsup.py by name.
-
-    Returns:
-        The content of adapt.json.
-
-    Raises:
-        ProjectError: any error that the command would print as one line.
-    """
-    named = joined({"output": output_dir}, settings)
-    if not isinstance(text, (str, PathLike)):
-        records = ({"text": row} if isinstance(row, str) else {**row} for row in text)
-        content = "".join(
-            json.dumps({name: value or "" for name, value in record.items() if name in ("title", "text")}) + "\n"
-            for record in records
-        )
-        text = keep(content.encode(), Path(named.get("cache_dir") or parser().get_default("cache_dir")) / "text.jsonl")
-    values = {"text": text, **named}
-    return main([fspath(model), *words_of({name: value for name, value in values.items() if value is not None})])

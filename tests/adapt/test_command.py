@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
@@ -185,21 +184,6 @@ def test_a_layer_behind_other_layers_is_loaded_by_sentence_transformers(argument
     assert np.abs(Embedder(tmp_path / "out").encode(TEXTS) - theirs.encode(TEXTS)).max() < 1e-5
     with pytest.raises(BadInput, match=r"has a module Dense, .* leave out --train"):
         command.main(arguments("trained", *TRAINED, model=tmp_path / "headed", labels=None))
-
-
-def test_documents_are_given_from_python(arguments, model, tmp_path):
-    flags = dict(word[2:].split("=", 1) for word in arguments(text=None, output=None, labels=None)[1:])
-    rng = np.random.default_rng(0)
-    titles, bodies = ([" ".join(f"w{i}" for i in rng.integers(999, size=n)) for _ in range(120)] for n in (3, 9))
-    bodies = [f"{body}. {body[::-1]}." for body in bodies]
-    dataset = Dataset.from_dict({"title": titles, "text": bodies, "more": bodies})
-    texts = [" ".join(pair) for pair in zip(titles, bodies, strict=True)]
-    folders = []
-    for name, text in (("rows", dataset), ("texts", texts)):
-        folders.append(command.adapt(text, model, tmp_path / name, **flags)["asked"]["documents"])
-        corpus = read_set(tmp_path / "cache" / folders[-1] / "task", "dev").corpus
-        assert len(corpus) == 120 and any(text.startswith(titles[0]) for text in corpus.all_texts())
-    assert folders[0] != folders[1], "a title is no part of a sentence"
 
 
 def test_a_dry_run_trains_nothing(arguments, tmp_path, capsys):
