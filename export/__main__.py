@@ -8,7 +8,6 @@ from common.flags import Parser, add_pooling
 from export.card import Model, card
 from export.facts import read_facts
 from export.folder import new_folder, push
-from export.onnx_file import ONNX_FILE, write_onnx
 from models.encoder import load_encoder
 from models.saved_format import read_modules
 
@@ -32,7 +31,6 @@ def parser() -> Parser:
     p.add_argument("--base_scores", metavar="FILE", help=base)
     p.add_argument("--push_to_hub", metavar="REPO", help="OWNER/NAME: create the repository if needed and upload")
     p.add_argument("--private", action="store_true", help="with --push_to_hub: make a new repository private")
-    p.add_argument("--onnx", action="store_true", help="also write onnx/model.onnx (needs requirements-extra.txt)")
     return p
 
 
@@ -55,12 +53,9 @@ def main(argv: list[str] | None = None) -> None:
                 scores = Path(args.run) / "scores.json"
                 raise BadInput(f"{scores}: scored with {name} {other.pop()}, not the model's {value}; score again")
         encoder.save(str(folder), tokenizer)
-        if args.onnx:
-            logger.info("writing %s and checking it with onnxruntime", ONNX_FILE)
-            write_onnx(folder)
         name = args.push_to_hub.rpartition("/")[2] if args.push_to_hub else output.resolve().name
         shown = "" if output.is_absolute() or ".." in output.parts else str(output)
-        model = Model(name, args.push_to_hub, encoder, args.onnx, shown)
+        model = Model(name, args.push_to_hub, encoder, shown)
         (folder / "README.md").write_text(card(model, facts), encoding="utf-8")
     logger.info("%s: exported", output)
     if args.push_to_hub:
