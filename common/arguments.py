@@ -28,11 +28,6 @@ class ModelArguments:
         "linear_tanh", "head before the contrastive loss: linear_tanh (SimCSE), batch_norm (InfoCSE), wide_mlp (SG-OPT)"
     )
     dropout: Rate | None = flag(None, "hidden and attention dropout; default: the checkpoint's")
-    matryoshka_dims: list[Count] | None = flag(
-        None,
-        "prefix lengths, such as 256 128 64: also train the vector's first entries to work on their own, and score "
-        "each prefix on the dev set (Matryoshka, 2205.13147); default: none",
-    )
     bow_weight: Weight | None = flag(
         None,
         "weight of an extra loss that predicts the text's words from its vector with the checkpoint's MLM head "

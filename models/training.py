@@ -19,7 +19,7 @@ from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder, given
 from models.heads import project, projection_named
 from models.loading import NO_LIMIT, Composite, load_backbone, load_config, set_dropout, usable_length
-from models.objectives.base import Batch, Contrast, Encoded, Method, Objective, add_up
+from models.objectives.base import Batch, Encoded, Method, Objective, add_up
 from models.perturb import Perturbation
 from models.pooling import pooling_named
 from models.precision import at_least_float32
@@ -181,7 +181,6 @@ def build_model(
     objectives = method.build(method_args, encoder, projection, source)
     if model_args.bow_weight:
         objectives.append(BagOfWords(TiedHead(load_masked_lm(source)), model_args.bow_weight))
-    _nest(objectives, model_args)
     if bf16:  # autocast reads nothing else of these; SG-OPT's copy needs the precision
         for part in nn.ModuleList(objectives).modules():
             if isinstance(part, (LowerLayers, Teacher)):
@@ -195,23 +194,6 @@ def build_model(
     if model_args.probe_gradients and world_size() > 1:
         raise BadInput("--probe_gradients: needs one process")
     return EncoderForTraining(encoder, None if kept else projection, objectives, model_args.probe_gradients)
-
-
-def _nest(objectives: list[Objective], model_args: ModelArguments) -> None:
-    """Apply the contrastive losses to prefixes of the vectors too; BadInput if the head they see is not kept."""
-    dims, nested = model_args.matryoshka_dims, [loss for loss in objectives if isinstance(loss, Contrast)]
-    if not dims:
-        return
-    dropped = model_args.projection != "none" and not pooling_named(model_args.pooling).keeps_head
-    if not nested:
-        raise BadInput(f"--matryoshka_dims: --method {model_args.method} has no loss for prefixes of the vector")
-    if dropped and any(loss.reads_projection for loss in nested):
-        raise BadInput(
-            f"--matryoshka_dims: the loss sees the output of --projection {model_args.projection}, which is dropped "
-            "after training; give --projection none, or --pooling cls, which keeps it"
-        )
-    for loss in nested:
-        loss.widths = sorted({*dims}, reverse=True)
 
 
 def _describe(source: str, config, pooling: str) -> Described:

@@ -58,7 +58,7 @@ def build_training(
         )
     score = None
     if dev is not None:
-        score = partial(dev.scores, Encode(encoder, tokenizer, bf16=args.bf16), model_args.matryoshka_dims or ())
+        score = partial(dev.scores, Encode(encoder, tokenizer, bf16=args.bf16))
         args.metric_for_best_model, args.greater_is_better = dev.metric, True
     else:
         args.metric_for_best_model = args.greater_is_better = None

@@ -96,10 +96,6 @@ def save_result(
         else:
             trainer.model.encoder.save(str(temporary), tokenizer)
         record["result"] = hashes(temporary)
-    if dev and (widths := model_args.matryoshka_dims):
-        facts["dev_by_width"] = dev.scores(_encode(args, *load_encoder(str(folder))), widths)
-        scores = ", ".join(f"{name} {value:.2f}" for name, value in facts["dev_by_width"].items())
-        findings.append(f"the whole vector and its prefixes: {scores}")
     return facts, findings
 
 
