@@ -8,7 +8,7 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 import adapt.run
-from adapt import command
+from adapt import __main__ as command
 from adapt.searches import AS_IT_IS, BM25, Search, searches
 from common.errors import BadInput
 from embedder import Embedder
@@ -153,18 +153,6 @@ def test_training_adds_a_model_to_the_comparison_and_resumes(arguments, model, b
     best(None)
     command.main(arguments("whole-2", *TRAINED))
     assert same_weights(tmp_path / "whole-2", model)
-
-
-def test_a_killed_command_continues_from_its_training(arguments, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(adapt.run, "ndcg", lambda *_: 1 / 0)  # the machine dies after the training
-        with pytest.raises(ZeroDivisionError):
-            command.main(arguments("cut", *TRAINED))
-    before = (tmp_path / "cut-training" / "model.safetensors").stat().st_mtime_ns
-    assert not (tmp_path / "cut").exists()
-    found = command.main(arguments("cut", *TRAINED))
-    assert (tmp_path / "cut-training" / "model.safetensors").stat().st_mtime_ns == before
-    assert found["searches"] == command.main(arguments("whole", *TRAINED))["searches"]
 
 
 def test_a_plain_encoder_is_trained(arguments, tiny_bert, tmp_path):
