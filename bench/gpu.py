@@ -20,7 +20,9 @@ from pathlib import Path
 
 import torch
 
+from bench import gpu_fast, gpu_right, gpu_runs
 from bench.pair import MODELS
+from bench.timing import Work
 from common.errors import BadInput, first_line
 from common.flags import positive
 from eval.scores import markdown, write_rows
@@ -29,7 +31,6 @@ logger = logging.getLogger(__name__)
 # Shares of the time; what a part leaves passes on to the next.
 SHARES = {"right": 25, "fast": 35, "whole": 15, "safe": 15, "true": 20, "compiled": 20}
 _HIDDEN = {"device", "torch", "part", "machine", "threads"}
-Work = tuple[dict, Callable[[], dict]]  # the row's names, and what measures the rest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,8 +68,6 @@ def rows(args) -> list[dict]:
 
 def measured(args, device: torch.device) -> Iterator[dict]:
     """The rows of the chosen parts, in order."""
-    from bench import gpu_fast, gpu_right, gpu_runs  # these import this file
-
     parts = {"right": gpu_right.works, "fast": gpu_fast.works, "compiled": gpu_fast.compiled}
     parts |= {"whole": gpu_runs.whole, "safe": gpu_runs.safe, "true": gpu_runs.true}
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"

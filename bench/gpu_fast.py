@@ -18,7 +18,7 @@ from transformers import BertModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from bench import pair
-from bench.gpu import Work
+from bench.timing import Work
 from models.encoder import SentenceEncoder
 from models.fast.chunking import GradientCache
 from models.masked_lm import AuxiliaryMaskedLM

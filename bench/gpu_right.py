@@ -21,7 +21,7 @@ from accelerate.utils import send_to_device
 from torch import Tensor, nn
 
 from bench.cases import STAGE_ONE, Case, Materials
-from bench.gpu import Work
+from bench.timing import Work
 from training.graph import GraphedStep
 from training.methods import method_names
 

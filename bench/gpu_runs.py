@@ -21,8 +21,8 @@ from transformers import BertModel, TrainerCallback
 
 from bench import pair
 from bench.cases import Case, Materials
-from bench.gpu import Work
 from bench.gpu_fast import peak_mb
+from bench.timing import Work
 from common.files import ROOT, sha256
 from eval.encode import Encode
 from models.encoder import SentenceEncoder

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
+Work = tuple[dict, Callable[[], dict]]  # the names of a row of `bench gpu`, and what measures the rest
+
 
 def apart(function: Callable, *args: object):
     """Call a function in a fresh process, because earlier work changes the state of the allocator."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from common.ranges import Columns, Count, CountOrZero, Positive, Rate, Share, Weight, flag
+from common.ranges import Columns, Count, CountOrZero, Rate, Share, Weight, flag
 
 NLI_COLUMNS, LABEL = ("premise", "hypothesis"), "label"  # of labelled pairs
 
@@ -28,32 +28,6 @@ class ModelArguments:
         "linear_tanh", "head before the contrastive loss: linear_tanh (SimCSE), batch_norm (InfoCSE), wide_mlp (SG-OPT)"
     )
     dropout: Rate | None = flag(None, "hidden and attention dropout; default: the checkpoint's")
-    train_last_layers: Count | None = flag(
-        None, "train only the last N layers; freeze the embeddings and all layers below; default: train everything"
-    )
-    bidirectional: bool = flag(
-        False, "let each token of a decoder attend to later ones (LLM2Vec, 2404.05961, section 2.1); saved in the model"
-    )
-    lora_r: Count | None = flag(
-        None,
-        "train adapters of this rank instead of the encoder's weights (LoRA, 2106.09685), and merge them when saving; "
-        "default: train all weights",
-    )
-    lora_alpha: Positive | None = flag(
-        None,
-        "multiply the adapters' outputs by lora_alpha / lora_r (LoRA 4.1); default: by 1 (ours; LLM2Vec's code: by 2)",
-    )
-    lora_dropout: Rate = flag(0.0, "dropout of the adapters' inputs (ours; LLM2Vec's code: 0.05)")
-    lora_target: list[str] = flag(
-        [],
-        "layers to adapt, by suffixes of their names, or all-linear; default: queries and values (LoRA table 5) for "
-        "architectures that peft knows",
-    )
-    matryoshka_dims: list[Count] | None = flag(
-        None,
-        "prefix lengths, such as 256 128 64: also train the vector's first entries to work on their own, and score "
-        "each prefix on the dev set (Matryoshka, 2205.13147); default: none",
-    )
     bow_weight: Weight | None = flag(
         None,
         "weight of an extra loss that predicts the text's words from its vector with the checkpoint's MLM head "

@@ -17,7 +17,7 @@ from common.errors import run_command
 
 # isort: split
 
-from adapt import command as adapt
+from adapt import __main__ as adapt
 from common.files import own_folder, read_yaml
 from common.flags import Parser, positive
 from common.streams import show

@@ -1,7 +1,7 @@
 """Dev sets select a run's best model and compare it with the initial one: STS pairs or a search set."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from common.errors import BadInput
 from eval.compare.intervals import Items, percentile, resampled_figures
-from eval.encode import Encoder, as_role
+from eval.encode import Encoder
 from eval.metrics.retrieval import METRICS
 from eval.retrieval.beir import WHOLE, BeirSet, BeirTask, drops_own_id, name_of, read_set
 from eval.sts import Pairs, correlation, similarities
@@ -42,13 +42,9 @@ class DevSet:
         """The score that selects the best model: Spearman's correlation of pairs or the mean over queries, x 100."""
         return self.score_of(self.items(encode))
 
-    def scores(self, encode: Encoder, widths: Sequence[int] = ()) -> dict[str, float]:
-        """METRIC -> score and, for vectors cut to `widths`, METRIC_WIDTH -> score; each text is encoded once."""
-        if not widths:
-            return {self.metric: self.score(encode)}
-        known: dict = {}
-        cuts = {width: _Cut(encode, width, known) for width in (None, *widths)}
-        return {f"{self.metric}_{width}" if width else self.metric: self.score(cut) for width, cut in cuts.items()}
+    def scores(self, encode: Encoder) -> dict[str, float]:
+        """METRIC -> score, as a run logs it."""
+        return {self.metric: self.score(encode)}
 
     def score_of(self, items: Items) -> float:
         """The same score from the scores of every example."""
@@ -62,24 +58,6 @@ class DevSet:
     def apart(self) -> bool:
         """Whether the judging examples are disjoint from those that selected the best model."""
         return None not in (self.judging, self.choosing) and not {*self.judging} & {*self.choosing}
-
-
-@dataclass(frozen=True)
-class _Cut:
-    """An encoder that cuts vectors to a width; several share one cache, {(role, texts): vectors}."""
-
-    encode: Encoder
-    width: int | None
-    known: dict
-    role: str | None = None
-
-    def of(self, role: str) -> "_Cut":
-        return replace(self, role=role)
-
-    def __call__(self, texts: list[str]) -> np.ndarray:
-        if (key := (self.role, *texts)) not in self.known:
-            self.known[key] = (as_role(self.encode, self.role) if self.role else self.encode)(texts)
-        return self.known[key][:, : self.width]
 
 
 def _part(items: Items, chosen: Sequence[int] | None) -> Items:

@@ -36,16 +36,14 @@ class Model:
 
     Attributes:
         name: for the title.
-        repo: its hub id; None if it is not pushed.
+        repo: its hub id; None for a folder.
         encoder: the model.
-        onnx: whether the folder has `onnx/model.onnx`.
         folder: as given on the command line; empty if that would reveal more of the machine's paths.
     """
 
     name: str
     repo: str | None
     encoder: SentenceEncoder
-    onnx: bool = False
     folder: str = ""
 
     @property

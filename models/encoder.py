@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -17,7 +17,6 @@ from common.errors import BadInput
 from common.files import share_weights
 from data.template import mask_place
 from models import fast
-from models.adapters import adapter_dropout, add_adapters, without_adapters
 from models.families import attends_backwards, check_apart, embeddings_of, layers_of
 from models.flow import Flow
 from models.heads import Dense, Head
@@ -157,20 +156,8 @@ class SentenceEncoder(Composite):
         layers = fast.tokens_of(self.backbone.config, attention_mask).every(self.backbone, input_ids, UNCHANGED)
         return torch.stack([masked_mean(states, fast.real(attention_mask)) for states in layers])
 
-    def train_last(self, count: int) -> None:
-        """Freeze the embeddings and all but the last `count` layers; BadInput for an unknown backbone."""
-        check_apart(self.config, "--train_last_layers")
-        self.backbone.requires_grad_(False)
-        layers_of(self.backbone)[-count:].requires_grad_(True)
-
-    def adapt(self, rank: int, alpha: float, dropout: float, targets: Sequence[str]) -> None:
-        """Train adapters, see `add_adapters`; they are saved merged."""
-        add_adapters(self.backbone, rank, alpha, dropout, targets)
-
     def sample_dropout(self) -> None:
         """Let dropout take its rates from each forward pass; BadInput for an unknown backbone."""
-        if adapter_dropout(self.backbone):
-            raise BadInput("--lora_dropout: this method draws the backbone's dropout rates; omit the flag")
         check_apart(self.config, "sampled dropout")
         fast.exchange_dropout(self.backbone, [*embeddings_of(self.backbone).values(), *layers_of(self.backbone)])
         fast.sample_rates(self.backbone)
@@ -201,7 +188,7 @@ class SentenceEncoder(Composite):
     def save(self, folder: str | Path, tokenizer) -> None:
         """Write saved format 1: a folder for `AutoModel`, sentence-transformers and this project."""
         dense = self.head.dense_layers() if self.head is not None else []
-        backbone, weights = without_adapters(self.backbone)
+        backbone = copy.copy(self.backbone)
         backbone.config = copy.deepcopy(self.backbone.config)
         backbone.config.sentence_embedding = {
             "format": FORMAT,
@@ -210,7 +197,7 @@ class SentenceEncoder(Composite):
             "max_length": self.max_length,
         } | ({"flow": self.flow.sizes} if self.flow is not None else {"normalize": True} if self.normalizes else {})
         with quiet():
-            backbone.save_pretrained(folder, state_dict=weights)
+            backbone.save_pretrained(folder)
         saved = copy.deepcopy(tokenizer)  # with the length limit of the encoder
         saved.model_max_length = self.max_length
         saved.save_pretrained(folder)

@@ -4,13 +4,11 @@ A family whose layers run by themselves can be taken apart: packed, perturbed, s
 as a whole, which is all that purely contrastive methods need.
 
 A decoder can encode sentences too. transformers builds its masks from `config.is_causal`: if it is False, they mask
-only the padding. The key is saved in config.json, so transformers loads the folder with the attention of the training.
-LLM2Vec (BehnamGhader et al. 2024, arXiv 2404.05961, section 2) does so before it trains SimCSE on a decoder.
+only the padding (LLM2Vec: BehnamGhader et al. 2024, arXiv 2404.05961, section 2). The key is saved in config.json.
 """
 
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor, nn
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, PreTrainedModel
 
@@ -113,26 +111,9 @@ def output_of(lm: PreTrainedModel) -> tuple[nn.Module, nn.Linear]:
 def attends_backwards(model: PreTrainedModel) -> bool:
     """Whether a model is causal, by its configuration and its attention modules.
 
-    If the modules of a language model that is not a masked one do not say, a trial decides.
+    If the modules do not say, a language model that is not a masked one is.
     """
     said = [part.is_causal for part in model.modules() if isinstance(getattr(part, "is_causal", None), bool)]
     config_class = type(model.config)
     decodes = config_class in MODEL_FOR_CAUSAL_LM_MAPPING and config_class not in MODEL_FOR_MASKED_LM_MAPPING
-    causal = any(said) if said else decodes and not _sees_ahead(model)
-    return causal and getattr(model.config, "is_causal", None) is not False
-
-
-def attend_both_ways(model: PreTrainedModel) -> None:
-    """Let each token of a decoder see all others, also when loaded again; BadInput if its code ignores the key."""
-    model.config.is_causal = False
-    if not _sees_ahead(model):
-        raise BadInput(f"--bidirectional: transformers does not support it for '{model.config.model_type}'")
-
-
-@torch.no_grad()
-def _sees_ahead(model: PreTrainedModel) -> bool:
-    """Whether a token's state depends on the next token."""
-    ids, was_training = torch.tensor([[0, 0], [0, 1]]), model.training
-    first, other = model.eval()(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state[:, 0]
-    model.train(was_training)
-    return not torch.allclose(first, other, atol=1e-6)
+    return (any(said) if said else decodes) and getattr(model.config, "is_causal", None) is not False

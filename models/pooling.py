@@ -36,7 +36,7 @@ def _masked(states: Sequence[Tensor], mask: Tensor, place: int) -> Tensor:
 
 
 def _at(tokens: Tensor, positions: Tensor) -> Tensor:
-    """Select one token per row, (B, L, ...) and (B,) -> (B, ...); `len` would hard-code the batch size in an export."""
+    """Select one token per row, (B, L, ...) and (B,) -> (B, ...)."""
     return tokens[torch.arange(tokens.shape[0], device=tokens.device), positions]
 
 

@@ -17,10 +17,9 @@ from models.bag_of_words import BagOfWords
 from models.collectives import gather_with_gradient, local_rows, world_size
 from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder, given
-from models.families import attend_both_ways
 from models.heads import project, projection_named
 from models.loading import NO_LIMIT, Composite, load_backbone, load_config, set_dropout, usable_length
-from models.objectives.base import Batch, Contrast, Encoded, Method, Objective, add_up
+from models.objectives.base import Batch, Encoded, Method, Objective, add_up
 from models.perturb import Perturbation
 from models.pooling import pooling_named
 from models.precision import at_least_float32
@@ -162,8 +161,6 @@ def build_model(
     config = load_config(source)
     set_dropout(config, model_args.dropout)
     backbone = load_backbone(source, config)
-    if model_args.bidirectional:
-        attend_both_ways(backbone)
     described = _describe(source, config, model_args.pooling)
     length = min(usable_length(backbone, tokenizer), described.max_length or NO_LIMIT)
     prompts = {"query": model_args.query_prompt, "document": model_args.document_prompt}
@@ -179,13 +176,11 @@ def build_model(
         prompts={**described.prompts, **given(prompts)},
         default_prompt=described.default_prompt,
     )
-    _choose_trained(encoder, method, model_args)
     init_std = getattr(config.get_text_config(), "initializer_range", 0.02)  # as in the library
     projection = projection_named(model_args.projection, config.hidden_size, init_std)
     objectives = method.build(method_args, encoder, projection, source)
     if model_args.bow_weight:
         objectives.append(BagOfWords(TiedHead(load_masked_lm(source)), model_args.bow_weight))
-    _nest(objectives, model_args)
     if bf16:  # autocast reads nothing else of these; SG-OPT's copy needs the precision
         for part in nn.ModuleList(objectives).modules():
             if isinstance(part, (LowerLayers, Teacher)):
@@ -199,34 +194,6 @@ def build_model(
     if model_args.probe_gradients and world_size() > 1:
         raise BadInput("--probe_gradients: needs one process")
     return EncoderForTraining(encoder, None if kept else projection, objectives, model_args.probe_gradients)
-
-
-def _choose_trained(encoder: SentenceEncoder, method: Method, args: ModelArguments) -> None:
-    """Train only the last layers, or adapters; called before the method copies the encoder."""
-    if args.train_last_layers is not None:
-        encoder.train_last(args.train_last_layers)
-    if args.lora_r is None:
-        return
-    if method.not_adapted:
-        raise BadInput(f"--lora_r: not supported by --method {method.name}; {method.not_adapted}")
-    encoder.adapt(args.lora_r, args.lora_alpha or args.lora_r, args.lora_dropout, args.lora_target)
-
-
-def _nest(objectives: list[Objective], model_args: ModelArguments) -> None:
-    """Apply the contrastive losses to prefixes of the vectors too; BadInput if the head they see is not kept."""
-    dims, nested = model_args.matryoshka_dims, [loss for loss in objectives if isinstance(loss, Contrast)]
-    if not dims:
-        return
-    dropped = model_args.projection != "none" and not pooling_named(model_args.pooling).keeps_head
-    if not nested:
-        raise BadInput(f"--matryoshka_dims: --method {model_args.method} has no loss for prefixes of the vector")
-    if dropped and any(loss.reads_projection for loss in nested):
-        raise BadInput(
-            f"--matryoshka_dims: the loss sees the output of --projection {model_args.projection}, which is dropped "
-            "after training; give --projection none, or --pooling cls, which keeps it"
-        )
-    for loss in nested:
-        loss.widths = sorted({*dims}, reverse=True)
 
 
 def _describe(source: str, config, pooling: str) -> Described:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from adapt import command as adapt
+from adapt import __main__ as adapt
 from adapt.documents import MIXTURE, Document, with_unique_titles
 from adapt.pseudo import KINDS, PseudoQueries
 from adapt.run import gain

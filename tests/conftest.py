@@ -12,8 +12,6 @@ os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
 
 import pytest
 
-from common.errors import BadInput
-
 
 def pytest_configure(config):
     """Load the shared fixtures, and torch with them, except in the process that only hands tests to workers."""
@@ -25,23 +23,6 @@ def pytest_collection_finish():
     """Leave the modules' objects out of the garbage collections that follow every training."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
-    """Skip tests of adapters if transformers refuses the installed peft: it may want one that is not out yet."""
-    try:
-        return (yield)
-    except (BadInput, AssertionError) as error:
-        if "version of PEFT" in str(error):
-            from transformers.integrations.peft import MIN_PEFT_VERSION
-            from transformers.utils import check_peft_version
-
-            try:
-                check_peft_version(min_version=MIN_PEFT_VERSION)
-            except ValueError:  # transformers itself refuses it; otherwise the failure is ours
-                pytest.skip(str(error))
-        raise
 
 
 @pytest.fixture(autouse=True, scope="session")

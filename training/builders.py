@@ -19,7 +19,6 @@ from data.tokenised import TokenisedText, false_negatives
 from data.views import Masking, View, cuts
 from eval.dev import DevSet
 from eval.encode import Encode
-from models.adapters import adapter_dropout
 from models.auxiliary import load_head, load_masked_lm, new_head, top_layers
 from models.encoder import SentenceEncoder
 from models.families import check_apart
@@ -59,7 +58,7 @@ def build_training(
         )
     score = None
     if dev is not None:
-        score = partial(dev.scores, Encode(encoder, tokenizer, bf16=args.bf16), model_args.matryoshka_dims or ())
+        score = partial(dev.scores, Encode(encoder, tokenizer, bf16=args.bf16))
         args.metric_for_best_model, args.greater_is_better = dev.metric, True
     else:
         args.metric_for_best_model = args.greater_is_better = None
@@ -111,7 +110,7 @@ def build_collator(settings: Settings, corpus: TokenisedText, tokenizer, model) 
     if any(view.perturb for view in views):
         check_apart(model.config, "a view with perturbed embeddings")
     rates = dropout_rates(model.encoder.config).values()
-    dropout = any(rates) or not rates or adapter_dropout(model.encoder.backbone) > 0  # assumed if no rate is named
+    dropout = any(rates) or not rates  # assumed if no rate is named
     if corpus.columns == 1 and views.count(View()) > 1 and not dropout:
         logger.warning("the model has no dropout, so both views have the same vector: set --dropout, such as 0.1")
     return Collator(

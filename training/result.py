@@ -17,7 +17,6 @@ from eval.scores import rows_of, tables, write_scores
 from eval.sts import STS_DEV, merged, own_pairs
 from eval.tasks import Options, count_seen, describe_seen, score_all, tasks_named, with_share_seen
 from models.encoder import SentenceEncoder, load_encoder
-from models.families import attend_both_ways
 from models.loading import load_backbone
 from models.pooling import pooling_named
 from training.checkpoint import BEST, copy_best, read_best, replacing_files
@@ -97,10 +96,6 @@ def save_result(
         else:
             trainer.model.encoder.save(str(temporary), tokenizer)
         record["result"] = hashes(temporary)
-    if dev and (widths := model_args.matryoshka_dims):
-        facts["dev_by_width"] = dev.scores(_encode(args, *load_encoder(str(folder))), widths)
-        scores = ", ".join(f"{name} {value:.2f}" for name, value in facts["dev_by_width"].items())
-        findings.append(f"the whole vector and its prefixes: {scores}")
     return facts, findings
 
 
@@ -147,8 +142,6 @@ def _initial_encoder(model_args: ModelArguments, trained: SentenceEncoder) -> Se
     """The encoder from which a run started, without a head; other traits as in `trained`."""
     pooling = "cls_before_pooler" if pooling_named(model_args.pooling).keeps_head else model_args.pooling
     backbone = load_backbone(model_args.model_name_or_path)
-    if model_args.bidirectional:
-        attend_both_ways(backbone)
     traits = {"place": trained.place, "prompts": trained.prompts, "default_prompt": trained.default_prompt}
     initial = SentenceEncoder(backbone, pooling, None, trained.max_length, trained.packed, **traits)
     initial.normalized = trained.normalizes

@@ -208,23 +208,17 @@ class Objective(nn.Module):
 
 
 class Contrast(Objective):
-    """A loss of the views' vectors and, with `widths`, of their first entries alone.
+    """A loss of the views' vectors.
 
     Args:
         loss: a function of the vectors of each view, (N, D) -> ().
         weight: weight of the loss.
-        term: name of the term; `term_WIDTH` for a width.
+        term: name of the term.
         views: how many views are compared; None: all.
-
-    Attributes:
-        widths: numbers of first entries. Each adds a term of the same weight, so that these entries can be used alone.
-
-    Source: Matryoshka representation learning (Kusupati et al. 2022, arXiv 2205.13147), equation 1 with all c_m = 1.
     """
 
     reads_projection = True
     compares = True
-    widths: Sequence[int] = ()
 
     def __init__(
         self, loss: Callable[..., Tensor], weight: float = 1.0, term: str = "contrastive", views: int | None = None
@@ -233,13 +227,11 @@ class Contrast(Objective):
         self.loss, self.weight, self.term, self.views = loss, weight, term, views
 
     def vectors(self, encoded: Encoded, batch: Batch) -> Sequence[Tensor]:
-        """The vectors to compare; the last dimension is that of the entries."""
+        """The vectors to compare."""
         return encoded.projected[: self.views].unbind(0)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        vectors = self.vectors(encoded, batch)
-        narrow = {f"{self.term}_{width}": [view[..., :width] for view in vectors] for width in self.widths}
-        return {name: Term(self.loss(*views), self.weight) for name, views in {self.term: vectors, **narrow}.items()}
+        return {self.term: Term(self.loss(*self.vectors(encoded, batch)), self.weight)}
 
 
 class MethodArguments:
@@ -264,7 +256,6 @@ class Method:
         columns: sentences per row that the loss can read: 1, 2 (a sentence and its positive) or 3 (and a hard
             negative).
         one_text: all views show the same text, so rows of several sentences are refused.
-        not_adapted: why the encoder cannot be trained with adapters; empty if it can.
     """
 
     arguments: type
@@ -272,7 +263,6 @@ class Method:
     labels = False
     columns = 1
     one_text = False
-    not_adapted = ""
 
     def __init__(self, *citations: str, published: Sequence[str | Mapping[str, Any]] = ()) -> None:
         self.citations, self.published = citations, published

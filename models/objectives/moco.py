@@ -166,7 +166,6 @@ class MoCo(simcse.SimCSE):
     arguments = Arguments
     copies = 1  # query and key are the same sentence, in two encoders
     columns = 2
-    not_adapted = "its key encoder averages weights, and averages of A and B do not give the average of B A"
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         return [MomentumContrast(Memory(args, encoder, projection), args.temperature)]

@@ -109,7 +109,6 @@ class SGOPT(Method):
 
     arguments = Arguments
     copies = 1  # the frozen copy takes the place of a second view
-    not_adapted = "it measures the distance of the weights from their initial values, which adapters do not change"
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         initial = copy.deepcopy(encoder)

@@ -4,12 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
 import adapt.run
-from adapt import command
+from adapt import __main__ as command
 from adapt.searches import AS_IT_IS, BM25, Search, searches
 from common.errors import BadInput
 from embedder import Embedder
@@ -156,18 +155,6 @@ def test_training_adds_a_model_to_the_comparison_and_resumes(arguments, model, b
     assert same_weights(tmp_path / "whole-2", model)
 
 
-def test_a_killed_command_continues_from_its_training(arguments, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(adapt.run, "ndcg", lambda *_: 1 / 0)  # the machine dies after the training
-        with pytest.raises(ZeroDivisionError):
-            command.main(arguments("cut", *TRAINED))
-    before = (tmp_path / "cut-training" / "model.safetensors").stat().st_mtime_ns
-    assert not (tmp_path / "cut").exists()
-    found = command.main(arguments("cut", *TRAINED))
-    assert (tmp_path / "cut-training" / "model.safetensors").stat().st_mtime_ns == before
-    assert found["searches"] == command.main(arguments("whole", *TRAINED))["searches"]
-
-
 def test_a_plain_encoder_is_trained(arguments, tiny_bert, tmp_path):
     found = command.main(arguments("out", *TRAINED[1:], model=tiny_bert, labels=None))
     assert found["asked"]["train"] and len(found["searches"]) == 9
@@ -185,21 +172,6 @@ def test_a_layer_behind_other_layers_is_loaded_by_sentence_transformers(argument
     assert np.abs(Embedder(tmp_path / "out").encode(TEXTS) - theirs.encode(TEXTS)).max() < 1e-5
     with pytest.raises(BadInput, match=r"has a module Dense, .* leave out --train"):
         command.main(arguments("trained", *TRAINED, model=tmp_path / "headed", labels=None))
-
-
-def test_documents_are_given_from_python(arguments, model, tmp_path):
-    flags = dict(word[2:].split("=", 1) for word in arguments(text=None, output=None, labels=None)[1:])
-    rng = np.random.default_rng(0)
-    titles, bodies = ([" ".join(f"w{i}" for i in rng.integers(999, size=n)) for _ in range(120)] for n in (3, 9))
-    bodies = [f"{body}. {body[::-1]}." for body in bodies]
-    dataset = Dataset.from_dict({"title": titles, "text": bodies, "more": bodies})
-    texts = [" ".join(pair) for pair in zip(titles, bodies, strict=True)]
-    folders = []
-    for name, text in (("rows", dataset), ("texts", texts)):
-        folders.append(command.adapt(text, model, tmp_path / name, **flags)["asked"]["documents"])
-        corpus = read_set(tmp_path / "cache" / folders[-1] / "task", "dev").corpus
-        assert len(corpus) == 120 and any(text.startswith(titles[0]) for text in corpus.all_texts())
-    assert folders[0] != folders[1], "a title is no part of a sentence"
 
 
 def test_a_dry_run_trains_nothing(arguments, tmp_path, capsys):

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from baselines.flow import Settings, fit, mean_nll
+from baselines.flow import Settings, fit
 from common.errors import BadInput, NonFinite
-from models.flow import Flow
 
 SMALL = Settings(steps=3, hidden=16, epochs=2)
 
@@ -48,11 +47,3 @@ def test_what_cannot_be_trained_is_refused(vectors):
     vectors[:, 2] = 1.5
     with pytest.raises(NonFinite, match="an entry of all vectors is the same"):
         fit(vectors, SMALL)
-
-
-def test_the_mean_likelihood_is_over_all_vectors(vectors, monkeypatch):
-    with torch.random.fork_rng():
-        flow = Flow(4, 1, 4)
-    whole = mean_nll(flow, vectors)
-    monkeypatch.setattr("baselines.flow.SAMPLE", 37)
-    assert mean_nll(flow, vectors) == pytest.approx(whole, rel=1e-6)

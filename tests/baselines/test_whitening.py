@@ -30,13 +30,6 @@ def test_moments_are_those_of_a_slow_loop(vectors, monkeypatch):
     assert found.length == pytest.approx(np.sqrt(np.mean([x @ x for x in exact])))
 
 
-def test_the_covariance_becomes_the_identity(vectors):
-    found = moments(vectors)
-    whitened = (vectors.astype(np.float64) - found.mean) @ kernel(found)
-    assert np.abs(whitened.mean(0)).max() < 1e-5
-    assert np.abs(whitened.T @ whitened / 400 - np.eye(6)).max() < 1e-5
-
-
 def test_the_kernel_is_the_closed_form_up_to_signs(vectors):
     values, columns = np.linalg.eigh(np.cov(vectors.astype(np.float64).T, bias=True))
     expected = (columns / np.sqrt(values))[:, ::-1]
@@ -45,7 +38,7 @@ def test_the_kernel_is_the_closed_form_up_to_signs(vectors):
     assert np.allclose(np.abs((found * expected).sum(0)), (expected**2).sum(0), rtol=1e-5)  # one sign a column
 
 
-@pytest.mark.parametrize("power", [0.0, 0.5])
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
 def test_a_power_leaves_the_rest_of_each_eigenvalue(power, vectors):
     found = moments(vectors)
     softened = (vectors.astype(np.float64) - found.mean) @ kernel(found, power=power)
@@ -108,11 +101,3 @@ def test_the_saved_encoder_gives_whitened_vectors_everywhere(pooling, tiny_bert,
     again.save(str(tmp_path / "again"), tokenizer)  # what was loaded can be saved
     twice = load_encoder(str(tmp_path / "again"))[0]
     assert np.array_equal(encoded(twice, tokenizer, sentences[:5]), encoded(again, tokenizer, sentences[:5]))
-
-
-def test_a_layer_norm_at_the_end_takes_one_direction(tiny_bert, sentences):
-    vectors = encoded(*load_encoder(str(tiny_bert), "avg"), sentences)
-    found = moments(vectors)
-    whitened = (vectors.astype(np.float64) - found.mean) @ kernel(found)
-    assert whitened.shape[1] == vectors.shape[1] - 1 == 31
-    assert np.abs(whitened.T @ whitened / len(vectors) - np.eye(31)).max() < 1e-5

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, EarlyStoppingCallback, TrainerCallback
 
 import eval.__main__
@@ -18,8 +17,6 @@ import reproduce
 import run_sup
 import run_unsup
 from common.errors import BadInput, CheckpointRefused
-from eval.dev import pairs_set
-from eval.sts import merged, own_pairs
 from tests.folders import Evil, change_json, change_record, history, record, reseal, rewind, same_weights, times
 
 FINISHED = {"method": "simcse", "max_steps": 2}
@@ -297,11 +294,11 @@ def test_files_named_by_settings_are_compared_by_content(unsup, tmp_path, stage_
 def test_an_option_missing_from_an_older_record_counts_as_off(unsup, unscored, tmp_path):
     run = shutil.copytree(unscored, tmp_path / "run")
     old = record(run)["trajectory"]
-    assert old.pop("bidirectional") is False and old.pop("lora_target") == []
+    assert old.pop("bow_weight") is None and old.pop("text_column") == []
     change_record(run, trajectory=old)
     run_unsup.main(unsup(**UNSCORED))
-    with pytest.raises(CheckpointRefused, match=r"; lora_target: None there, \['query'\] now"):
-        run_unsup.main(unsup(**UNSCORED, lora_r=2, lora_target="query"))
+    with pytest.raises(CheckpointRefused, match=r"bow_weight: None there, 0\.5 now"):
+        run_unsup.main(unsup(**UNSCORED, bow_weight=0.5))
 
 
 def test_a_run_may_be_started_from_another_thread(unsup, tmp_path):
@@ -330,20 +327,6 @@ def test_a_run_out_of_patience_ends_also_after_a_resume(unsup, tmp_path):
         assert record(run)["steps"] == 3 and record(run)["findings"] == found["findings"]
         assert same_weights(whole, run) and same_weights(whole / "checkpoint-3", run / "checkpoint-3")
         assert logged(whole) == logged(run)
-
-
-def test_scores_by_width_are_those_of_vectors_truncated_by_sentence_transformers(unsup, tmp_path, dev_file):
-    dims = ["--matryoshka_dims", "8", "16"]
-    run_unsup.main([*unsup(method="simcse", projection="none", max_steps=2), *dims])
-    found = record(tmp_path / "run")["dev_by_width"]
-    pairs = merged(own_pairs(str(dev_file)).load("."))
-    for width, name in ((None, "dev_spearman"), (16, "dev_spearman_16"), (8, "dev_spearman_8")):
-        model = SentenceTransformer(str(tmp_path / "run"), truncate_dim=width, device="cpu")
-        assert pairs_set("", pairs).score(lambda texts, model=model: model.encode(texts)) == pytest.approx(found[name])
-    assert len({*found.values()}) == 3 and "dev_spearman_16" in record(tmp_path / "run")["findings"][-1]
-    [last] = [line for line in history(tmp_path / "run") if line.get("eval_dev_spearman") and line["step"] == 2]
-    assert last["eval_dev_spearman_8"] == pytest.approx(found["dev_spearman_8"])
-    assert {"contrastive", "contrastive_16", "contrastive_8"} <= history(tmp_path / "run")[0].keys()
 
 
 def test_a_run_in_chunks_logs_what_a_plain_run_logs(unsup, tmp_path):

@@ -24,21 +24,12 @@ PACKED = ["infocse", "simcse_mlm", "diffcse", "consert"]
 BATCH_NORM = ["infocse", "diffcse"]
 CACHED = ["infocse", "simcse_mlm", "esimcse", "infocse_rtd", "nli", "sg_opt", "is_bert", "tsdae, words"]
 STAGE_ONE = {"stage 1": False, "stage 1, packed": True}
-ADAPTED = "simcse, adapted"
-CASES = [*methods.CASES, *(f"{case}, packed" for case in PACKED), *STAGE_ONE, ADAPTED]
+CASES = [*methods.CASES, *(f"{case}, packed" for case in PACKED), *STAGE_ONE]
 
 
 def build(case, folder):
     if case in STAGE_ONE:
         return methods.stage_one(folder, STAGE_ONE[case])
-    if case == ADAPTED:
-        model = methods.build_model("simcse", folder, True)
-        model.encoder.adapt(2, 2, 0.0, [])
-        for name, parameter in model.named_parameters():
-            if ".lora_B." in name:
-                torch.nn.init.normal_(parameter, std=0.1)
-        model.gradient_checkpointing_enable()
-        return model.train()
     head = "batch_norm" if case in BATCH_NORM else "linear_tanh"
     return methods.build_model(case.removesuffix(", packed"), folder, case.endswith("packed"), head)
 
@@ -48,7 +39,7 @@ def make_batch(case, folder, seed=4):
     mask = torch.ones(ROWS, 9)
     mask[::3, 6:] = 0
     rate = torch.tensor([0.6] * (ROWS // 2) + [0.2] * (ROWS // 2)).view(ROWS, 1)
-    method = "infocse" if case in STAGE_ONE else case.removesuffix(", packed").removesuffix(", adapted")
+    method = "infocse" if case in STAGE_ONE else case.removesuffix(", packed")
     batch = methods.make_batch(method, folder, mask, rate, seed)
     for name in (name for name in batch if name.endswith("_labels")):
         counts = [(batch[name][:, half] != -100).sum().item() for half in (slice(0, 4), slice(4, 8))]

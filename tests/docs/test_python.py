@@ -34,8 +34,6 @@ def page(tiny_bert, text_file, dev_file, tmp_path, monkeypatch):
     shutil.copytree(tiny_bert, "MODEL")
     for name, file in (("MY_SENTENCES.txt", text_file), ("MY_PARAGRAPHS.txt", text_file), ("MY_PAIRS.tsv", dev_file)):
         shutil.copy(file, name)
-    lines = text_file.read_text(encoding="utf-8").splitlines()
-    Path("MY_DOCUMENTS.txt").write_text("".join(" ".join(lines[i : i + 3]) + "\n" for i in range(0, len(lines), 3)))
     names = {}
     for block in BLOCKS:
         exec(compile(block, "docs/python.md", "exec"), names)
@@ -47,7 +45,6 @@ def test_the_page_runs_and_its_run_is_the_command_s(page, tmp_path):
     assert page["run"] == "runs/from-python" and [step for step, _ in page["losses"].seen] == [5, 10]
     assert [step for step, _ in page["scores"]] == [10, 20, 30] and (tmp_path / "dev.png").stat().st_size > 5000
     assert page["vectors"].shape == (2, 32) and page["cosine"].shape == ()
-    assert page["verdict"] == json.loads((tmp_path / "runs/my-search/adapt.json").read_text())
     assert len(page["hits"]) == 3 and page["hits"][0][1] >= page["hits"][-1][1]
     assert json.loads((tmp_path / page["supervised"] / "run.json").read_text())["script"] == "run_sup.py"
     for folder in ("stage-1", "stage-2"):

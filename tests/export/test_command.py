@@ -6,7 +6,6 @@ from sentence_transformers import SentenceTransformer
 from common.errors import BadInput, CheckpointRefused
 from common.files import PARTIAL
 from export.__main__ import main
-from export.onnx_file import write_onnx
 from models.encoder import load_encoder
 
 from .conftest import SCORES, record
@@ -93,42 +92,3 @@ def test_scores_of_other_settings_are_not_the_model_s(make_run, tmp_path):
         run = make_run(scores=[SCORES[0] | {name: value}])
         with pytest.raises(BadInput, match=rf"scored with {name} {value}, not the model's .*; score again"):
             main([str(run), "--output", str(tmp_path / "out")])
-
-
-@pytest.mark.parametrize(
-    ("pooling", "head"),
-    [
-        ("cls", "batch_norm"),
-        pytest.param("cls_before_pooler", None, marks=pytest.mark.slow),
-        pytest.param("avg_top2", None, marks=pytest.mark.slow),
-    ],
-)
-def test_onnx_gives_our_vectors_at_every_size(make_run, tmp_path, pooling, head):
-    onnxruntime = pytest.importorskip("onnxruntime", reason="requirements-extra.txt has it")
-    import torch
-
-    run = make_run(pooling, head)
-    main([str(run), "--output", str(tmp_path / "out"), "--onnx"])
-    assert "onnx/model.onnx" in (tmp_path / "out" / "README.md").read_text()
-    file = tmp_path / "out" / "onnx" / "model.onnx"
-    assert b"site-packages" not in file.read_bytes()
-    assert b"forward" not in file.read_bytes()
-    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-    assert [output.name for output in session.get_outputs()] == ["sentence_embedding", "last_hidden_state"]
-    encoder, tokenizer = load_encoder(str(run))
-    encoder.eval()
-    for texts in (["A dog."], ["a small brown dog", "b"], ["word " * 70, "a dog watches", "x y z", "the river"]):
-        given = tokenizer(texts, padding=True, truncation=True, max_length=64, return_tensors="pt")
-        with torch.no_grad():
-            expected = encoder.embed(given["input_ids"], given["attention_mask"]).numpy()
-        fed = {name: given[name].numpy() for name in ("input_ids", "attention_mask")}
-        [found] = session.run(["sentence_embedding"], fed)
-        assert abs(found - expected).max() < 1e-4
-
-
-@pytest.mark.slow
-def test_onnx_that_differs_is_refused(make_run, tmp_path, monkeypatch):
-    pytest.importorskip("onnxruntime", reason="requirements-extra.txt has it")
-    monkeypatch.setattr("export.onnx_file.BOUND", -1.0)
-    with pytest.raises(BadInput, match="differ by"):
-        write_onnx(make_run())

@@ -1,18 +1,14 @@
 """The card's snippets, run as a reader would run them, give our vectors."""
 
 import re
-import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from baselines.__main__ import main as baseline
 from eval.encode import Encode
 from export.__main__ import main
 from export.card import Model
-from export.onnx_file import INPUTS, ONNX_FILE, OUTPUT
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 
@@ -68,34 +64,6 @@ def test_what_only_this_repository_computes_says_so(kind, tiny_bert, text_file, 
 def test_a_pushed_head_is_fetched_from_the_hub(make_run):
     encoder, _ = load_encoder(str(make_run("cls", "linear_tanh")))
     assert 'hf_hub_download("me/x", "2_Dense/model.safetensors")' in Model("x", "me/x", encoder).usage()
-
-
-def test_the_onnx_snippet_asks_the_file_for_our_vectors(make_run, tmp_path, monkeypatch):
-    """The session is a stand-in that computes with our encoder; tests/export/test_command.py runs the real one."""
-    encoder, tokenizer = load_encoder(str(make_run(name="a-model")))
-    loaded = []
-
-    class Session:
-        def __init__(self, file, providers):
-            loaded.append(file)
-
-        def run(self, outputs, given):
-            assert outputs == [OUTPUT] and {value.dtype for value in given.values()} == {np.dtype("int64")}
-            with torch.no_grad():
-                return [encoder.eval().embed(*(torch.from_numpy(given[name]) for name in INPUTS)).numpy()]
-
-    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(InferenceSession=Session))
-    monkeypatch.chdir(tmp_path)
-    usage = Model("a-model", None, encoder, onnx=True).usage()
-    assert 'backend="onnx"' in usage
-    several, _ = load_encoder(str(make_run("avg_top2", name="several")))  # its module needs all layers, unlike the file
-    assert 'backend="onnx"' not in Model("several", None, several, onnx=True).usage()
-    [snippet] = [one for one in SNIPPET.findall(usage) if "onnxruntime" in one]
-    names = run_snippet(snippet)
-    expected = Encode(encoder, tokenizer)(names["sentences"])
-    assert np.abs(names["embeddings"] - expected).max() < 1e-5
-    assert loaded == [f"./a-model/{ONNX_FILE}"]
-    assert 'hf_hub_download("me/x", "onnx/model.onnx")' in Model("x", "me/x", encoder, onnx=True).usage()
 
 
 @pytest.mark.parametrize("prompts", [{}, {"query": "", "document": ""}, {"query": "query: ", "document": ""}])

@@ -9,8 +9,6 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from common.errors import BadInput
 from models.auxiliary import LowerLayers, load_head, load_masked_lm, new_head
-from models.fast.packing import ROWS
-from models.fast.padded import Padded, States
 from models.loading import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
 from tests.folders import Evil
@@ -25,23 +23,6 @@ def test_the_loss_is_a_sum_over_the_tokens_of_all_micro_batches_when_their_numbe
     halves = [{name: value[i] for name, value in batch.items()} for i in (slice(0, 2), slice(2, 4))]
     parts = [model(**half, num_items_in_batch=count).loss for half in halves]
     assert sum(parts).item() == pytest.approx(whole.item(), rel=1e-5)
-
-
-@pytest.mark.parametrize("masked", [0, 1, 2, ROWS, ROWS + 1])
-def test_logits_exist_only_at_masked_positions_in_few_shapes(masked):
-    shapes = []
-
-    def output(states):
-        shapes.append(states.shape[0])
-        return states @ torch.ones(4, 9)
-
-    labels = torch.full((3, 100), -100)
-    labels.view(-1)[:masked] = 4
-    states = States(Padded.of(torch.ones(3, 100)), torch.randn(3, 100, 4))
-    total, count = states.token_loss(torch.nn.Identity(), output, labels)
-    assert shapes == [-(-masked // ROWS) * ROWS]
-    assert count.item() == masked
-    assert total.item() == pytest.approx(masked * torch.tensor(9.0).log().item(), rel=1e-5)
 
 
 def test_stage_one_is_saved_as_an_unprefixed_model_and_a_head(folder, tmp_path):

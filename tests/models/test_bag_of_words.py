@@ -1,8 +1,7 @@
-"""The bag of words: by hand, and as a term of a method, against the masked language model word by word."""
+"""The bag of words as a term of a method, against the masked language model word by word."""
 
 import numpy as np
 import pytest
-import torch
 import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM
 
@@ -11,20 +10,11 @@ from data.source import Source
 from data.tokenised import load_tokenised
 from data.views import IGNORED, View
 from models.auxiliary import TiedHead, load_masked_lm
-from models.bag_of_words import BagOfWords, bag_of_words
+from models.bag_of_words import BagOfWords
 from models.families import output_of
 from models.loading import load_config, load_tokenizer
 from models.objectives.base import Batch
 from tests.methods import build_model
-
-
-def test_bag_of_words_by_hand():
-    logits = torch.tensor([[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]])
-    words = torch.tensor([[2, IGNORED, 1], [IGNORED, IGNORED, 0]])
-    total, count = bag_of_words(logits, words)
-    p = torch.softmax(logits, dim=-1)
-    assert count == 3
-    assert total.item() == pytest.approx(-(p[0, 2].log() + p[0, 1].log() + p[1, 0].log()).item(), rel=1e-6)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from common.errors import BadInput
 from models.encoder import SentenceEncoder
 from models.loading import load_backbone, load_config
 from models.objectives import consert
@@ -137,8 +136,3 @@ def test_the_loss_and_the_artefact_pool_differently(folder):
         assert torch.equal(encoder(ids, mask).pooled, encoder_of(folder, True, "avg")(ids, mask).pooled)
         assert torch.equal(encoder.embed(ids, mask), encoder_of(folder, True).embed(ids, mask))
         assert not torch.allclose(encoder(ids, mask).pooled, encoder.embed(ids, mask))
-
-
-def test_a_backbone_that_is_called_as_a_whole_is_refused(tiny):
-    with pytest.raises(BadInput, match="not 'mpnet'"):
-        SentenceEncoder(load_backbone(str(tiny("mpnet"))), "avg")(*batch(), None, Perturbation())

@@ -1,7 +1,5 @@
 """Decoders as encoders: which way they attend, what padding changes (nothing), and who loads what is saved."""
 
-import shutil
-
 import numpy as np
 import pytest
 import torch
@@ -9,13 +7,10 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer, processors
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-import run_unsup
 from common.errors import BadInput
 from models.encoder import SentenceEncoder, load_encoder
-from models.families import attend_both_ways
-from models.loading import load_backbone, load_tokenizer, set_dropout
+from models.loading import load_backbone, load_config, load_tokenizer, set_dropout
 from tests.encoders import encode_of
-from tests.folders import rewind, same_weights
 
 KINDS = ["qwen2", "qwen3", "llama", "mistral", "gemma", "gemma2", "gemma3_text"]
 POOLINGS = ["avg", "last_token"]
@@ -45,7 +40,7 @@ def decoder(roberta_tokenizer, tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["bloom", "codegen", "xglm"])
-def test_a_decoder_that_does_not_say_it_is_causal_is_tried(kind):
+def test_a_decoder_that_does_not_say_it_is_causal_is_taken_for_one(kind):
     sizes = {
         "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
         "codegen": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40, "rotary_dim": 4},
@@ -72,16 +67,16 @@ def test_a_dropout_rate_that_nothing_reads_is_refused():
 
 
 def encoder_of(folder, pooling, both_ways):
-    backbone = load_backbone(folder)
+    config = load_config(folder)
     if both_ways:
-        attend_both_ways(backbone)
-    return SentenceEncoder(backbone, pooling, None, 64).eval()
+        config.is_causal = False
+    return SentenceEncoder(load_backbone(folder, config), pooling, None, 64).eval()
 
 
 @pytest.mark.parametrize("both_ways", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
-def test_tokens_attend_to_later_ones_only_if_asked_and_never_to_padding(decoder, kind, both_ways):
+def test_tokens_attend_to_later_ones_only_if_config_json_says_so_and_never_to_padding(decoder, kind, both_ways):
     ids = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 8, 10]])
     encoder, seen = encoder_of(decoder(kind), "avg", both_ways), []
     for pads in (0, 2):
@@ -130,32 +125,3 @@ def test_a_saved_decoder_is_the_same_in_sentence_transformers(decoder, tmp_path,
         for size in (1, 12):  # without padding, and with
             found = peer.encode(texts, batch_size=size)
             assert np.allclose(found, expected, rtol=0, atol=1e-5 * scale), (side, size)
-
-
-def test_a_decoder_trains_by_adapters_from_the_command(decoder, command, tmp_path, sentences):
-    """SimCSE as LLM2Vec trains it, from a causal language model to an encoder that attends both ways; resumed."""
-    flags = {"bidirectional": "true", "lora_r": 2, "lora_target": "all-linear", "dropout": 0.3}
-    arguments = command(decoder("qwen2"), **flags, gradient_checkpointing="true")
-    run_unsup.main(arguments)
-    run = tmp_path / "run"
-    encoder, _ = load_encoder(str(run))
-    assert encoder.config.is_causal is False and encoder.pooling == "last_token"
-    found = encode_of(run)(sentences[:5])
-    assert np.allclose(SentenceTransformer(str(run), device="cpu").encode(sentences[:5]), found, atol=1e-4)
-    start = encoder_of(decoder("qwen2"), "last_token", True)
-    names = {n for n, p in start.backbone.named_parameters() if not torch.equal(p, encoder.backbone.get_parameter(n))}
-    linear = [f"self_attn.{letter}_proj" for letter in "qkvo"] + [f"mlp.{name}_proj" for name in ("gate", "up", "down")]
-    assert names == {f"layers.{layer}.{name}.weight" for layer in (0, 1) for name in linear}
-    shutil.copytree(run / "checkpoint-4", tmp_path / "before")
-    rewind(run, 2)
-    torch.manual_seed(99)
-    run_unsup.main(arguments)
-    assert same_weights(run / "checkpoint-4", tmp_path / "before")
-
-
-@pytest.fixture
-def command(short_run, dev_file):
-    """Arguments of four steps with a dev score and checkpoints."""
-    more = {"dev": "stsb", "dev_file": dev_file, "max_steps": 4, "save_steps": 2, "eval_steps": 2, "max_length": 24}
-    more |= {"per_device_train_batch_size": 8, "learning_rate": "1e-2", "pooling": "last_token"}
-    return lambda folder, **flags: short_run(folder, **more | flags)

@@ -149,15 +149,6 @@ def changed(folder, target, name, **values):
     return str(target)
 
 
-def test_a_causal_bert_is_not_packed(tiny_bert, tmp_path, sentences):
-    folder = changed(tiny_bert, tmp_path / "decoder", "config.json", is_decoder=True)
-    encoder, tokenizer = load_encoder(folder, pooling="avg")
-    batch = tokenizer(sentences[:1], return_tensors="pt")
-    with torch.no_grad():
-        expected = AutoModel.from_pretrained(folder).eval()(**batch).last_hidden_state.mean(1)
-    assert np.allclose(vectors(encoder, tokenizer, sentences[:1]), expected.numpy(), atol=1e-5)
-
-
 @pytest.mark.parametrize(("config", "said"), [(None, "configuration"), ('{"model_type": "t5"}', "type 't5' is")])
 def test_a_folder_without_an_encoder_is_refused(tmp_path, config, said):
     if config:

@@ -83,15 +83,6 @@ def test_gradient_reaches_the_encoder_only_through_cls_and_the_frozen_copy_not_a
     assert model.encoder.backbone.embeddings.word_embeddings.weight.grad.abs().max() > 0
 
 
-def test_without_the_sentence_vector_the_encoder_gets_no_gradient_at_all(stage_one):
-    """The lower states belong to the frozen copy: cutting [CLS] must leave the encoder untouched."""
-    model, batch = build(stage_one), batch_of(stage_one)
-    encoded = model.encode(Batch.of(**batch))
-    encoded.cls = encoded.cls.detach()
-    auxiliary_of(model)(encoded, Batch.of(**batch))["aux_mlm"].value.backward()
-    assert all(p.grad is None for p in model.encoder.parameters())
-
-
 def test_without_detach_the_lower_copy_learns(stage_one):
     model = build(stage_one, aux_detach=False)
     model(**batch_of(stage_one)).loss.backward()

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from data.views import IGNORED
-from models.auxiliary import load_masked_lm, new_head, top_layers
+from models.auxiliary import load_masked_lm, new_head
 from models.masked_lm import AuxiliaryMaskedLM
 from tests.methods import mask_of
 
@@ -116,11 +116,3 @@ def test_the_probe_gives_every_row_the_cls_of_another(lm):
     batch = {name: value[:, :4] for name, value in batch.items()}  # equal lengths, so that rows can change places
     other = batch | {"clean_input_ids": batch["clean_input_ids"].roll(1, 0)}
     assert model.probe(**batch)["aux_mlm_shuffled_cls"] == pytest.approx(model.probe(**other)["aux_mlm"], rel=1e-5)
-
-
-def test_a_head_from_the_encoders_top_is_a_copy_that_learns_on_its_own(lm):
-    backbone = lm.base_model
-    head = top_layers(backbone, 1)
-    theirs = backbone.encoder.layer[-1].state_dict()
-    assert all(torch.equal(value, theirs[name]) for name, value in head[0].state_dict().items())
-    assert not {id(p) for p in head.parameters()} & {id(p) for p in backbone.parameters()}

@@ -17,6 +17,7 @@ SIZES = {
     "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32},
     "xlm": {"emb_dim": 32, "n_layers": 2, "n_heads": 4},
     "flaubert": {"emb_dim": 32, "n_layers": 2, "n_heads": 4},
+    "qwen2": {"num_key_value_heads": 2},
     "mixtral": EXPERTS,
     "qwen2_moe": EXPERTS,
     "esm": {"mask_token_id": 4, "position_embedding_type": "absolute"},

@@ -1,11 +1,8 @@
 """Packed equals padded: losses, gradients, vectors; and dropout keeps its rate."""
 
-import shutil
-
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import AutoModelForMaskedLM
 
 from models import fast
 from models.auxiliary import LowerLayers, load_masked_lm
@@ -13,7 +10,7 @@ from models.fast.casting import cast_matrices
 from models.fast.kernels import dropout
 from models.fast.packed import Packed, packed_attention
 from models.fast.packing import filled
-from models.loading import load_backbone, load_config
+from models.loading import load_backbone
 from models.pooling import POOLINGS
 from tests.methods import CASES, build_model, make_batch, mask_of, stage_one, stage_one_batch
 
@@ -27,17 +24,6 @@ LENGTHS = {
     "one length": [8, 8, 8, 8],
     "longest": [64, 3, 40, 17],
 }
-
-
-@pytest.fixture
-def long_folder(folder, tmp_path):
-    """The same model, new, with a place for each of 512 tokens."""
-    shutil.copytree(folder, tmp_path / "long")
-    config = load_config(folder)
-    config.max_position_embeddings += 512 - 64
-    torch.manual_seed(4)
-    AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path / "long")
-    return str(tmp_path / "long")
 
 
 def stage_two(folder, packed, case="infocse", **options):
@@ -99,14 +85,6 @@ def test_every_pooling_at_every_length(folder, pooling):
         whole = torch.cat([g.flatten() for g in gradients]).norm()
         for g, other in zip(gradients, others, strict=True):
             assert (g - other).norm() <= 1e-5 * g.norm() + 1e-6 * whole
-
-
-def test_losses_and_gradients_equal_the_padded_ones_at_512_tokens(long_folder):
-    lengths = [512, 60]
-    models = [stage_one(long_folder, packed).double() for packed in (False, True)]
-    assert_equal(*models, stage_one_batch(long_folder, lengths))
-    models = [model.double() for model in pair(long_folder, "infocse_rtd")]
-    assert_equal(*models, batch_of(long_folder, lengths, "infocse_rtd"))
 
 
 def test_stage_one_equals_the_padded_call(folder):

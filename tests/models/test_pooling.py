@@ -30,19 +30,6 @@ def test_pooling_equals_the_hand_computation(name):
         assert POOLINGS[name].pool(STATES, MASK, place).tolist() == [EXPECTED[name]]
 
 
-@pytest.mark.parametrize("name", POOLINGS)
-def test_an_exported_pooling_takes_any_number_of_rows_and_tokens(name):
-    class Pool(torch.nn.Module):
-        def forward(self, tokens, mask):
-            return torch.cat([POOLINGS[name].pool([tokens] * 3, mask, place) for place in (5, -3)])
-
-    axes = {0: torch.export.Dim("rows"), 1: torch.export.Dim("length")}
-    shapes = {"tokens": axes, "mask": axes}
-    program = torch.export.export(Pool(), (torch.ones(2, 9, 4), torch.ones(2, 9).long()), dynamic_shapes=shapes)
-    tokens, mask = torch.randn(3, 12, 4), (torch.arange(12) < torch.tensor([[12], [8], [6]])).long()
-    torch.testing.assert_close(program.module()(tokens, mask), Pool()(tokens, mask))
-
-
 def test_the_two_published_first_last_averages_differ_on_a_deeper_model():
     states = [*STATES[:2], STATES[1] * 2, STATES[2]]
     top2, first_last = (POOLINGS[name].pool(states, MASK).tolist() for name in ("avg_top2", "avg_first_last"))

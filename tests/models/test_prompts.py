@@ -86,14 +86,14 @@ def test_the_command_scores_search_with_them(make, tmp_path, caplog):
     assert "prompts" not in plain[0] and plain[0]["value"] != rows[0]["value"]
 
 
-def test_the_dev_score_of_every_width_uses_them(make, tmp_path):
+def test_the_dev_score_uses_them(make, tmp_path):
     encode, seen = encode_of(make("bert", "avg", E5)), []
     backend = encode.tokenizer
     encode.tokenizer = lambda texts, **options: seen.extend(texts) or backend(texts, **options)
     encode.tokenizer.pad, encode.tokenizer.unk_token_id = backend.pad, backend.unk_token_id
     documents = [{"_id": name, "title": "", "text": text} for name, text in (("d1", "dog watches"), ("d2", "river"))]
     folder = write_beir(tmp_path / "mine", documents, {"q1": "a", "q2": "the"}, dev=[("q1", "d1", 1), ("q2", "d2", 1)])
-    search_set(folder, ["dev"]).scores(encode, [8])
+    search_set(folder, ["dev"]).scores(encode)
     assert sorted(seen) == ["passage: dog watches", "passage: river", "query: a", "query: the"]
 
 

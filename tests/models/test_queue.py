@@ -1,4 +1,4 @@
-"""The queue against a Python list, and the momentum encoder against its closed form."""
+"""The queue of a resumed run, and the momentum encoder against its closed form."""
 
 import pytest
 import torch
@@ -7,19 +7,6 @@ from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone
 from models.objectives.moco import MomentumEncoder, VectorQueue
-
-
-@pytest.mark.parametrize("batch", [1, 3, 5, 7, 12])
-def test_a_queue_holds_the_last_vectors_after_it_wraps_round(batch):
-    queue, held = VectorQueue(7, 2), []
-    for step in range(6):
-        assert sorted(queue.contents().tolist()) == sorted(held)
-        rows = torch.arange(2.0 * batch).view(batch, 2) + 1000 * step
-        queue.push(rows)
-        held = (held + rows.tolist())[-7:]
-    assert queue.contents().shape == (7, 2) if batch > 1 else (6, 2)
-    oldest = int(queue.pushed) % 7 if len(held) == 7 else 0
-    assert torch.equal(queue.contents().roll(-oldest, 0), torch.tensor(held))
 
 
 def test_a_queue_is_saved_with_the_model_and_goes_on():

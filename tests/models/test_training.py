@@ -9,17 +9,17 @@ from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone
 from models.objectives import simcse
-from models.objectives.base import Batch, Objective, Term, add_up
+from models.objectives.base import Batch, Term, add_up
 from models.training import EncoderForTraining
 from tests import methods
 
 
-def make_model(folder, objectives=None, projection="linear_tanh", kept=False, pooling="cls_before_pooler"):
+def make_model(folder, projection="linear_tanh"):
     torch.manual_seed(0)
     backbone = load_backbone(str(folder))
     head = projection_named(projection, backbone.config.hidden_size, 0.3)
-    encoder = SentenceEncoder(backbone, "cls" if kept else pooling, head if kept else None, 64)
-    return EncoderForTraining(encoder, None if kept else head, objectives or [simcse.Contrastive(0.05)])
+    encoder = SentenceEncoder(backbone, "cls_before_pooler", None, 64)
+    return EncoderForTraining(encoder, head, [simcse.Contrastive(0.05)])
 
 
 def make_batch(views=2, rows=5, length=8):
@@ -34,36 +34,6 @@ def test_loss_equals_info_nce_of_the_projected_views_the_third_as_hard_negatives
     model, batch = make_model(tiny_bert, projection="none").eval(), make_batch(views=3)
     z = [model.encoder.backbone(input_ids=ids).last_hidden_state[:, 0] for ids in batch["input_ids"]]
     assert model(**batch).loss.item() == pytest.approx(info_nce(z[0], z[1], 0.05, z[2]).item(), rel=1e-5)
-
-
-def test_every_trainable_parameter_gets_a_gradient_also_of_a_kept_head(tiny_bert):
-    model = make_model(tiny_bert, kept=True).train()
-    model(**make_batch()).loss.backward()
-    without = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
-    assert without == []
-    assert all(p.grad.abs().max() > 0 for p in model.encoder.head.parameters())
-
-
-def test_an_objective_needs_nothing_but_its_own_file(tiny_bert):
-    """A toy objective: terms, a persistent buffer, the hook after a step."""
-
-    class Toy(Objective):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("steps", torch.zeros(()))
-
-        def forward(self, encoded, batch):
-            return {"length": Term(encoded.pooled.norm(dim=-1).mean(), 0.5)}
-
-        def after_step(self, encoder, projection):
-            self.steps += 1
-
-    model = make_model(tiny_bert, [simcse.Contrastive(0.05), Toy()]).eval()
-    out = model(**make_batch())
-    expected = out.terms["contrastive"].item() + 0.5 * out.terms["length"].item()
-    assert out.loss.item() == pytest.approx(expected, rel=1e-5)
-    model.after_step()
-    assert model.state_dict()["objectives.1.steps"].item() == 1
 
 
 def test_probe_leaves_mode_random_state_and_batch_statistics_alone(tiny_bert):

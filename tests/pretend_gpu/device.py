@@ -1,6 +1,6 @@
 """Tensors that claim to be on `cuda:0` but hold CPU data, and a log of the operations a GPU would execute.
 
-Every aten operation on them is computed on the CPU and counted as a kernel, or as a view, which launches none. A
+Every aten operation on them is computed on the CPU and counted as a kernel, unless it is a view. A
 synchronisation makes the host wait for the device: reading a number, an output whose shape depends on values, a copy
 between host and device that is not asynchronous. A mixed device is an operation that a GPU refuses because one of its
 tensors is in host memory.
@@ -62,7 +62,7 @@ class Log:
 
     def reset(self, active: bool = False) -> None:
         self.active = active
-        self.kernels, self.views, self.synchronisations, self.mixed = Counter(), Counter(), Counter(), Counter()
+        self.kernels, self.synchronisations, self.mixed = Counter(), Counter(), Counter()
 
     def wait(self, kind: str) -> None:
         if self.active:
@@ -144,9 +144,7 @@ def _run(func, args: tuple, kwargs: dict):
 
 def _count(func, args: tuple, kwargs: dict, flat: list, ours: list, target: str | None) -> None:
     name, host = str(func), [x for x in flat if _on_host(x)]
-    if func.is_view or name in _NO_KERNEL or name.startswith("prim"):
-        LOG.views[name] += 1
-    else:
+    if not (func.is_view or name in _NO_KERNEL or name.startswith("prim")):
         LOG.kernels[name] += 1
     if name.removeprefix("aten.").startswith(_WAITING):
         LOG.wait(name)

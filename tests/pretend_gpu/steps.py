@@ -1,7 +1,10 @@
-"""One training step of every objective on the pretend device, with generated models and text."""
+"""One training step of every objective on the pretend device, with generated models and text: a JSON row per case."""
 
 from __future__ import annotations
 
+import json
+import logging
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -17,20 +20,19 @@ from training.faults import FirstBad
 STEPS = 2  # the second is counted: the first creates the optimizer's state
 
 
-def rows(objectives: list[str], layers: int, batch: int, length: int, half: bool = False) -> Iterator[dict]:
-    """The operations of a step of each case; synchronisations and mixed devices also by place.
+def rows(layers: int, batch: int, length: int) -> Iterator[dict]:
+    """The operations of a step of half of the cases; synchronisations and mixed devices also by place.
 
-    `half` runs half of the cases, in which every two values of family, path and precision still occur together.
+    Every two values of family, path and precision occur together in one of them.
     """
     with tempfile.TemporaryDirectory() as folder:
         materials = Materials(Path(folder), layers, batch, length)
         for case in cases():
             odd = (case.family == "bert") ^ case.packed ^ (case.precision == "bf16")
-            if (not objectives or case.objective in objectives) and not (half and odd):
+            if not odd:
                 log = take_steps(*materials.parts(case), case.precision == "bf16", batch)
                 yield vars(case) | {
                     "kernels": log.kernels.total(),
-                    "views": log.views.total(),
                     "synchronisations": log.synchronisations.total(),
                     "mixed_devices": log.mixed.total(),
                     "places": dict(log.synchronisations | log.mixed),
@@ -60,3 +62,10 @@ def take_steps(model, collator, bf16: bool, batch: int):
             model.after_step()
             log.active = False
     return LOG
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    logging.disable(logging.WARNING)
+    for row in rows(*map(int, sys.argv[1:])):
+        sys.stdout.write(json.dumps(row) + "\n")
