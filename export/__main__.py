@@ -1,4 +1,4 @@
-"""`python -m export RUN --output DIR`: write a model and its card for publication."""
+"""`python -m export RUN --output DIR`: write a model and its card for publication, optionally to the hub."""
 
 import logging
 from pathlib import Path
@@ -7,7 +7,7 @@ from common.errors import BadInput, run_command
 from common.flags import Parser, add_pooling
 from export.card import Model, card
 from export.facts import read_facts
-from export.folder import new_folder
+from export.folder import new_folder, push
 from models.encoder import load_encoder
 from models.saved_format import read_modules
 
@@ -20,21 +20,22 @@ def parser() -> Parser:
         description="Write a model for transformers, sentence-transformers and this project, with a model card.",
         epilog="examples:\n"
         "  python -m export runs/infocse --output exports/infocse\n"
-        "  python -m export runs/infocse --output exports/infocse --repo OWNER/infocse\n"
-        "  hf upload OWNER/infocse exports/infocse --private\n\n"
-        "The card shows file names, but no paths and no training text; read it before you publish it.",
+        "  python -m export runs/infocse --output exports/infocse --push_to_hub OWNER/infocse --private\n\n"
+        "HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as usual. The card shows file names, but no paths and no\n"
+        "training text; read it before you publish it.",
     )
     p.add_argument("run", metavar="RUN", help="a finished run, or any model folder (with a shorter card)")
     p.add_argument("--output", required=True, metavar="DIR", help="a new or empty folder")
     add_pooling(p)
     base = "scores of the base model to show beside, as `python -m eval BASE --output FILE` writes them"
     p.add_argument("--base_scores", metavar="FILE", help=base)
-    p.add_argument("--repo", metavar="OWNER/NAME", help="hub id for the card's examples; `hf upload` publishes there")
+    p.add_argument("--push_to_hub", metavar="REPO", help="OWNER/NAME: create the repository if needed and upload")
+    p.add_argument("--private", action="store_true", help="with --push_to_hub: make a new repository private")
     return p
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Read the run, write the folder.
+    """Read the run, write the folder, push it.
 
     Raises:
         BadInput: another pooling than the model's, or scores of other settings.
@@ -52,11 +53,13 @@ def main(argv: list[str] | None = None) -> None:
                 scores = Path(args.run) / "scores.json"
                 raise BadInput(f"{scores}: scored with {name} {other.pop()}, not the model's {value}; score again")
         encoder.save(str(folder), tokenizer)
-        name = args.repo.rpartition("/")[2] if args.repo else output.resolve().name
+        name = args.push_to_hub.rpartition("/")[2] if args.push_to_hub else output.resolve().name
         shown = "" if output.is_absolute() or ".." in output.parts else str(output)
-        model = Model(name, args.repo, encoder, shown)
+        model = Model(name, args.push_to_hub, encoder, shown)
         (folder / "README.md").write_text(card(model, facts), encoding="utf-8")
     logger.info("%s: exported", output)
+    if args.push_to_hub:
+        logger.info("pushed: %s", push(output, args.push_to_hub, args.private))
 
 
 if __name__ == "__main__":

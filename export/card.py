@@ -36,7 +36,7 @@ class Model:
 
     Attributes:
         name: for the title.
-        repo: its hub id; None for a folder.
+        repo: its hub id; None if it is not pushed.
         encoder: the model.
         folder: as given on the command line; empty if that would reveal more of the machine's paths.
     """

@@ -22,7 +22,7 @@ RUN = re.compile(
     | -m\ adapt\ RUN
     | -m\ search\ (build\ MY_FOLDER|query)
     | -m\ eval\.encode_corpus\ CORPUS\ .*--output\ vectors$
-    | -m\ export\ runs/(?!.*--repo)
+    | -m\ export\ runs/(?!.*--push_to_hub)
     | -m\ \w+\ .*(--list|--dry_run)$)""",
     re.VERBOSE,
 )
