@@ -20,7 +20,9 @@ from eval.retrieval.lexical import Lexical
 from models.encoder import SentenceEncoder
 from models.heads import Dense, Head
 
-POWER = 0.25  # of the linear layer: centred, mildly whitened; see results/pseudo-queries.md
+# Of the linear layer: centred, mildly whitened; see results/pseudo-queries.md. arXiv 2603.19339 takes the power from
+# the spectrum for vectors that are cut to fewer dimensions; here all stay.
+POWER = 0.25
 _TOP = 10
 
 
