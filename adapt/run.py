@@ -61,7 +61,7 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
     asked |= {"train": train, "documents": folder.name, "given": {name: str(given[name]) for name in sorted(given)}}
     file = Path(args.output) / FACTS
     if file.is_file() and (done := read_json(file, "the verdict of adapt")).get("asked") == asked:
-        show(done["said"], args.output)
+        show(done["said"])
         return done
     refuse_existing(Path(args.output))
 
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
         encoder.cpu().save(str(written), tokenizer)
         Recipe(shipped.weight, args.language).write(written)
         write_json(written / FACTS, result)
-    show(result["said"], args.output)
+    show(result["said"])
     return result
 
 

@@ -347,7 +347,7 @@ def main(argv: list[str] | None = None) -> None:
     except OSError as error:
         message = f"cannot fill {args.data_dir}: {error}; free space or choose another --data_dir"
         raise unwritable(error, message) from error
-    show("\n".join(_line(*row) for row in rows), args.data_dir)
+    show("\n".join(_line(*row) for row in rows))
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
             outputs = {name: path or _path_of(temporary, name, ".json", lines) for name, path in outputs.items()}
         rows = score_lines(args, lines, outputs)
         if len(searches) > 1:
-            show(intervals(lines, outputs), args.output)
+            show(intervals(lines, outputs))
     return rows
 
 
@@ -163,7 +163,7 @@ def score_lines(args: argparse.Namespace, lines: list[Scored], outputs: Mapping[
     finally:  # also if a file cannot be written, or a later model fails
         all_rows = [row for model_rows in rows.values() for row in model_rows]
         if all_rows:
-            show(details(all_rows) if args.details else tables(rows), args.output)
+            show(details(all_rows) if args.details else tables(rows))
     return all_rows
 
 

@@ -113,7 +113,7 @@ def score_result(args: RunArguments, method: str, tests: list, texts: Iterable[s
     rows = with_share_seen(rows_of(results, method, folder.name, **encode.settings), seen)
     write_scores(folder / "scores.json", results, rows)
     if rows:
-        show(tables({folder.name: rows}), folder / "scores.json")
+        show(tables({folder.name: rows}))
     if message := describe_seen(seen):
         logger.warning(message)
     return seen

@@ -79,7 +79,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         for analysis, chart in CHARTS.items():
             if by_label := {label: model[analysis] for label, model in measured.items() if analysis in model}:
                 draw(chart(by_label, data[analysis]), output / f"{analysis}.png")
-    show(markdown([["", *measured], *lines(list(measured.values()))]), output)
+    show(markdown([["", *measured], *lines(list(measured.values()))]))
     return content
 
 
