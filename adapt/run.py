@@ -174,7 +174,7 @@ def settings(args: argparse.Namespace, given: Mapping[str, Any], folder: Path) -
         "pooling": args.pooling or _pooling(args.model),
     }
     ours, named = read_config(str(CONFIG)), given.keys() | read_config(lookup(given, "config")).keys()
-    defaults = {name: ours[name] for name in ("start_shares", "test_tasks")}  # also beside another --config
+    defaults = {"test_tasks": ours["test_tasks"]}  # also beside another --config
     method = load_method(lookup(given, "method"))
     if "title_share" in {field.name for field in fields(method.arguments)} and (folder / "titled.jsonl").exists():
         values |= {"train_file": folder / "titled.jsonl", "title_column": "title", "text_column": "text"}

@@ -165,11 +165,6 @@ class ScoredArguments(DataArguments):
         "your search set instead of all these, a folder in BEIR's format: nDCG@10 on qrels/dev.tsv selects the best "
         "model; qrels/test.tsv, if present, compares it with the initial model",
     )
-    start_shares: list[Share] = flag(
-        [],
-        "at the end, also try mixing these shares of the initial weights, such as 0.25 0.5 0.75, into the trained "
-        "model, and keep what has the best dev score (LM-Cocktail, 2311.13534); default: none",
-    )
     patience: Count | None = flag(
         None,
         "stop after this many evaluations in a row without a higher dev score (early stopping, Prechelt 1998); "

@@ -133,7 +133,7 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
         if source.titled and not cuts(method.views_of_rows(method_args, source.width)):
             source = replace(source, titled=False)  # title and text are a pair: a row without one of them is dropped
         corpus = load_tokenised(source, tokenizer, data_args.cache_dir, sample)
-    dev, tests = dev_set(data_args, model_args.pooling), load_tests(data_args, args.device.type)
+    dev, tests = dev_set(data_args), load_tests(data_args, args.device.type)
     identity = {
         "text": corpus.facts,
         "start": weights_hash(model_args.model_name_or_path),
@@ -153,7 +153,7 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
         logger.info(plan)
         take_steps(trainer, record, start, callbacks)
         if trainer.is_world_process_zero():
-            facts, findings = save_result(trainer, model_args, data_args.start_shares, record, tokenizer, dev)
+            facts, findings = save_result(trainer, model_args, record, tokenizer, dev)
             rows = read_text(source, data_args.cache_dir)
             texts = rows.cells(None if sample is None else sample.rows(len(rows)))
             facts["seen_test_texts"] = score_result(args, method.name, tests, texts, data_args.data_dir)

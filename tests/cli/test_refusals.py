@@ -35,7 +35,6 @@ CHECKPOINTING = next(name for name in NAMES if hasattr(RunArguments, name))
         ({"test_tasks": "STS99"}, "STS99"),
         ({"skip_from": 9, "aux_init": "random"}, "--skip_from 9"),
         ({"pooling": "cls", "contrastive_weight": 0}, "no loss trains"),
-        ({"method": "simcse", "pooling": "cls", "start_shares": "0.5"}, "no head to mix with"),
         ({"method": "simcse", "matryoshka_dims": 8}, "the loss sees the output of --projection batch_norm"),
         ({"method": "ct", "matryoshka_dims": 8}, "--matryoshka_dims: --method ct has no loss for prefixes"),
         ({CHECKPOINTING: "true", "method": "s_simcse"}, "--activation_checkpointing: not supported by"),

@@ -108,7 +108,7 @@ PYTHON = {
     "lr_scheduler_type": SchedulerType.COSINE,
     "lr_scheduler_kwargs": {"num_cycles": 2},
     "output_dir": Path("run"),
-    "start_shares": 0.5,
+    "lora_target": "query",
     "max_length": "24",
 }
 
@@ -116,7 +116,7 @@ PYTHON = {
 def test_python_fills_the_same_dataclasses():
     found = fill(UNSUP, PYTHON | {"method": "simcse", "use_cpu": True})
     assert (found.args.seed, found.args.learning_rate, found.args.output_dir) == (7, 1, "run")
-    assert (found.data_args.test_tasks, found.data_args.start_shares) == (["STS12", "MR"], [0.5])
+    assert (found.data_args.test_tasks, found.model_args.lora_target) == (["STS12", "MR"], ["query"])
     assert (found.args.lr_scheduler_type, found.args.lr_scheduler_kwargs) == ("cosine", {"num_cycles": 2})
     assert (found.data_args.max_length, found.data_args.dev_file) == (24, None)
 
