@@ -15,7 +15,7 @@ from transformers import AutoModelForMaskedLM, set_seed
 from common.errors import BadInput
 from data.collator import Collator, MaskedCollator
 from data.template import TEXT, framed
-from data.tokenised import TokenisedText, false_negatives
+from data.tokenised import TokenisedText
 from data.views import Masking, View, cuts
 from eval.dev import DevSet
 from eval.encode import Encode
@@ -83,12 +83,6 @@ def build_training(
     if unknown > _MANY_UNKNOWN:
         logger.warning(
             f"{unknown:.1%} of the text's tokens are unknown to the tokenizer: was it made for another language?"
-        )
-    equal, examined = false_negatives(corpus, trainer.sampler, data_args.max_length, column)
-    if equal:
-        logger.warning(
-            f"{equal} of {examined} sentences have a duplicate in their batch of {trainer.sampler.batch_size}, which "
-            "the loss takes for a negative"
         )
     facts = {
         "method": model_args.method,
