@@ -15,7 +15,7 @@ from adapt.run import run
 from common.errors import BadInput
 from common.flags import Parser, add_pooling, positive, refuse_repeated
 from common.ranges import Seed, check_range
-from data.given import joined, keep
+from data.given import keep
 from eval.retrieval.lexical import LANGUAGES
 from training.methods import UNSUP
 from training.settings import fill, lookup, read_config, values_of, words_of
@@ -103,7 +103,7 @@ def adapt(
     Raises:
         ProjectError: any error that the command would print as one line.
     """
-    named = joined({"output": output_dir}, settings)
+    named = {"output": output_dir} | settings
     if not isinstance(text, (str, PathLike)):
         records = ({"text": row} if isinstance(row, str) else {**row} for row in text)
         content = "".join(
