@@ -149,7 +149,7 @@ class DataArguments:
         "examples to hold out of training for diagnostics at every evaluation; at most one in a hundred, and none if "
         "that is fewer than ten",
     )
-    dry_run: bool = flag(False, "print the plan, with time and memory measured on one batch, and stop")
+    dry_run: bool = flag(False, "print the plan and where every setting is from, and stop")
 
 
 @dataclass

@@ -13,7 +13,6 @@ from torch import nn
 
 from common.errors import StorageError
 from training import faults, signals
-from training.faults import storage_errors
 from training.signals import SIGNALS, Stopping
 
 
@@ -89,9 +88,3 @@ def test_only_a_signal_that_comes_later_ends_the_process_at_once(answered, monke
         time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
         assert (asked.name, ended) == ("SIGTERM", [128 + signal.SIGINT])
-
-
-def test_a_folder_without_permission_is_not_said_to_be_full(tmp_path):
-    said = r"no permission; .* Make the folder writable and repeat"
-    with pytest.raises(StorageError, match=said), storage_errors(tmp_path):
-        raise PermissionError(errno.EACCES, "denied", str(tmp_path))
