@@ -74,7 +74,7 @@ def _check_new(folder: Path) -> None:
 def _compare(old: Path, new: Path, names: list[str], before: dict[str, Any], after: dict[str, Any]) -> None:
     hashes = {name: (sha256(old / name), sha256(new / name)) for name in names}
     for name, (ours, again) in hashes.items():
-        show(f"{'equal' if ours == again else 'unequal'}: {name} {ours} {again}", new)
+        show(f"{'equal' if ours == again else 'unequal'}: {name} {ours} {again}")
     if all(ours == again for ours, again in hashes.values()):
         return
     changed = []

@@ -14,14 +14,14 @@ from os import PathLike
 from typing import Any
 
 from common.errors import run_command
-from data.given import joined, with_text
+from data.given import with_text
+from training.methods import STAGE_ONE
 from training.signals import stoppable
 
 
 @stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, save; returns the run's folder."""
-    from training.methods import STAGE_ONE
     from training.settings import read
     from training.stages import pretrain  # here: signals are handled during the slow imports
 
@@ -38,11 +38,10 @@ def train(
 ) -> str:
     """The command as a function; arguments as in `run_unsup.train`, but `text` is running text."""
     named = {"model_name_or_path": model, "output_dir": output_dir}
-    from training.methods import STAGE_ONE
     from training.settings import fill
     from training.stages import pretrain
 
-    return pretrain(fill(STAGE_ONE, with_text(text, joined(named, settings))), callbacks)
+    return pretrain(fill(STAGE_ONE, with_text(text, named | settings)), callbacks)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,14 @@ from os import PathLike
 from typing import Any
 
 from common.errors import run_command
-from data.given import joined, with_text
+from data.given import with_text
+from training.methods import UNSUP
 from training.signals import stoppable
 
 
 @stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, export, score; returns the run's folder."""
-    from training.methods import UNSUP
     from training.settings import read
     from training.stages import train_sentences  # here: signals are handled during the slow imports
 
@@ -55,11 +55,10 @@ def train(
     """
     method = method or (None if "config" in settings else "simcse")
     named = {"method": method, "model_name_or_path": model, "output_dir": output_dir}
-    from training.methods import UNSUP
     from training.settings import fill
     from training.stages import train_sentences
 
-    return train_sentences(fill(UNSUP, with_text(text, joined(named, settings))), callbacks)
+    return train_sentences(fill(UNSUP, with_text(text, named | settings)), callbacks)
 
 
 if __name__ == "__main__":

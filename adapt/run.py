@@ -61,7 +61,7 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
     asked |= {"train": train, "documents": folder.name, "given": {name: str(given[name]) for name in sorted(given)}}
     file = Path(args.output) / FACTS
     if file.is_file() and (done := read_json(file, "the verdict of adapt")).get("asked") == asked:
-        show(done["said"], args.output)
+        show(done["said"])
         return done
     refuse_existing(Path(args.output))
 
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
         encoder.cpu().save(str(written), tokenizer)
         Recipe(shipped.weight, args.language).write(written)
         write_json(written / FACTS, result)
-    show(result["said"], args.output)
+    show(result["said"])
     return result
 
 
@@ -175,7 +175,7 @@ def settings(args: argparse.Namespace, given: Mapping[str, Any], folder: Path) -
         "pooling": args.pooling or _pooling(args.model),
     }
     ours, named = read_config(str(CONFIG)), given.keys() | read_config(lookup(given, "config")).keys()
-    defaults = {name: ours[name] for name in ("start_shares", "test_tasks")}  # also beside another --config
+    defaults = {"test_tasks": ours["test_tasks"]}  # also beside another --config
     method = load_method(lookup(given, "method"))
     if "title_share" in {field.name for field in fields(method.arguments)} and (folder / "titled.jsonl").exists():
         values |= {"train_file": folder / "titled.jsonl", "title_column": "title", "text_column": "text"}

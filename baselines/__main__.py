@@ -175,7 +175,7 @@ def run_flow(args: argparse.Namespace, folder: str) -> dict[str, Any]:
     vectors = torch.from_numpy(source.vectors).to(source.encoder.device)
     flow, before, after = fit(vectors, settings)
     save_encoder(folder, source, flow)
-    show(f"mean negative log likelihood: {before:.3f} before, {after:.3f} nats per sentence after training", folder)
+    show(f"mean negative log likelihood: {before:.3f} before, {after:.3f} nats per sentence after training")
     return source.record | {"command": "flow", **asdict(settings), "nll_before": before, "nll_after": after}
 
 

@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     rows = [{**machine, **row} for row in subject.rows(args)]
     if args.output:
         write_rows(args.output, rows)
-    show(getattr(subject, "table", table)(rows), args.output)
+    show(getattr(subject, "table", table)(rows))
     if failed := [row for row in rows if "failed" in row]:
         raise ProjectError(f"{len(failed)} of {len(rows)} parts failed; the first: {failed[0]['failed']}")
     return rows

@@ -123,7 +123,7 @@ class DataArguments:
         "examples to hold out of training for diagnostics at every evaluation; at most one in a hundred, and none if "
         "that is fewer than ten",
     )
-    dry_run: bool = flag(False, "print the plan, with time and memory measured on one batch, and stop")
+    dry_run: bool = flag(False, "print the plan and where every setting is from, and stop")
 
 
 @dataclass
@@ -138,11 +138,6 @@ class ScoredArguments(DataArguments):
         None,
         "your search set instead of all these, a folder in BEIR's format: nDCG@10 on qrels/dev.tsv selects the best "
         "model; qrels/test.tsv, if present, compares it with the initial model",
-    )
-    start_shares: list[Share] = flag(
-        [],
-        "at the end, also try mixing these shares of the initial weights, such as 0.25 0.5 0.75, into the trained "
-        "model, and keep what has the best dev score (LM-Cocktail, 2311.13534); default: none",
     )
     patience: Count | None = flag(
         None,

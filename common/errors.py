@@ -20,7 +20,7 @@ from typing import NoReturn
 from tqdm import tqdm
 
 from common.memory import keep_freed_memory
-from common.streams import lasting, visible
+from common.streams import visible
 
 _TOKEN = re.compile(r"hf_(?:[A-Za-z0-9]{30}|(?:oauth|jwt)_[\w.-]{20})")
 
@@ -105,7 +105,7 @@ _PROGRAM = vars(sys.modules["__main__"])  # not a script that this process runs 
 
 
 def run_command(main: Callable[[], object]) -> None:
-    """Call `main`; an expected error becomes one line and an exit code. Closed output does not end the command.
+    """Call `main`; an expected error becomes one line and an exit code.
 
     Called by the program itself, this ends the process.
     """
@@ -139,24 +139,27 @@ class _Visible(logging.Formatter):
 
 def _run(main: Callable[[], object]) -> None:
     keep_freed_memory()
-    with lasting():
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(_Visible("%(message)s"))
-        logging.basicConfig(level=logging.INFO, handlers=[handler])
-        logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for every request to the hub
-        try:
-            _refuse_empty(sys.argv[1:])
-            refuse_tokens(sys.argv[1:])
-            main()
-        except ProjectError as error:
-            _exit(f"error: {error}", error.exit_code)
-        except OSError as error:
-            if error.errno not in DISK and not (error.errno in _NAMED and error.filename):
-                raise
-            expected = unwritable(error, str(error))
-            _exit(f"error: {expected}", expected.exit_code)
-        except Stopped as stop:
-            _exit(str(stop), stop.exit_code)
+    if sys.stdout and sys.stdout.errors == "strict":  # the terminal's encoding may lack a character of a name
+        sys.stdout.reconfigure(errors="backslashreplace")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Visible("%(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for every request to the hub
+    try:
+        _refuse_empty(sys.argv[1:])
+        refuse_tokens(sys.argv[1:])
+        main()
+    except ProjectError as error:
+        _exit(f"error: {error}", error.exit_code)
+    except BrokenPipeError:  # the reader of the output has gone, as `| head -1` does
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in DISK and not (error.errno in _NAMED and error.filename):
+            raise
+        expected = unwritable(error, str(error))
+        _exit(f"error: {expected}", expected.exit_code)
+    except Stopped as stop:
+        _exit(str(stop), stop.exit_code)
 
 
 def _refuse_empty(words: Sequence[str]) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from glob import escape, glob
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -118,41 +117,20 @@ def writing_folder(target: Path, partial: Path | None = None) -> Iterator[Path]:
 
     Disk errors pass as OSError. A killed process leaves `.NAME` + PARTIAL, which the next one removes.
 
-    Raises:
-        BadInput: another process is writing `target`.
-
     Args:
         target: the folder to write.
-        partial: an empty folder to fill instead, for concurrent writers.
+        partial: another name for the new folder, for concurrent writers.
     """
-    with ExitStack() as stack:
-        if partial is None:
-            partial = target.with_name(f".{target.name}{PARTIAL}")
-            stack.enter_context(_emptied(partial, target))
-        stack.callback(shutil.rmtree, partial, ignore_errors=True)
+    partial = partial or target.with_name(f".{target.name}{PARTIAL}")
+    remove(partial)
+    partial.mkdir(parents=True)
+    try:
         yield partial
         sync_folder(partial)
         partial.rename(target)
         sync(target.parent)
-
-
-@contextmanager
-def _emptied(partial: Path, target: Path) -> Iterator[None]:
-    """Create a folder or empty it, and lock it against other processes, if its file system can lock folders."""
-    partial.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(partial, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BadInput(f"{target}: another command is writing it; wait for its end, or choose another") from error
-        except OSError:
-            pass
-        for left in partial.iterdir():
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
-        yield
     finally:
-        os.close(descriptor)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def sync_folder(folder: Path) -> None:

@@ -36,7 +36,6 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
             shutil.rmtree(leftover, ignore_errors=True)
         # A name of its own, for file systems that cannot lock; `tempfile` would let only this user read it.
         partial = folder.with_name(f".{folder.name}{PARTIAL}-{uuid4().hex}")
-        partial.mkdir()
         with writing_folder(folder, partial):
             make(partial)
             (partial / _CHECKSUMS).write_text(json.dumps(hashes(partial)), encoding="utf-8")

@@ -10,8 +10,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from common.arguments import LABEL, NLI_COLUMNS, DataArguments
 from common.errors import BadInput
 from common.files import writing
@@ -45,26 +43,13 @@ def with_text(
         raise BadInput(f"text of type {type(text).__name__}: give {what}")  # its names would be the sentences
     cache = Path(settings.get("cache_dir") or DataArguments().cache_dir)
     if hasattr(text, "column_names"):
-        return settings | {"train_file": keep(as_parquet(text), cache / "text.parquet")}
+        stream = io.BytesIO()
+        text.to_parquet(stream)  # with the names of its classes
+        return settings | {"train_file": keep(stream.getvalue(), cache / "text.parquet")}
     settings["train_file"], width = write_text(text, cache, (*NLI_COLUMNS, LABEL) if labelled else ())
     if width > 1 and not labelled:
         settings.setdefault("columns", width)
     return settings
-
-
-def joined(named: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a call; BadInput for one that was given both by its own argument and by its flag's name."""
-    if both := sorted(name for name in settings if named.get(name) is not None):
-        raise BadInput(f"{both[0]}: given twice, by its own argument and by this name; leave one out")
-    return {**named, **settings}
-
-
-def as_parquet(dataset: Any) -> bytes:
-    """A Dataset as a Parquet file; the schema keeps the names of its classes."""
-    stream = io.BytesIO()
-    table = dataset.with_format("arrow")[:]
-    pq.write_table(table.replace_schema_metadata(dataset.features.arrow_schema.metadata), stream)
-    return stream.getvalue()
 
 
 def write_text(rows: Iterable[str | Sequence[str]], cache: Path, header: Sequence[str] = ()) -> tuple[Path, int]:

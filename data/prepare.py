@@ -1,8 +1,8 @@
 """Download, verify and lay out the corpora: `python -m data.prepare [NAME ...] [--data_dir DIR]`.
 
 `huggingface_hub` does the transfer, so `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, proxies and the progress bar work
-as usual, and an interrupted transfer resumes. Evaluation files are checked against the digests of this repository; of
-other files the digest of the first download is recorded, and must not change.
+as usual, and an interrupted transfer resumes. Evaluation files are checked against the digests of this repository,
+other files against those that the hub announces.
 """
 
 import gzip
@@ -10,6 +10,8 @@ import logging
 import os
 import re
 import shutil
+import tarfile
+import zlib
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,16 +24,15 @@ from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 from huggingface_hub.errors import HTTPError, XetDownloadError
 
 from common.errors import BadInput, brief, run_command, unwritable
-from common.files import read_json, sha256, write_json, writing
+from common.files import sha256, writing
 from common.flags import Parser
 from common.streams import show
-from data.archive import extract
 from data.lines import numbered_lines
 
 logger = logging.getLogger(__name__)
 DEFAULT_NAMES = ("sts", "wiki1m")
-LOCK = "prepare.lock.json"
 DOWNLOAD = ".download"
+MAX_BYTES = 2**28  # unpacked: some hundred files, 40 MB
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class HubFile:
     file: str
     target: str
     min_lines: int = 0
-    revision: str = "main"  # no published source names a commit; the lock file records the one downloaded
+    revision: str = "main"  # no published source names a commit
 
 
 _REPO = "princeton-nlp/datasets-for-simcse"
@@ -117,10 +118,9 @@ def prepare(names: Sequence[str], data_dir: Path) -> list[tuple]:
         rows += [_row(some.name, some.files(), data_dir, "pinned", some.terms) for some in sets]
     for name, (sources, terms) in FILES.items():
         if name in names:
-            present = [_prepare_file(source, data_dir) for source in sources]
-            if all(present):
-                logger.info("%s: already present, as recorded in %s", name, data_dir / LOCK)
-            rows.append(_row(name, [source.target for source in sources], data_dir, "recorded", terms))
+            for source in sources:
+                _prepare_file(source, data_dir)
+            rows.append(_row(name, [source.target for source in sources], data_dir, "not pinned", terms))
     if "sts_texts" in names:
         write_sts_texts(data_dir)
         rows.append(_row("sts_texts", [STS_TEXTS], data_dir, "generated", "those of the STS sets"))
@@ -142,12 +142,12 @@ def _prepare_sets(sets: list[EvalSet], data_dir: Path) -> None:
     if not todo:
         return
     sets, folder = [some for some in sets if some.part in todo], _staging(ARCHIVE, data_dir)
-    archive, _ = _fetch(ARCHIVE, folder, f"unpack it by hand so that {data_dir / next(iter(sets[0].files()))} exists")
+    archive = _fetch(ARCHIVE, folder, f"unpack it by hand so that {data_dir / next(iter(sets[0].files()))} exists")
     wanted = {path for some in sets for path in some.files()}
     advice = f"{ARCHIVE.file} is not the published file: set HF_ENDPOINT to a mirror, or copy the files by hand"
     with TemporaryDirectory(dir=folder, prefix="staged-") as staged:
         try:
-            kept, ignored = extract(archive, Path(staged), lambda member: path_of(member, wanted))
+            kept = extract(archive, Path(staged), wanted)
             if missing := [path for some in sets for path in missing_files(some, Path(staged), advice)]:
                 raise BadInput(f"{archive.name}: {len(missing)} files missing: {missing[0]} ...; {advice}")
         except BadInput:
@@ -155,7 +155,7 @@ def _prepare_sets(sets: list[EvalSet], data_dir: Path) -> None:
             raise
         _move(Path(staged) / "senteval", data_dir / "senteval")
     shutil.rmtree(folder)
-    logger.info("%s: extracted %d files to %s, ignored %d", ARCHIVE.file, len(kept), data_dir / ARCHIVE.target, ignored)
+    logger.info("%s: extracted %d files to %s", ARCHIVE.file, len(kept), data_dir / ARCHIVE.target)
 
 
 def pinned() -> dict[str, str]:
@@ -175,17 +175,43 @@ def missing_files(eval_set: EvalSet, root: Path, advice: str) -> list[str]:
     return missing
 
 
+def extract(archive: Path, target: Path, wanted: Collection[str]) -> list[str]:
+    """Write the files of a tar archive that `path_of` names below `target`; returns their paths.
+
+    An archive is untrusted, so `path_of` alone decides where its files go.
+
+    Raises:
+        BadInput: the archive is damaged, too large, or has two files for one path.
+    """
+    written, left = [], MAX_BYTES
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                path = path_of(member.name, wanted)
+                if path is None or not member.isreg():
+                    continue
+                left -= member.size
+                if left < 0 or path in written:
+                    raise ValueError(f"{path} comes twice" if path in written else f"over {MAX_BYTES} bytes")
+                (target / path).parent.mkdir(parents=True, exist_ok=True)
+                (target / path).write_bytes(tar.extractfile(member).read())
+                written.append(path)
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
+        raise BadInput(f"{archive}: incomplete or not the expected archive ({error}); remove it, run again") from error
+    return written
+
+
 def path_of(member: str, wanted: Collection[str]) -> str | None:
     """Return where an archive member belongs, whatever its prefix; None if no wanted set has it.
 
     Notes with terms of use are extracted too; nothing reads them, so they are not pinned.
     """
-    parts = member.split("/")
+    parts = [part for part in member.split("/") if part not in ("", ".")]
     while len(parts) > 1 and parts[0] in _PREFIXES:
         parts = parts[1:]
     path = "/".join([ARCHIVE.target, *parts])
     folder = path.rpartition("/")[0] + "/"
-    is_note = _NOTE.search(parts[-1]) and any(other.startswith(folder) for other in wanted)
+    is_note = _NOTE.search(path.rpartition("/")[2]) and any(other.startswith(folder) for other in wanted)
     return path if path in wanted or is_note else None
 
 
@@ -198,33 +224,29 @@ def _move(staged: Path, target: Path) -> None:
         staged.replace(target)
 
 
-def _prepare_file(source: HubFile, data_dir: Path) -> bool:
-    """Put one file in place; return whether it was already there."""
+def _prepare_file(source: HubFile, data_dir: Path) -> None:
+    """Download a file that is not in place, and check its size."""
     target, folder = data_dir / source.target, _staging(source, data_dir)
-    is_present, path, commit = target.is_file(), target, None
-    if not is_present:
-        path, commit = _fetch(source, folder, f"copy it by hand to {target}")
-    try:
-        if (lines := _lines(path)) < source.min_lines:
-            said = f"{lines} lines, but the published file has {source.min_lines}"
-            raise BadInput(f"{path}: {said}; run again, after removing it if it is still there")
-        record(data_dir / LOCK, source, path, commit)
-    except BadInput:
-        if not is_present:
+    present = target.is_file()
+    path = target if present else _fetch(source, folder, f"copy it by hand to {target}")
+    if (lines := _lines(path)) < source.min_lines:
+        if not present:
             path.unlink()
-        raise
-    if not is_present:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        path.replace(target)
-        shutil.rmtree(folder)
-    return is_present
+        said = f"{lines} lines, but the published file has {source.min_lines}"
+        raise BadInput(f"{path}: {said}; run again, after removing it if it is still there")
+    if present:
+        logger.info("%s: already present", target)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    path.replace(target)
+    shutil.rmtree(folder)
 
 
-def _fetch(source: HubFile, folder: Path, by_hand: str) -> tuple[Path, str]:
+def _fetch(source: HubFile, folder: Path, by_hand: str) -> Path:
     """Download `source` into `folder`, unless an earlier run has done so; the library's cache is not used.
 
-    Returns the file and the commit of the revision. BadInput if the download fails, with the advice `by_hand` for users
-    without a connection, or if the content is not what the hub announced.
+    BadInput if the download fails, with the advice `by_hand` for users without a connection, or if the content is not
+    what the hub announced.
     """
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None  # the library reads it only on import
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request lines would show signed URLs
@@ -241,25 +263,7 @@ def _fetch(source: HubFile, folder: Path, by_hand: str) -> tuple[Path, str]:
     if _SHA256.fullmatch(head.etag or "") and (digest := sha256(path)) != head.etag:
         path.unlink()
         raise BadInput(f"{url}: sha256 is {digest}, but the hub announced {head.etag}; file removed, run again")
-    return path, head.commit_hash
-
-
-def record(lock: Path, source: HubFile, path: Path, commit: str | None) -> None:
-    """Record the digest of a file that passed all other checks; BadInput if a different one is on record."""
-    entries, digest = read_json(lock, "a record of downloads") if lock.is_file() else {}, sha256(path)
-    if source.file not in entries:
-        entry = {"repo": source.repo, "revision": source.revision, "commit": commit}
-        entry |= {"sha256": digest, "bytes": path.stat().st_size}
-        write_json(lock, entries | {source.file: entry}, sort_keys=True)
-        said = "%s: digest not pinned by a published source; recorded sha256 %s, commit %s, in %s"
-        logger.info(said, source.file, digest, commit or "unknown (copied by hand)", lock)
-        return
-    known = entries[source.file]
-    if not isinstance(known, dict) or known.get("sha256") != digest:
-        raise BadInput(
-            f"{path}: sha256 is {digest}, but {lock} has {known} for {source.file}: the content changed since the "
-            "first download; to accept it, remove that entry and the old copy"
-        )
+    return path
 
 
 def write_sts_texts(data_dir: Path) -> None:
@@ -315,7 +319,7 @@ terms of use, as stated by the authors:
 
 The files come from the Hugging Face hub ({_REPO}) and go to
 DIR/{ARCHIVE.target}/..., DIR/{WIKI.target} and DIR/mteb/... Evaluation files must match
-data/{SUMS.name}; the digests of other downloads are recorded in DIR/{LOCK} the first time and must not change.
+data/{SUMS.name}, other downloads the digest that the hub announces.
 Without a connection, copy the files to the same places by hand and run the command to verify them."""
 
 
@@ -333,7 +337,7 @@ def main(argv: list[str] | None = None) -> None:
     except OSError as error:
         message = f"cannot fill {args.data_dir}: {error}; free space or choose another --data_dir"
         raise unwritable(error, message) from error
-    show("\n".join(_line(*row) for row in rows), args.data_dir)
+    show("\n".join(_line(*row) for row in rows))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ stored without special tokens and without a length limit; the collator applies b
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -196,29 +196,3 @@ def cut(words: np.ndarray, total: int, length: int) -> list[int]:
         fits = last >= 0 and words[last] > cuts[-1]
         cuts.append(int(words[last]) if fits else cuts[-1] + length)
     return cuts
-
-
-def false_negatives(text: TokenisedText, sampler: draws.KeyedSampler, longest: int, column: int = 0) -> tuple[int, int]:
-    """Count the first epoch's examples with a duplicate in their batch; return this and the number examined.
-
-    Only the first `longest` tokens of one sentence of a row are compared. A smaller last batch is not trained on.
-    """
-    size = min(sampler.batch_size, sampler.count)
-    count = min(sampler.count, EXAMINED) // size * size
-    order = np.fromiter(islice(sampler.order(0), count), dtype=np.int64, count=count)
-    rows = np.sort(_fingerprints(text, order, longest, column).reshape(-1, size), axis=1)
-    same = rows[:, 1:] == rows[:, :-1]
-    edge = np.zeros((len(rows), 1), dtype=bool)
-    return int((np.hstack([edge, same]) | np.hstack([same, edge])).sum()), count
-
-
-def _fingerprints(text: TokenisedText, chosen: np.ndarray, longest: int, column: int) -> np.ndarray:
-    """Return a 64-bit hash of one sentence of each row, (rows,): the sum of hashes of (token, position)."""
-    parts = []
-    for start in range(0, len(chosen), _READ_AT_ONCE):
-        ids, lengths = text.sentences(chosen[start : start + _READ_AT_ONCE], column, longest)
-        first = np.cumsum(lengths) - lengths
-        positions = np.arange(len(ids)) - np.repeat(first, lengths)
-        sums = np.cumsum(np.append(np.uint64(0), draws.keys(0, positions, ids, "equal")), dtype=np.uint64)  # wraps
-        parts.append(sums[first + lengths] - sums[first])
-    return np.concatenate(parts)

@@ -118,7 +118,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
             outputs = {name: path or _path_of(temporary, name, ".json", lines) for name, path in outputs.items()}
         rows = score_lines(args, lines, outputs)
         if len(searches) > 1:
-            show(intervals(lines, outputs), args.output)
+            show(intervals(lines, outputs))
     return rows
 
 
@@ -161,7 +161,7 @@ def score_lines(args: argparse.Namespace, lines: list[Scored], outputs: Mapping[
     finally:  # also if a file cannot be written, or a later model fails
         all_rows = [row for model_rows in rows.values() for row in model_rows]
         if all_rows:
-            show(tables(rows), args.output)
+            show(tables(rows))
     return all_rows
 
 

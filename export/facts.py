@@ -32,23 +32,17 @@ class Facts:
         return value if isinstance(value, dict) else {}
 
     @property
-    def is_initial(self) -> bool:
-        """Whether the result has the initial weights: they were kept, or are the best mixture (a share of 1)."""
-        verdict = self.mapping("verdict")
-        return verdict.get("shipped") == "start" or verdict.get("start_share") == 1
-
-    @property
     def method(self) -> Method | None:
         """The method that trained the weights, if this version has it."""
         name = self.mapping("settings").get("method")
-        return load_method(name) if name in method_names() and not self.is_initial else None
+        return load_method(name) if name in method_names() else None
 
     @property
     def dev_scores(self) -> tuple[float, float] | None:
-        """The dev scores of the base model and of this one; None if they were not compared, or are the same model."""
+        """The dev scores of the base model and of this one; None if they were not compared."""
         verdict = self.mapping("verdict")
         scores = verdict.get("start"), verdict.get("result")
-        return scores if not self.is_initial and all(isinstance(score, float) for score in scores) else None
+        return scores if all(isinstance(score, float) for score in scores) else None
 
     @property
     def base_model(self) -> str | None:

@@ -176,15 +176,6 @@ class SentenceEncoder(Composite):
         pooled = at_least_float32(pooled)
         return pooled if self.head is None else self.head(pooled)
 
-    @torch.no_grad()
-    def mixed_with(self, initial: SentenceEncoder, share: float) -> SentenceEncoder:
-        """Mix weights with those of the initial model, which get `share`, without a head (LM-Cocktail, 2311.13534)."""
-        mixed, weights = copy.deepcopy(self), initial.state_dict()
-        for name, weight in mixed.state_dict().items():
-            if weight.is_floating_point():
-                weight.lerp_(weights[name].to(weight), share)
-        return mixed
-
     def save(self, folder: str | Path, tokenizer) -> None:
         """Write saved format 1: a folder for `AutoModel`, sentence-transformers and this project."""
         dense = self.head.dense_layers() if self.head is not None else []

@@ -172,7 +172,7 @@ def _fill(content: Table | Study, choice: Choice, path: Path, args: argparse.Nam
         part.write_text(text, encoding="utf-8")
     if content.figure:
         (page if is_table else study_page).draw(content, rows, path.with_suffix(".png"))
-    show(made or text.rstrip("\n"), file)
+    show(made or text.rstrip("\n"))
     return rows
 
 

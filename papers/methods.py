@@ -75,7 +75,7 @@ def main(argv: list[str] | None = None) -> None:
     if name is None:
         page = rewritten(PAGE.read_text(encoding="utf-8"), "methods", "python -m papers.methods", table())
         PAGE.write_text(page, encoding="utf-8")
-        show(table(), PAGE)
+        show(table())
         return
     show("\n".join(missing(name) or [f"{name} lacks nothing"]))
 

@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> None:
     before = page.read_text(encoding="utf-8") if page.is_file() else "# Pseudo-queries\n"
     with writing(page) as part:
         part.write_text(rewritten(before, "tables", COMMAND, tables(content)), encoding="utf-8")
-    show(tables(content), page)
+    show(tables(content))
 
 
 def rows_of(folder: Path, vectors: Callable[[Sequence[str], str], np.ndarray]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -25,7 +26,6 @@ from training.folder import RUN_FILE, discard, read_run, write_run
 from training.methods import SUP, load_method, script_of
 from training.provenance import contents, provenance
 from training.settings import read_config, words_of
-from training.signals import run_to_its_end
 
 logger = logging.getLogger(__name__)
 CONFIGS = ROOT / "configs"
@@ -285,7 +285,7 @@ def model_difference(model: str | None, usual: str | None, backbone: str, papers
 def launch(script: str, *argv: str) -> None:
     """Run a training script, or with `-m` a module; ProjectError with its exit code if it fails."""
     script_path = script if script == "-m" else str(ROOT / script)
-    code = run_to_its_end([sys.executable, script_path, *argv], stdout=sys.stderr)  # stdout is for the table
+    code = subprocess.call([sys.executable, script_path, *argv], stdout=sys.stderr)  # stdout is for the table
     if code:
         advice = "see above" if code == BadInput.exit_code else "run it again to resume"
         error = ProjectError(f"{script} {' '.join(argv)} failed with exit code {code}; {advice}")

@@ -16,6 +16,7 @@ Flags may contain `stage_one`, the flags of the run whose model is the initial o
 """
 
 import logging
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +36,6 @@ from papers.runs import CONFIGS, Choice, RunPlan, facts_of, finished, read_once,
 from report.runs import read_log
 from training import curves
 from training.settings import words_of
-from training.signals import run_to_its_end
 
 logger = logging.getLogger(__name__)
 FOLDER = Path(__file__).parent / "studies"
@@ -257,7 +257,7 @@ def _adapted(study: Study, levels: Key, choice: Choice, seed: int, train: bool) 
         common = {"text": beir / "corpus.jsonl", "labels": beir, "output": output, "seed": seed, "cache_dir": cache}
         common |= {"bf16": str(choice.bf16).lower(), "disable_tqdm": "true"}
         words = [str(model), "--train", *words_of(common | flags)]
-        code = run_to_its_end([sys.executable, "-m", "adapt", *words], stdout=sys.stderr)
+        code = subprocess.call([sys.executable, "-m", "adapt", *words], stdout=sys.stderr)
         if code == BadInput.exit_code:  # explained above: no bag of words from a model without a vocabulary head
             logger.error("%s: refused, skipped", folder)
         elif code:
@@ -269,6 +269,5 @@ def _adapted(study: Study, levels: Key, choice: Choice, seed: int, train: bool) 
     parts = ("start", "result", "interval", "verdict")
     pseudo, real = ({part: side[part] for part in parts} for side in (verdict, row["real"]))
     curve = [[line["step"], line[LOGGED]] for line in read_log(folder) if LOGGED in line]
-    curve = [[0, verdict["dev_by_start_share"]["1.0"]], *curve]
-    facts = {"start_share": verdict["start_share"], "facts": facts_of(record), "curve": curve}
-    return [{"name": folder.name, "pseudo": pseudo, "real": real, **facts}]
+    curve = [[0, verdict["dev_of_initial"]], *curve]
+    return [{"name": folder.name, "pseudo": pseudo, "real": real, "facts": facts_of(record), "curve": curve}]

@@ -82,7 +82,7 @@ def build(args: argparse.Namespace) -> None:
     model.index = Index.build(partial(model.encode, role="document"), documents, cut, language)
     model.save(args.output, args.dtype)
     counts = f"{len(documents)} documents in {len(model.index.windows)} windows"
-    show(f"{args.output}: {counts}, {time.perf_counter() - start:.1f} s", args.output)
+    show(f"{args.output}: {counts}, {time.perf_counter() - start:.1f} s")
 
 
 def query(args: argparse.Namespace) -> None:

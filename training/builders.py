@@ -6,16 +6,18 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import AutoModelForMaskedLM, set_seed
+from transformers import AutoModelForMaskedLM, TrainingArguments, set_seed
 
 from common.errors import BadInput
 from data.collator import Collator, MaskedCollator
+from data.draws import KeyedSampler
 from data.template import TEXT, framed
-from data.tokenised import TokenisedText, false_negatives
+from data.tokenised import TokenisedText
 from data.views import Masking, View, cuts
 from eval.dev import DevSet
 from eval.encode import Encode
@@ -26,8 +28,7 @@ from models.loading import dropout_rates, load_config, set_dropout, usable_lengt
 from models.masked_lm import AuxiliaryMaskedLM
 from models.training import build_model
 from training.graph import GraphedTrainer
-from training.plan import describe_masking, plan
-from training.run_arguments import recomputes
+from training.run_arguments import recomputes, steps_of
 from training.settings import Settings
 from training.trainer import CachedTrainer, EmbeddingTrainer
 
@@ -82,12 +83,6 @@ def build_training(
     if unknown > _MANY_UNKNOWN:
         logger.warning(
             f"{unknown:.1%} of the text's tokens are unknown to the tokenizer: was it made for another language?"
-        )
-    equal, examined = false_negatives(corpus, trainer.sampler, data_args.max_length, column)
-    if equal:
-        logger.warning(
-            f"{equal} of {examined} sentences have a duplicate in their batch of {trainer.sampler.batch_size}, which "
-            "the loss takes for a negative"
         )
     facts = {
         "method": model_args.method,
@@ -204,3 +199,29 @@ def build_pretraining(settings: Settings, tokenizer, blocks: TokenisedText) -> t
         "packed": model.packed,
     }
     return trainer, plan(model, args, trainer.sampler, facts)
+
+
+def plan(model: nn.Module, args: TrainingArguments, sampler: KeyedSampler, facts: dict[str, Any]) -> str:
+    """The plan, one fact per line."""
+    size = {True: 0, False: 0}
+    for parameter in model.parameters():
+        size[parameter.requires_grad] += parameter.numel()
+    rates = dropout_rates(model.config)
+    held_out = f", {len(sampler.held)} held out" if sampler.held else ""
+    steps = steps_of(args, sampler.count)
+    batch = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
+    precision = ("bf16" if args.bf16 else "fp16" if args.fp16 else "float32") + ", TF32 products" * bool(args.tf32)
+    lines = {
+        "model": f"{size[True]:,} trainable and {size[False]:,} frozen parameters",
+        "dropout": ", ".join(f"{name} {rate}" for name, rate in rates.items()) or "none",
+        "text": f"{sampler.count:,} examples{held_out}, {steps:,} steps of {batch} "
+        f"({steps * batch / sampler.count:.2g} epochs)",
+        "processes": f"{args.world_size} on {args.device.type}, {precision}",
+        **facts,
+    }
+    return "\n".join(f"{name:>10}: {value}" for name, value in lines.items())
+
+
+def describe_masking(masking: Sequence[Masking]) -> str:
+    """The name, rate and recipe of each masking."""
+    return ", ".join(f"{m.name} {m.rate:.0%} ({'whole words, ' * m.whole_words}{m.recipe})" for m in masking) or "none"

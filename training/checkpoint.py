@@ -15,7 +15,7 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -241,15 +241,6 @@ def keep_if_best(
         with committing(root / BEST, run_id) as folder:
             save(folder)
             (folder / _FACTS).write_text(json.dumps({"step": state.global_step, "value": value}), encoding="utf-8")
-
-
-def out_of_patience(history: Sequence[Mapping[str, Any]], metric: str, patience: int | None) -> bool:
-    """Whether the last `patience` evaluations did not improve the dev score.
-
-    Every checkpoint contains the log history, so a resumed run ends where the uninterrupted one does.
-    """
-    scores = [line[metric] for line in history if metric in line]
-    return bool(scores and patience) and len(scores) - 1 - scores.index(max(scores)) >= patience
 
 
 def read_best(root: Path, run_id: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import re
@@ -15,9 +14,6 @@ from torch import Tensor, nn
 
 from common.errors import DISK, ProjectError, StorageError
 
-# Losing write permission during a run leaves its state intact, so the same command can resume.
-_DENIED = "no permission"
-_MESSAGES = DISK | {errno.EACCES: _DENIED, errno.EPERM: _DENIED}
 _TORCH_WRITER = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
 _CODE = re.compile(r"(?:os error |\[Errno )([0-9]+)")  # of safetensors; of `shutil.copytree`
 
@@ -38,18 +34,16 @@ def storage_errors(folder: str | Path) -> Iterator[None]:
         if message is None:
             raise
         place = getattr(error, "filename", None) or folder
-        remedy = "Make the folder writable" if message == _DENIED else "Free some space"
-        raise StorageError(
-            f"{place}: {message}; everything saved before is intact. {remedy} and repeat the command"
-        ) from error
+        advice = "everything saved before is intact. Free some space and repeat the command"
+        raise StorageError(f"{place}: {message}; {advice}") from error
 
 
 def _storage_message(error: Exception) -> str | None:
     if isinstance(error, OSError) and error.errno is not None:
-        return _MESSAGES.get(error.errno)
+        return DISK.get(error.errno)
     code = _CODE.search(str(error))
     if code:
-        return _MESSAGES.get(int(code[1]), os.strerror(int(code[1])))
+        return DISK.get(int(code[1]), os.strerror(int(code[1])))
     if isinstance(error, RuntimeError) and _TORCH_WRITER.search(str(error)):  # which gives no cause
         return "a file could not be written completely; is there no space left?"
     return None

@@ -45,7 +45,7 @@ class GraphedStep:
         """Set the gradients of a batch on the model's device; the returned tensors are valid until the next call."""
         shape = tuple((name, tensor.shape, tensor.dtype, facts) for name, tensor, facts in _tensors(inputs))
         if shape not in self.captured:
-            fixed = _copied(inputs)
+            fixed = copy.deepcopy(inputs)
             self.captured[shape] = fixed, self._capture(fixed)
         fixed, replay = self.captured[shape]
         for (_, target, _), (_, tensor, _) in zip(_tensors(fixed), _tensors(inputs), strict=True):
@@ -131,15 +131,3 @@ def _tensors(inputs: dict) -> Iterator[tuple[object, Tensor, object]]:
         for group, layout in value.items():
             facts = {key: fact for key, fact in vars(layout).items() if key != "numbers"}
             yield (name, group), layout.numbers, repr(sorted(facts.items()))
-
-
-def _copied(inputs: dict) -> dict:
-    copied = {}
-    for name, value in inputs.items():
-        if isinstance(value, Tensor):
-            copied[name] = value.clone()
-            continue
-        copied[name] = {group: copy.copy(layout) for group, layout in value.items()}
-        for layout in copied[name].values():
-            layout.numbers = layout.numbers.clone()
-    return copied

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from common.arguments import ModelArguments, ScoredArguments
-from common.errors import BadInput
 from common.files import hashes
 from common.streams import show
 from eval.dev import DevSet, in_words, pairs_set, search_set
@@ -26,20 +25,15 @@ from training.trainer import EmbeddingTrainer
 logger = logging.getLogger(__name__)
 
 
-def dev_set(data_args: ScoredArguments, pooling: str) -> DevSet | None:
+def dev_set(data_args: ScoredArguments) -> DevSet | None:
     """The examples that select the best model and judge the result; None for `--dev none`.
 
     A search set with `qrels/test.tsv` selects by `qrels/dev.tsv` and judges by `qrels/test.tsv`; otherwise the same
     examples do both.
 
     Raises:
-        BadInput: nothing to mix with; a missing or malformed file.
+        BadInput: a missing or malformed file.
     """
-    if data_args.start_shares and pooling_named(pooling).keeps_head:
-        raise BadInput(
-            f"--start_shares: the initial model has no head to mix with that of --pooling {pooling}; give --pooling "
-            "cls_before_pooler ([CLS] without a head) or avg"
-        )
     if data_args.dev == "none":
         return None
     if data_args.dev_beir:
@@ -61,7 +55,6 @@ def load_tests(data_args: ScoredArguments, device: str) -> list:
 def save_result(
     trainer: EmbeddingTrainer,
     model_args: ModelArguments,
-    shares: Sequence[float],
     record: dict[str, Any],
     tokenizer,
     dev: DevSet | None,
@@ -71,7 +64,6 @@ def save_result(
     Args:
         trainer: after training.
         model_args: of the run.
-        shares: of the initial weights, to try mixing into the best model.
         record: of the run; gets the hashes of the result.
         tokenizer: the encoder's.
         dev: the examples that selected the best model; None for `--dev none`, where the last model is the result.
@@ -79,19 +71,21 @@ def save_result(
     Returns:
         Facts for the record (best step, verdict, dev score by width), and the findings in words.
     """
-    args, facts, findings, mixture = trainer.args, {}, [], None
+    args, facts, findings = trainer.args, {}, []
     folder = Path(args.output_dir)
     if dev is None:
         logger.info("no dev task: the last model is the result")
     else:
         facts["best"] = read_best(folder, trainer.run_id)
         trainer.model.to("cpu")  # the result comes from best/; a GPU holds one model at a time
-        mixture, facts["verdict"] = _compare(args, model_args, shares, tokenizer, dev)
+        trained, _ = load_encoder(str(folder / BEST))
+        before, after = (
+            dev.items(_encode(args, encoder, tokenizer)) for encoder in (_initial_encoder(model_args, trained), trained)
+        )
+        facts["verdict"] = {"metric": dev.metric, "dev_of_initial": dev.score_of(before), **dev.verdict(before, after)}
         findings.append(in_words(facts["verdict"]))
     with replacing_files(folder) as temporary:
-        if mixture is not None:
-            mixture.save(str(temporary), tokenizer)
-        elif dev:
+        if dev:
             copy_best(folder, temporary)
         else:
             trainer.model.encoder.save(str(temporary), tokenizer)
@@ -108,34 +102,10 @@ def score_result(args: RunArguments, method: str, tests: list, texts: Iterable[s
     rows = with_share_seen(rows_of(results, method, folder.name, **encode.settings), seen)
     write_scores(folder / "scores.json", results, rows)
     if rows:
-        show(tables({folder.name: rows}), folder / "scores.json")
+        show(tables({folder.name: rows}))
     if message := describe_seen(seen):
         logger.warning(message)
     return seen
-
-
-def _compare(
-    args: RunArguments, model_args: ModelArguments, shares: Sequence[float], tokenizer, dev: DevSet
-) -> tuple[SentenceEncoder | None, dict[str, Any]]:
-    """The mixture that is better on the dev set than the best model, if any, and the verdict against the initial model.
-
-    A share of 1 is the initial model itself.
-    """
-    trained, _ = load_encoder(str(Path(args.output_dir) / BEST))
-    initial = _initial_encoder(model_args, trained)
-    models = (
-        {0.0: trained} | {share: trained.mixed_with(initial, share) for share in sorted({*shares})} | {1.0: initial}
-    )
-    items = {}
-    for share, encoder in models.items():
-        items[share] = dev.items(_encode(args, encoder, tokenizer))
-        encoder.to("cpu")
-    scores = {share: dev.score_of(scored) for share, scored in items.items()} if shares else {0.0: None}
-    best = max(scores, key=scores.__getitem__)
-    verdict = {"metric": dev.metric, **dev.verdict(items[1.0], items[best])}
-    if shares:
-        verdict |= {"start_share": best, "dev_by_start_share": {str(share): score for share, score in scores.items()}}
-    return (models[best] if best else None), verdict
 
 
 def _initial_encoder(model_args: ModelArguments, trained: SentenceEncoder) -> SentenceEncoder:

@@ -76,12 +76,8 @@ class Settings:
     @property
     def values(self) -> dict[str, Any]:
         """Every setting by name, as the record keeps it."""
-        groups = [vars(group) for group in (self.model_args, self.method_args, self.data_args) if group is not None]
-        groups.append(self.args.to_dict())
-        values = {}
-        for kind, group in zip(kinds_of(self.script, self.method), groups, strict=True):
-            values |= {f.name: group[f.name] for f in fields(kind) if f.init and f.name in group}
-        return values
+        method_args = {} if self.method_args is None else vars(self.method_args)
+        return {**vars(self.model_args), **method_args, **vars(self.data_args), **self.args.to_dict()}
 
     @property
     def command(self) -> list[str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 
@@ -49,7 +48,13 @@ class Stopping:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle the signals while the block runs."""
+        """Handle the signals while the block runs; one this process was started to ignore (nohup) stays ignored.
+
+        Python handles signals in the main thread alone: in any other one this does nothing.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         self.name, owner = None, os.getpid()
 
         def receive(number: int, _) -> None:
@@ -58,8 +63,15 @@ class Stopping:
             elif number == signal.SIGTERM:  # a data worker that has not called `outlast_signals` yet
                 os._exit(128 + number)
 
-        with _signals_to(receive):
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+        for number in before:
+            signal.signal(number, receive)
+        try:
             yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def outlast_signals(_: int) -> None:
@@ -83,26 +95,6 @@ def outlast_signals(_: int) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-@contextmanager
-def _signals_to(receive: Callable[[int, object], object]) -> Iterator[None]:
-    """Handle `SIGNALS` while the block runs; a signal this process was started to ignore (nohup) stays ignored.
-
-    Python handles signals in the main thread alone: in any other one this does nothing.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    handled = [number for number in SIGNALS if before[number] is not signal.SIG_IGN]
-    for number in handled:
-        signal.signal(number, receive)
-    try:
-        yield
-    finally:
-        for number in handled:
-            signal.signal(number, before[number])
-
-
 STOPPING = Stopping()  # signals belong to the process
 
 
@@ -119,20 +111,3 @@ def stoppable(main: Callable[..., str]) -> Callable[..., str]:
             return main(*args, **named)
 
     return run
-
-
-def run_to_its_end(command: Sequence[str], **options: object) -> int:
-    """Run a command that handles signals itself and wait for its end, even after a signal; returns its exit code.
-
-    The command gets its own process group, and every signal is forwarded to it: Ctrl-C in a terminal reaches it once,
-    and a signal sent only to this process reaches it too, so it never outlives its parent.
-
-    Args:
-        command: the program and its arguments.
-        options: for `subprocess.Popen`.
-    """
-    with (
-        subprocess.Popen(command, process_group=0, **options) as child,
-        _signals_to(lambda number, _: child.send_signal(number)),
-    ):
-        return child.wait()

@@ -20,6 +20,7 @@ from transformers import TrainerCallback, TrainerState
 
 from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped, brief, unwritable
 from common.files import digest, hashes
+from common.streams import show
 from data.source import Source, source_of
 from data.template import frame_of
 from data.text import read_text
@@ -30,7 +31,6 @@ from models.collectives import sum_over_processes, wait_for_everyone
 from models.loading import load_tokenizer
 from models.pooling import pooling_named
 from training.builders import build_pretraining, build_training
-from training.callbacks import RunLog
 from training.checkpoint import clean, misfit, replacing_files, state_of
 from training.curves import describe_gap, draw
 from training.faults import storage_errors
@@ -49,13 +49,12 @@ from training.folder import (
     status_of,
     write_run,
 )
-from training.plan import dry_run
 from training.provenance import contents, earlier_starts, provenance, weights_hash
 from training.result import dev_set, load_tests, save_result, score_result
 from training.run_arguments import RunArguments, settle_packing, steps_of
 from training.settings import Settings
 from training.signals import STOPPING
-from training.trainer import EmbeddingTrainer
+from training.trainer import EmbeddingTrainer, RunLog
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +81,8 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
         trainer, plan = build_pretraining(settings, tokenizer, blocks)
         plan += settings.describe_choices()
         if data_args.dry_run:
-            dry_run(trainer, plan + settings.describe_sources())
+            if trainer.is_world_process_zero():
+                show(plan + settings.describe_sources())
             return args.output_dir
         logger.info(plan)
         take_steps(trainer, record, start, callbacks)
@@ -133,7 +133,7 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
         if source.titled and not cuts(method.views_of_rows(method_args, source.width)):
             source = replace(source, titled=False)  # title and text are a pair: a row without one of them is dropped
         corpus = load_tokenised(source, tokenizer, data_args.cache_dir, sample)
-    dev, tests = dev_set(data_args, model_args.pooling), load_tests(data_args, args.device.type)
+    dev, tests = dev_set(data_args), load_tests(data_args, args.device.type)
     identity = {
         "text": corpus.facts,
         "start": weights_hash(model_args.model_name_or_path),
@@ -148,12 +148,13 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
         trainer, plan = build_training(settings, tokenizer, corpus, dev)
         plan += settings.describe_choices()
         if data_args.dry_run:
-            dry_run(trainer, plan + settings.describe_sources())
+            if trainer.is_world_process_zero():
+                show(plan + settings.describe_sources())
             return args.output_dir
         logger.info(plan)
         take_steps(trainer, record, start, callbacks)
         if trainer.is_world_process_zero():
-            facts, findings = save_result(trainer, model_args, data_args.start_shares, record, tokenizer, dev)
+            facts, findings = save_result(trainer, model_args, record, tokenizer, dev)
             rows = read_text(source, data_args.cache_dir)
             texts = rows.cells(None if sample is None else sample.rows(len(rows)))
             facts["seen_test_texts"] = score_result(args, method.name, tests, texts, data_args.data_dir)
@@ -268,14 +269,27 @@ def take_steps(
         logger.info("resuming from %s", start.checkpoint)
         state = state_of(start.checkpoint)
         over = state["global_step"] >= steps or trainer.is_out_of_patience(state.get("log_history", []))
-    with STOPPING.held(), loading(start.checkpoint, trainer):
-        if start.checkpoint and (name := misfit(start.checkpoint, trainer.model)):
-            raise CheckpointRefused(f"{start.checkpoint}: does not fit the model: {name}")
-        if over:  # the stock Trainer would train one more step
-            load_model(trainer.model, Path(start.checkpoint) / "model.safetensors", strict=False)
-            trainer.state = TrainerState.load_from_json(str(Path(start.checkpoint) / "trainer_state.json"))
-            return
-        trainer.train(resume_from_checkpoint=start.checkpoint)
+    with STOPPING.held():
+        try:
+            if start.checkpoint and (name := misfit(start.checkpoint, trainer.model)):
+                raise CheckpointRefused(f"{start.checkpoint}: does not fit the model: {name}")
+            if over:  # the stock Trainer would train one more step
+                load_model(trainer.model, Path(start.checkpoint) / "model.safetensors", strict=False)
+                trainer.state = TrainerState.load_from_json(str(Path(start.checkpoint) / "trainer_state.json"))
+                return
+            trainer.train(resume_from_checkpoint=start.checkpoint)
+        except (ProjectError, OSError):
+            raise
+        except Exception as error:  # a manifest proves that a checkpoint is unchanged, not who wrote it
+            full = isinstance(error, (MemoryError, torch.OutOfMemoryError))
+            if start.checkpoint is None or trainer.events.stepped or full:
+                raise
+            # Only the first sentence: torch goes on to explain how to run the code of a pickle.
+            reason = f"{type(error).__name__}: {brief(error).partition('. ')[0]}"
+            raise CheckpointRefused(
+                f"{start.checkpoint}: its state cannot be loaded ({reason}); remove that folder to resume from the "
+                "previous checkpoint, or to start over if there is none"
+            ) from error
         stopped = torch.tensor(int(STOPPING.name is not None), device=args.device)
         stopped = bool(sum_over_processes(stopped))  # a late signal may have reached only one process
     if stopped:
@@ -283,28 +297,6 @@ def take_steps(
         raise Stopped(f"stopped by {cause} after step {trainer.state.global_step}; repeat the command to resume")
     if trainer.dev is not None and trainer.state.best_metric is None:
         trainer.evaluate()  # a callback ended training before the first evaluation
-
-
-@contextmanager
-def loading(checkpoint: str | None, trainer: EmbeddingTrainer) -> Iterator[None]:
-    """Turn any error before the first step into one about the checkpoint: its pickles, zips and JSON raise many types.
-
-    A manifest proves that files are unchanged, not who wrote them; `weights_only` keeps a pickle from running code.
-    """
-    try:
-        yield
-    except (ProjectError, OSError):
-        raise
-    except Exception as error:
-        full = isinstance(error, (MemoryError, torch.OutOfMemoryError))
-        if checkpoint is None or trainer.events.stepped or full:
-            raise
-        # Only the first sentence: torch goes on to explain how to run the code of a pickle.
-        reason = f"{type(error).__name__}: {brief(error).partition('. ')[0]}"
-        raise CheckpointRefused(
-            f"{checkpoint}: its state cannot be loaded ({reason}); remove that folder to resume from the previous "
-            "checkpoint, or to start over if there is none"
-        ) from error
 
 
 def finish(trainer: EmbeddingTrainer, record: dict[str, Any], began: float, findings: Sequence[str] = ()) -> None:

@@ -1,7 +1,11 @@
-"""The Trainer of both stages: stock training with sentence evaluation, logged loss terms and gradient caching."""
+"""The Trainer of both stages: stock training with sentence evaluation, logged loss terms and gradient caching.
+
+Its callbacks are the hooks of a step, signals and the log.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -9,21 +13,20 @@ from pathlib import Path
 
 import torch
 from accelerate.utils import DistributedType, broadcast_object_list, send_to_device, set_seed
-from transformers import Trainer
+from transformers import Trainer, TrainerCallback
 
 from common.errors import BadInput, NonFinite
 from common.files import remove
 from data.draws import KeyedSampler, Keys
-from models.collectives import wait_for_everyone
+from models.collectives import SharedFlag, wait_for_everyone
 from models.fast.chunking import GradientCache
 from models.loading import quiet
 from models.objectives.base import Batch
 from training.adamw import chosen_optimizer
-from training.callbacks import Steps, StopWhenAsked
-from training.checkpoint import STAGING, commit_checkpoint, keep_if_best, out_of_patience
+from training.checkpoint import STAGING, commit_checkpoint, keep_if_best
 from training.faults import FirstBad, not_finite
 from training.run_arguments import check_machine
-from training.signals import outlast_signals
+from training.signals import STOPPING, outlast_signals
 
 logger = logging.getLogger(__name__)
 _WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
@@ -110,13 +113,6 @@ class EmbeddingTrainer(Trainer):
         counts = sum(self.accelerator.unwrap_model(self.model).count_targets(batch) for batch in batch_samples)
         return self.accelerator.reduce(counts.to(device), reduction="sum")
 
-    def gradients(self, inputs: dict[str, torch.Tensor]):
-        """Forward and backward of one batch, outside of training; returns loss and terms."""
-        with self.accelerator.autocast():
-            output = self.model(**inputs)
-        output.loss.backward()
-        return output
-
     def count_terms(self, terms: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
         """Add the terms of one forward to the next logged mean, and its tokens to the run's total."""
         for name, value in terms.items():
@@ -192,8 +188,13 @@ class EmbeddingTrainer(Trainer):
         return metrics
 
     def is_out_of_patience(self, history: Sequence[dict[str, float]]) -> bool:
-        """Whether `patience` ends training here."""
-        return out_of_patience(history, f"eval_{self.args.metric_for_best_model}", self.patience)
+        """Whether the last `patience` evaluations of a log did not improve the dev score.
+
+        Every checkpoint contains the log, so a resumed run ends where the uninterrupted one does.
+        """
+        name = f"eval_{self.args.metric_for_best_model}"
+        scores = [line[name] for line in history if name in line]
+        return bool(scores and self.patience) and len(scores) - 1 - scores.index(max(scores)) >= self.patience
 
     def _measure(self) -> dict[str, float]:
         model = self.accelerator.unwrap_model(self.model)
@@ -230,6 +231,70 @@ class EmbeddingTrainer(Trainer):
         wait_for_everyone(self.args.device)
 
 
+class Steps(TrainerCallback):
+    """Hooks at the start of training and of an epoch, at an optimizer step, and at the last step.
+
+    Attributes:
+        stepped: whether a step has begun: until then an error may come from the checkpoint.
+    """
+
+    def __init__(self, sampler: KeyedSampler, model) -> None:
+        self.sampler, self.model = sampler, model
+        self.stepped = False
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        # The checkpoint restores its own intervals; --save_steps and --logging_steps may have changed.
+        state.compute_steps(args, state.max_steps)
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        self.stepped = True
+
+    def on_epoch_begin(self, args, state, control, **kwargs):
+        # A resumed loader wraps the sampler several times and does not pass on the epoch.
+        self.sampler.set_epoch(int(state.epoch or 0))
+
+    def on_optimizer_step(self, args, state, control, optimizer, **kwargs):
+        if not optimizer.step_was_skipped:  # fp16 skips a step whose gradients are infinite
+            self.model.after_step()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step >= state.max_steps:
+            control.should_evaluate = control.should_log = True
+
+
+class StopWhenAsked(TrainerCallback):
+    """At the end of a step after a signal, log, save and leave the loop; all processes after the same step.
+
+    That is the next end of a step, or the one after if only another process received the signal.
+    """
+
+    def __init__(self) -> None:
+        self._anyone = SharedFlag()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if self._anyone.raised(STOPPING.name is not None):
+            control.should_log = control.should_save = control.should_training_stop = True
+
+    def on_train_end(self, args, state, control, **kwargs):
+        self._anyone.close()
+
+
+class RunLog(TrainerCallback):
+    """`log.jsonl`: one JSON object per logged line; a resumed run continues at its checkpoint."""
+
+    def __init__(self, folder: str) -> None:
+        self.path = Path(folder) / "log.jsonl"
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        if state.is_world_process_zero:
+            self.path.write_text("".join(json.dumps(line) + "\n" for line in state.log_history), encoding="utf-8")
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if state.is_world_process_zero:
+            with self.path.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(state.log_history[-1]) + "\n")
+
+
 class CachedTrainer(EmbeddingTrainer):
     """An EmbeddingTrainer that keeps the graph of `chunk_size` sentences at a time, see `models.fast.chunking`.
 
@@ -242,9 +307,6 @@ class CachedTrainer(EmbeddingTrainer):
             raise BadInput("--chunk_size does not support --fp16: use --bf16")
         self._cache = GradientCache(model, chunk_size, lambda: self.accelerator.autocast())
         super().__init__(model, args, *others)
-
-    def gradients(self, inputs: dict[str, torch.Tensor]):
-        return self._cache.backward(Batch.of(**inputs))
 
     def training_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
         """Forward and backward in chunks; bypasses the wrapped `model`, because the cache averages gradients once."""

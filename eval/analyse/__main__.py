@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         for analysis in HEADLINES:
             if by_label := {label: model[analysis] for label, model in measured.items() if analysis in model}:
                 draw(analysis, by_label, name, output / f"{analysis}.png")
-    show(markdown([["", *measured], *lines(list(measured.values()))]), output)
+    show(markdown([["", *measured], *lines(list(measured.values()))]))
     return content
 
 

@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     rows = [line.row() for line in lines]
     if args.output:
         write_rows(args.output, rows)
-    show(report(a, b, lines), args.output)
+    show(report(a, b, lines))
     return rows
 
 

@@ -85,7 +85,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
         write_json(record, list(entries.values()))
         with writing(page) as part:
             part.write_text(page_of(list(entries.values())), encoding="utf-8")
-        show(table([entries[name]]), page)
+        show(table([entries[name]]))
     return scored
 
 

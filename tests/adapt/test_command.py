@@ -200,7 +200,7 @@ def test_wrong_flags_are_refused(arguments, tmp_path, words, message):
 def test_a_configuration_keeps_what_it_sets(arguments, tmp_path):
     config = tmp_path / "config.yaml"
     values = {"method": "spans", "projection": "none", "max_steps": 9, "seed": 7, "columns": 2, "train_file": "x"}
-    config.write_text(json.dumps(values | {"start_shares": [0.25, 0.75]}))
+    config.write_text(json.dumps(values | {"bf16": False}))
     command.main(arguments("run", f"--config={config}", *TRAINED, seed=None, labels=None))
-    expected = {"max_steps": 4, "seed": 7, "start_shares": [0.25, 0.75], "columns": 1}
+    expected = {"max_steps": 4, "seed": 7, "bf16": False, "columns": 1}
     assert expected.items() <= record(tmp_path / "run-training")["settings"].items()

@@ -9,12 +9,10 @@ import run_sup
 import run_unsup
 from common.errors import BadInput
 from models.encoder import load_encoder
-from models.loading import recomputes_layers
 from training.methods import UNSUP, method_names
 from training.run_arguments import RunArguments, settle_packing
 from training.settings import fill
 from training.stages import new_record
-from training.trainer import EmbeddingTrainer
 
 # Older releases of transformers have only the second name.
 NAMES = ("activation_checkpointing", "gradient_checkpointing")
@@ -26,16 +24,11 @@ CHECKPOINTING = next(name for name in NAMES if hasattr(RunArguments, name))
     [
         ({"method": "simsce"}, "did you mean 'simcse'. choose one of consert, .*infocse, .*simcse"),
         ({"per_device_train_batch_size": 5000}, "fewer than one batch"),
-        ({"method": "esimcse", "queue_head": "none"}, "--queue_head.*: invalid choice: 'none'"),
-        ({"columns": 4}, "--columns 4: must be from 1 to 3"),
         ({"pooling": "cls", "projection": "none"}, "saves the projection head, but no loss"),
         ({"pooling": "max"}, "unknown pooling 'max'"),
-        ({"projection": "mlp"}, "--projection.*: invalid choice: 'mlp'"),
-        ({"train_file": "nowhere.txt"}, "nowhere.txt"),
         ({"test_tasks": "STS99"}, "STS99"),
         ({"skip_from": 9, "aux_init": "random"}, "--skip_from 9"),
         ({"pooling": "cls", "contrastive_weight": 0}, "no loss trains"),
-        ({"method": "simcse", "pooling": "cls", "start_shares": "0.5"}, "no head to mix with"),
         ({CHECKPOINTING: "true", "method": "s_simcse"}, "--activation_checkpointing: not supported by"),
         ({"use_cpu": "false", "bf16": "true"}, "Your setup doesn't support bf16/gpu"),
         ({"optim": "schedule_free_adamw"}, "--optim schedule_free_adamw "),
@@ -171,32 +164,12 @@ def test_text_unknown_to_the_tokenizer_is_warned_about(unsup, tmp_path, caplog, 
     assert not _warned(unsup, "unknown to the tokenizer", caplog)
 
 
-@pytest.mark.parametrize("chunk_size", [0, 3])
-def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monkeypatch, chunk_size):
+def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monkeypatch):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    run_unsup.main([*unsup(chunk_size=chunk_size), "--dry_run"])
+    run_unsup.main([*unsup(), "--dry_run"])
     printed = capsys.readouterr().out
-    terms = ["contrastive", "aux_mlm", "hidden_dropout_prob 0.1", "masked 40% (bert)"]
-    facts = [
-        "masked_input_ids 2 x 8 x",
-        "6 steps of 8 (0.16 epochs)",
-        "min of training",
-        "settings: max_steps 6 (flag)",
-    ]
-    for word in (*terms, *facts):
-        assert word in printed
+    facts = ["hidden_dropout_prob 0.1", "masked 40% (bert)", "6 steps of 8 (0.16 epochs)"]
+    assert all(word in printed for word in (*facts, "settings: max_steps 6 (flag)"))
     assert not (tmp_path / "run").exists()
     assert not [*(tmp_path / "temporary").glob("dry-run-*")]
-
-
-def test_a_dry_run_measures_the_checkpointed_step(unsup, monkeypatch):
-    seen, gradients = [], EmbeddingTrainer.gradients
-
-    def measured(trainer, batch):
-        seen.append(recomputes_layers(trainer.model))
-        return gradients(trainer, batch)
-
-    monkeypatch.setattr(EmbeddingTrainer, "gradients", measured)
-    run_unsup.main([*unsup(method="simcse", **{CHECKPOINTING: "true"}), "--dry_run"])
-    assert seen == [True] * 3

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from data.prepare import ARCHIVE, FILES, LOCK, SUMS, WIKI, WIKI_TERMS, pinned, prepare
+from data.prepare import ARCHIVE, FILES, SUMS, WIKI, WIKI_TERMS, pinned, prepare
 from tests.servers import serving
 
 REPO = "princeton-nlp/datasets-for-simcse"
@@ -129,7 +129,7 @@ class Corpora:
         return {
             str(path.relative_to(self.root)): path.read_bytes()
             for path in self.root.rglob("*")
-            if path.is_file() and ".download" not in path.parts and not path.name.startswith(LOCK)
+            if path.is_file() and ".download" not in path.parts
         }
 
     def serve(self, changed: dict[str, bytes | None], prefix: str = "") -> None:

@@ -218,11 +218,6 @@ def test_stop_words_are_masked_like_the_others_but_have_no_label(text, tokenizer
     assert torch.equal(spared["masked_labels"], labels.masked_fill(frequent, IGNORED))
 
 
-def test_stop_words_that_leave_nothing_to_predict_are_refused(text, tokenizer):
-    with pytest.raises(BadInput, match=r"aux_stop_words 5000: the text has only [0-9,]+ distinct tokens"):
-        collator(text, tokenizer, masking=Masking(0.5, stop_words=5000))
-
-
 def test_which_tokens_are_masked_is_independent_of_what_replaces_them(text, tokenizer):
     """Were the second draw the first one's number, the masked tokens would be those of low numbers: no swaps."""
     made = collator(text, tokenizer, masking=Masking(0.3))(batch_of(*range(300)))
@@ -341,13 +336,6 @@ def test_an_edit_s_mask_becomes_the_tokenizer_s(text, tokenizer):
     assert (hidden[:, 2] == tokenizer.mask_token_id).all()  # behind the first special token and the first word piece
     hidden[:, 2] = plain[:, 2]
     assert torch.equal(hidden, plain)
-
-
-def test_without_a_mask_token_masks_are_refused(text, tokenizer):
-    other = copy.deepcopy(tokenizer)
-    other.mask_token = None
-    with pytest.raises(BadInput, match="no mask token"):
-        MaskedCollator(text, other, 16, 0, Masking(0.15))
 
 
 def test_an_edit_that_ignores_words_needs_no_word_starts(text, tokenizer):

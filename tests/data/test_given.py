@@ -6,7 +6,7 @@ from pandas import DataFrame
 
 from common.arguments import ScoredArguments, SentenceArguments
 from common.errors import BadInput
-from data.given import joined, with_text
+from data.given import with_text
 from data.source import source_of
 from data.text import read_text
 
@@ -75,12 +75,6 @@ def test_a_text_is_given_once(tmp_path):
     for text in (["a dog"], tmp_path / "text.txt"):
         with pytest.raises(BadInput, match="give the text or train_file, not both"):
             with_text(text, {"train_file": "other.txt"})
-
-
-def test_a_setting_is_given_once():
-    assert joined({"model": "a", "method": None}, {"method": "simcse"}) == {"model": "a", "method": "simcse"}
-    with pytest.raises(BadInput, match="model: given twice"):
-        joined({"model": "a"}, {"model": "b"})
 
 
 def test_labelled_pairs_get_their_header(tmp_path):

@@ -116,17 +116,6 @@ def test_every_format_gives_the_batches_of_plain_lines(tmp_path, bert_tokenizer,
     assert titled.sentences([2, 4], 1, 9)[0].tolist() == plain.sentences([2, 4], 0, 9)[0].tolist()
 
 
-@pytest.mark.parametrize("suffix", ["txt", "csv", "jsonl"])
-@pytest.mark.parametrize("packed", [".gz", ".xz", ".bz2", ".zst"])
-def test_compressed_files_are_read(tmp_path, suffix, packed):
-    content = FORMATS[suffix] if suffix in FORMATS else "\n".join(TEXTS)
-    content = content.encode() if isinstance(content, str) else content
-    path = written(tmp_path, PACKED[packed](content), f"in.{suffix}{packed}")
-    assert rows(tmp_path, path) == [(text,) for text in TEXTS]
-    cut = written(tmp_path, PACKED[packed](content)[:-3], f"cut.{suffix}{packed}")
-    assert f"cut.{suffix}{packed}" in refusal(tmp_path / "other", cut)
-
-
 def test_the_first_bytes_tell_the_packing_and_names_are_no_patterns(tmp_path):
     (tmp_path / "a[1]*").mkdir()
     path = written(tmp_path / "a[1]*", PACKED[".zst"](b"one\n") + PACKED[".zst"](b"two\n"), "b::c?.txt")

@@ -1,21 +1,18 @@
 """Token ids of a text: cached, sampled, mapped, and cut into blocks."""
 
 import os
-from collections import Counter
 from itertools import chain
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import data.source
 import data.tokenised
 from common.errors import BadInput
-from common.files import write_json
 from data import draws
 from data.source import Source
 from data.text import NLI_LABELS
-from data.tokenised import Sample, TokenisedText, cut, false_negatives, load_tokenised
+from data.tokenised import Sample, cut, load_tokenised
 
 
 @pytest.fixture
@@ -59,15 +56,6 @@ def load(bert_tokenizer, tmp_path):
     return lambda path, columns=1, sample=None, tokenizer=bert_tokenizer, block=None: load_tokenised(
         Source((path,), columns), tokenizer, tmp_path / "cache", sample, block
     )
-
-
-def stored(folder, sentences):
-    """A text of rows of one sentence, given as ids."""
-    made = pa.table({"0": pa.array(sentences, pa.list_(pa.int32()))})
-    with pa.ipc.new_stream(str(folder / "ids.arrow"), made.schema) as stream:
-        stream.write_table(made, 100)
-    write_json(folder / "facts.json", {})
-    return TokenisedText(folder)
 
 
 def lists(corpus, column=0):
@@ -225,18 +213,3 @@ def test_words_are_packed_as_by_hand_and_longer_ones_cut():
 def test_a_block_without_room_is_refused(load, text, length):
     with pytest.raises(BadInput, match="no room"):
         load(text, block=length)
-
-
-@pytest.mark.parametrize(("batch", "longest"), [(4, 32), (7, 32), (7, 2), (1, 32), (100, 32)])
-def test_duplicates_within_a_batch_are_counted(tmp_path, batch, longest):
-    rng = np.random.default_rng(3)
-    rows = [rng.integers(1, 4, rng.integers(1, 4)).tolist() for _ in range(60)]
-    rows += [[1, 2], [2, 1], [1, 2, 0], [], []]
-    order, size = draws.permutation(5, 0, 65), min(batch, 65)
-    expected = 0
-    for start in range(0, 65 // size * size, size):
-        seen = Counter(tuple(rows[i][:longest]) for i in order[start : start + size])
-        expected += sum(count for count in seen.values() if count > 1)
-    counted = false_negatives(stored(tmp_path, rows), draws.KeyedSampler(5, 65, batch), longest)
-    assert counted == (expected, 65 // size * size)
-    assert expected > 0 or batch == 1

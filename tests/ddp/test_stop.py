@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 
 from tests.ddp.launch import finish, flags, start, start_both
 from tests.faults.harness import check_at_rest, last_logged, newest_step
-from training.callbacks import StopWhenAsked
 from training.signals import STOPPING
+from training.trainer import StopWhenAsked
 
 STOPS = int(os.environ.get("FAULT_STOPS", "1"))
 

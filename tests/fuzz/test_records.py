@@ -51,7 +51,7 @@ def test_the_record_of_a_run_is_read_or_refused_by_all_its_readers(tmp_path, con
     exported = result(read_facts, folder)
     if exported is not None:
         assert isinstance(exported, Facts)
-        for name in ("is_initial", "method", "dev_scores", "base_model"):
+        for name in ("method", "dev_scores", "base_model"):
             getattr(exported, name)
 
 

@@ -152,7 +152,7 @@ def test_where_a_method_starts():
 
 
 def test_a_runner_s_error_keeps_its_exit_code(monkeypatch):
-    monkeypatch.setattr(runs, "run_to_its_end", lambda command, stdout: 3)
+    monkeypatch.setattr(runs.subprocess, "call", lambda command, stdout: 3)
     with pytest.raises(ProjectError, match=r"run_unsup\.py --a=b failed with exit code 3") as caught:
         runs.launch("run_unsup.py", "--a=b")
     assert caught.value.exit_code == 3

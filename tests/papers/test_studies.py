@@ -222,7 +222,7 @@ def adapts(monkeypatch, tmp_path):
         return run.code
 
     run.code, run.commands, run.stages = 0, commands, stages
-    monkeypatch.setattr(study, "run_to_its_end", run)
+    monkeypatch.setattr(study.subprocess, "call", run)
     return run
 
 
@@ -253,13 +253,13 @@ def test_a_run_of_adapt_is_gathered_from_its_folder(adapts, filled, tmp_path, mo
         output.mkdir(parents=True)
         folder = output.with_name(f"{output.name}-training")
         runs.record_untrained(folder, {"trajectory": {"start": "s"}})
-        training = score | {"start_share": 0.5, "dev_by_start_share": {"1.0": 1.0, "0.5": 2.0}}
+        training = score | {"dev_of_initial": 1.0}
         facts = {"training": training, "searches": [{"search": "trained model", "real": score}]}
         (output / "adapt.json").write_text(json.dumps(facts))
         (folder / "log.jsonl").write_text('{"step": 30, "loss": 1}\n{"step": 30, "eval_search_ndcg": 2.0}\n')
         return 0
 
-    monkeypatch.setattr(study, "run_to_its_end", run)
+    monkeypatch.setattr(study.subprocess, "call", run)
     rows = filled("own-text", "--rows", "mini-bert", "--seeds", "0")
     assert len(rows) == 30 and rows[0]["curve"] == [[0, 1.0], [30, 2.0]] and rows[0]["real"] == score
     assert rows[0]["facts"]["start"] == "s"

@@ -7,7 +7,7 @@ from transformers import TrainerState
 
 from common.errors import CheckpointRefused, NonFinite
 from tests.folders import checkpoint
-from training.checkpoint import BEST, MANIFEST, copy_best, keep_if_best, out_of_patience, problem, read_best
+from training.checkpoint import BEST, MANIFEST, copy_best, keep_if_best, problem, read_best
 from training.folder import Start, open_run, write_run
 
 SETTINGS = {"seed": 42}
@@ -107,12 +107,3 @@ def test_a_best_model_of_a_later_step_is_found_again_by_the_resumed_run(run):
     lose(run)
     with pytest.raises(CheckpointRefused, match="the best model is lost"):
         open_run(str(run), SETTINGS)
-
-
-@pytest.mark.parametrize(
-    ("scores", "patience", "ends"),
-    [([5, 6, 6], 1, True), ([5, 6, 6], 2, False), ([7, 6, 6], 2, True), ([7], 1, False), ([7, 6, 6], None, False)],
-)
-def test_patience_counts_evaluations_since_the_first_best_one(scores, patience, ends):
-    history = [line for score in scores for line in ({"loss": 9.0}, {"eval_x": score})]
-    assert out_of_patience(history, "eval_x", patience) is ends

@@ -5,9 +5,7 @@ import os
 import re
 import shutil
 import signal
-import sys
 import time
-from threading import Thread
 
 import pytest
 import torch
@@ -15,8 +13,7 @@ from torch import nn
 
 from common.errors import StorageError
 from training import faults, signals
-from training.faults import storage_errors
-from training.signals import SIGNALS, Stopping, run_to_its_end
+from training.signals import SIGNALS, Stopping
 
 
 @pytest.mark.parametrize(
@@ -70,17 +67,6 @@ def test_weights_and_optimizer_state_are_checked():
     assert faults.not_finite(model, optimizer) == "exp_avg_sq of optimizer state 0"
 
 
-CHILD = """
-import os, signal, sys, time
-from pathlib import Path
-signal.signal(int(sys.argv[1]), lambda *_: sys.exit(75))
-part = Path(sys.argv[2] + ".part")
-part.write_text(f"{os.getpid()} {os.getpgrp()}")
-part.rename(sys.argv[2])
-time.sleep(60)
-"""
-
-
 @pytest.fixture
 def answered():
     """All signals as in a terminal, also where the tests run under nohup."""
@@ -88,28 +74,6 @@ def answered():
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_to_the_parent_alone_ends_the_child_which_is_waited_for(number, answered, tmp_path):
-    ready = tmp_path / "ready"
-
-    def ask():
-        while not ready.exists():
-            time.sleep(0.01)
-        os.kill(os.getpid(), number)
-
-    Thread(target=ask).start()
-    assert run_to_its_end([sys.executable, "-c", CHILD, str(int(number)), str(ready)]) == 75
-    process, group = map(int, ready.read_text().split())
-    assert process == group != os.getpgrp()  # so that Ctrl-C, which a terminal sends to a group, is not answered twice
-    assert all(signal.getsignal(number) is signal.SIG_DFL for number in SIGNALS)
-    with pytest.raises(ProcessLookupError):
-        os.kill(process, 0)
-
-
-def test_the_exit_code_is_that_of_the_child():
-    assert run_to_its_end([sys.executable, "-c", "import sys; sys.exit(3)"]) == 3
 
 
 def test_only_a_signal_that_comes_later_ends_the_process_at_once(answered, monkeypatch):
@@ -124,9 +88,3 @@ def test_only_a_signal_that_comes_later_ends_the_process_at_once(answered, monke
         time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
         assert (asked.name, ended) == ("SIGTERM", [128 + signal.SIGINT])
-
-
-def test_a_folder_without_permission_is_not_said_to_be_full(tmp_path):
-    said = r"no permission; .* Make the folder writable and repeat"
-    with pytest.raises(StorageError, match=said), storage_errors(tmp_path):
-        raise PermissionError(errno.EACCES, "denied", str(tmp_path))

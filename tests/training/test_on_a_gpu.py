@@ -6,16 +6,13 @@ import pytest
 import torch
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils.launch import prepare_simple_launcher_cmd_env
-from torch import nn
 
 from common.errors import BadInput, CheckpointRefused
-from eval.encode import GPU_FACTOR, TOKENS_PER_BATCH, Encode
-from models.loading import load_tokenizer
 from tests.sources import ROOT
 from training import stages
+from training.builders import plan
 from training.folder import open_run, write_run
 from training.methods import UNSUP
-from training.plan import plan
 from training.run_arguments import RunArguments, check_machine
 from training.settings import fill
 from training.stages import new_record
@@ -68,26 +65,3 @@ def test_one_of_two_visible_gpus_is_used_where_the_launcher_is_given_its_file(ar
     two = SimpleNamespace(n_gpu=2)
     with pytest.raises(BadInput, match=r"nn.DataParallel .*one_gpu.yaml"):
         check_machine(two, 1000, 0)
-
-
-class Lengths(nn.Module):
-    """Notes how many tokens each batch has."""
-
-    def __init__(self, device):
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(1, device=device))
-        self.seen = []
-        self.max_length = 32
-
-    def embed(self, input_ids, attention_mask):
-        self.seen.append(input_ids.numel())
-        return torch.zeros(len(input_ids), 3)
-
-
-@pytest.mark.parametrize(("device", "times"), [("cpu", 1), ("meta", GPU_FACTOR)])
-def test_a_gpu_encodes_more_tokens_at_a_time(tiny_bert, device, times):
-    module = Lengths(device)
-    Encode(module, load_tokenizer(str(tiny_bert)))([f"{'a ' * 30}{number}" for number in range(2000)])
-    full, *others = module.seen
-    assert times * TOKENS_PER_BATCH - 32 < full <= times * TOKENS_PER_BATCH
-    assert max(others, default=0) <= full

@@ -5,7 +5,7 @@ from unittest import mock
 
 import pytest
 
-from training.callbacks import Steps
+from training.trainer import Steps
 
 
 @pytest.mark.parametrize("skipped", [False, True])
