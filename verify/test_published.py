@@ -20,7 +20,7 @@ from tests.eval.transfer import senteval as plain
 def test_a_checkpoint_scores_what_mteb_publishes(name, request, minilm, data_dir, tmp_path):
     folder = minilm if name == "all-MiniLM-L6-v2" else request.config.getoption("--mpnet")
     if not folder:
-        pytest.skip("--mpnet names a folder with all-mpnet-base-v2")
+        pytest.skip("without --mpnet, a folder with all-mpnet-base-v2")
     flags = ["--data_dir", data_dir, "--output", str(tmp_path / "page")]
     [entry] = published.main([f"{name}={folder}", *flags])
     assert [score["verdict"] for score in entry["scores"]] == 7 * ["equal"], entry["scores"]
