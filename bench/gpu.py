@@ -3,8 +3,8 @@
 python -m bench gpu --minutes 8 --output FILE.json      # writes FILE.json and the page FILE.md, row by row
 
 Parts, the most important first, each with its share of the time: `right`, `fast`, `whole`, `safe`, `true` (with
---weights, --text and --data_dir), `compiled`. A row is written as soon as it is known. What fails or does not fit
-becomes a row with the reason, and the next one goes on. --parts runs some again and keeps FILE.json's other rows.
+--weights, --text and --data_dir). A row is written as soon as it is known. What fails or does not fit becomes a row
+with the reason, and the next one goes on. --parts runs some again and keeps FILE.json's other rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from eval.scores import markdown, write_rows
 
 logger = logging.getLogger(__name__)
 # Shares of the time; what a part leaves passes on to the next.
-SHARES = {"right": 25, "fast": 35, "whole": 15, "safe": 15, "true": 20, "compiled": 20}
+SHARES = {"right": 25, "fast": 35, "whole": 15, "safe": 15, "true": 20}
 _HIDDEN = {"device", "torch", "part", "machine", "threads"}
 
 
@@ -68,7 +68,7 @@ def rows(args) -> list[dict]:
 
 def measured(args, device: torch.device) -> Iterator[dict]:
     """The rows of the chosen parts, in order."""
-    parts = {"right": gpu_right.works, "fast": gpu_fast.works, "compiled": gpu_fast.compiled}
+    parts = {"right": gpu_right.works, "fast": gpu_fast.works}
     parts |= {"whole": gpu_runs.whole, "safe": gpu_runs.safe, "true": gpu_runs.true}
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     machine = {"device": name, "torch": torch.__version__}
@@ -104,7 +104,6 @@ def _limited(work: Callable[[], dict], seconds: float) -> dict:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        torch.compiler.reset()
         gc.collect()  # otherwise its memory would count in the next peak
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -134,7 +133,7 @@ def _verdict(rows: list[dict]) -> list[str]:
         good = sum(row["right"] for row in checks)
         said.append(f"{good} of {len(checks)} steps agree with the CPU.")
     for name in ("infocse", "simcse", "stage 1"):
-        mine = [row for row in rows if row["part"] in ("fast", "compiled") and row["name"] == name and "ms" in row]
+        mine = [row for row in rows if row["part"] == "fast" and row["name"] == name and "ms" in row]
         timed = {row["path"]: row["ms"] for row in mine}
         if timed:
             best = min(timed, key=timed.get)

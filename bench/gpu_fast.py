@@ -1,4 +1,4 @@
-"""Parts `fast` and `compiled`: milliseconds of a training step with AdamW at bert-base size, by path."""
+"""Part `fast`: milliseconds of a training step with AdamW at bert-base size, by path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from accelerate.utils import send_to_device
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertModel
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from bench import pair
 from bench.timing import Work
@@ -29,7 +28,6 @@ from training.graph import GraphedStep
 
 METHODS = ("infocse", "simcse", "stage 1")
 PATHS = ("published", "padded", "packed", "padded, graph", "packed, graph")
-COMPILED = ("packed, graph, layers compiled", "padded, graph, layers compiled")
 LARGE = 8  # times the batch, for the rows on gradient caching
 BATCHES, WARM, TIMED = 8, 10, 50  # different batches; steps before and, at most, during a measurement
 ENOUGH = 1.5  # seconds of a measurement
@@ -49,14 +47,6 @@ def works(args, device: torch.device) -> Iterator[Work]:
             yield row, partial(step, "infocse", path, args, device, peak, LARGE, chunk)
 
 
-def compiled(args, device: torch.device) -> Iterator[Work]:
-    """A graph of compiled layers, on a GPU: half a minute to compile, so the commands do not offer it."""
-    peak = product_rate(device)
-    for path in COMPILED if device.type == "cuda" else ():
-        for name in METHODS:
-            yield {"name": name, "path": path}, partial(step, name, path, args, device, peak)
-
-
 def step(
     name: str, path: str, args, device: torch.device, peak: float, times: int = 1, chunk: int | None = None
 ) -> dict:
@@ -70,9 +60,6 @@ def step(
     half = partial(torch.autocast, device.type, dtype=torch.bfloat16)
     graphed = GraphedStep(model, half) if "graph" in path else None
     cache = GradientCache(model, chunk, half) if chunk else None
-    for part in model.modules() if "compiled" in path else ():
-        if isinstance(part, GradientCheckpointingLayer):  # transformers' base class of all layers
-            part.compile(dynamic=False)
 
     def take(number: int) -> None:
         given = inputs[number % len(inputs)]

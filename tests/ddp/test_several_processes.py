@@ -168,7 +168,7 @@ def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, tmp_path
     assert worst_ratio(gradients, two[0][1]) > 100
 
 
-@pytest.mark.parametrize(("chunk_size", "accumulation"), [(0, 1), (3, 2)])
+@pytest.mark.parametrize(("chunk_size", "accumulation"), [(0, 1), pytest.param(3, 2, marks=pytest.mark.slow)])
 def test_the_launcher_starts_two_processes_that_train_what_one_trains(
     tiny_bert, text_file, dev_file, tmp_path, chunk_size, accumulation
 ):

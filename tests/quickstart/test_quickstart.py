@@ -2,6 +2,7 @@
 
 import pytest
 
+import quickstart.generate
 from common.files import digest
 from quickstart.__main__ import main
 from quickstart.generate import CONCEPTS, LEXICON, Frame, frame_key, generate, gold
@@ -61,7 +62,8 @@ def test_gold_by_hand():
     assert gold(bare, bare._replace(object="x")) == 3.1
 
 
-def test_two_steps_of_every_run_give_a_table_a_figure_and_neighbours(tmp_path, capsys):
+def test_two_steps_of_every_run_give_a_table_a_figure_and_neighbours(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(quickstart.generate, "generate", lambda seed, sentences, pairs: generate(seed, 2000, 200))
     flags = ["--max_steps=2", f"--corpus={tmp_path / 'toy'}", f"--runs={tmp_path / 'runs'}", "--sentences", "a dog"]
     rows = main(flags)
     counts = {name: len(runs) for name, runs in rows.items()}
