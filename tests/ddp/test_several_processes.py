@@ -1,12 +1,14 @@
 """Two gloo processes, and four, equal one: loss, gradients and batch statistics (docs/scale.md)."""
 
+import io
 import os
+import traceback
 from contextlib import nullcontext
+from unittest import mock
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from safetensors.torch import load_file
 from torch.nn.parallel import DistributedDataParallel
 
@@ -16,10 +18,11 @@ from models.fast.chunking import GradientCache
 from models.loading import load_backbone, load_tokenizer
 from models.objectives.base import Batch
 from tests import methods
-from tests.ddp.launch import finish, flags, start
+from tests.ddp.launch import FORKED, finish, flags, start
 from tests.folders import history
 
 ROWS = 8
+LIMIT = 120  # seconds; a case takes one
 PACKED = ["infocse", "simcse_mlm", "diffcse", "consert"]
 BATCH_NORM = ["infocse", "diffcse"]
 CACHED = ["infocse", "simcse_mlm", "esimcse", "infocse_rtd", "nli", "sg_opt", "is_bert", "tsdae, words"]
@@ -96,22 +99,30 @@ class Cached:
         return output
 
 
-def worker(rank, case, folder, out, detached, cached, steps, processes):
+def serve(rank, processes, store, connection):
+    """One of several processes: takes case after case, and answers with the bytes of what it measures."""
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{out}/store", rank=rank, world_size=processes)
-    assert dist.get_world_size() == processes
-    if detached:
-        models.training.gather_with_gradient = gather_without_gradient
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=processes)
+    try:
+        while True:
+            stored = io.BytesIO()
+            torch.save(measure_share(rank, processes, *connection.recv()), stored)
+            connection.send(stored.getvalue())
+    except Exception:
+        connection.send(traceback.format_exc())
+        os._exit(1)  # the others, which wait for this one, fail too
+
+
+def measure_share(rank, processes, case, folder, detached, cached, steps):
     model = build(case, folder)
     wrapped = DistributedDataParallel(model, broadcast_buffers=False, find_unused_parameters=False)
     wrapped = Cached(wrapped, steps) if cached else wrapped
-    loss, gradients, buffers = measure(
-        model, wrapped, [shard(batch, rank, processes) for batch in make_batches(case, folder, steps)]
-    )
+    batches = [shard(batch, rank, processes) for batch in make_batches(case, folder, steps)]
+    gather = mock.patch.object(models.training, "gather_with_gradient", gather_without_gradient)
+    with gather if detached else nullcontext():
+        loss, gradients, buffers = measure(model, wrapped, batches)
     dist.all_reduce(loss)
-    torch.save((loss / processes, gradients, buffers), f"{out}/{rank}.pt")
-    dist.barrier()
-    os._exit(0)  # gloo's threads are not always joined when the process group is taken down, and then this would hang
+    return loss / processes, gradients, buffers
 
 
 def gather_without_gradient(local):
@@ -122,11 +133,54 @@ def gather_without_gradient(local):
     return torch.cat(parts, dim=1)
 
 
-def run_several(case, folder, out, detached=False, cached=False, steps=1, processes=2):
-    out.mkdir()
-    facts = (case, folder, str(out), detached, cached, steps, processes)
-    mp.start_processes(worker, facts, nprocs=processes, start_method="forkserver")
-    return [torch.load(out / f"{rank}.pt", weights_only=True) for rank in range(processes)]
+class Group:
+    """Processes that are started once, because a start takes longer than a case."""
+
+    def __init__(self, processes, store):
+        pipes = [FORKED.Pipe() for _ in range(processes)]
+        self.connections = [ours for ours, _ in pipes]
+        self.processes = []
+        for rank, (_, theirs) in enumerate(pipes):
+            self.processes.append(FORKED.Process(target=serve, args=(rank, processes, store, theirs), daemon=True))
+            self.processes[-1].start()
+            theirs.close()  # so that the other end is closed when the process ends
+
+    def measure(self, case, folder, detached=False, cached=False, steps=1):
+        """Loss, gradients and buffers in each process."""
+        for connection in self.connections:
+            connection.send((case, folder, detached, cached, steps))
+        answers = [self._answer(connection) for connection in self.connections]
+        failed = [answer for answer in answers if isinstance(answer, str)]
+        if failed:
+            self.end()
+            pytest.fail("\n".join(failed))
+        return [torch.load(io.BytesIO(answer), weights_only=True) for answer in answers]
+
+    def _answer(self, connection):
+        try:
+            return connection.recv() if connection.poll(LIMIT) else f"no answer in {LIMIT} seconds"
+        except EOFError:
+            return "a process has ended"
+
+    def end(self):
+        for process in self.processes:
+            process.kill()
+            process.join()
+
+
+@pytest.fixture(scope="module")
+def group_of(tmp_path_factory):
+    """The group of so many processes; one that has failed is replaced."""
+    groups = {}
+
+    def group(processes):
+        if processes not in groups or not all(process.is_alive() for process in groups[processes].processes):
+            groups[processes] = Group(processes, str(tmp_path_factory.mktemp("group") / "store"))
+        return groups[processes]
+
+    yield group
+    for started in groups.values():
+        started.end()
 
 
 def worst_ratio(one, two):
@@ -146,11 +200,11 @@ FOUR = ["simcse", "infocse", "esimcse", "diffcse, packed", "stage 1, packed"]
         *(pytest.param(case, False, 1, 4, marks=pytest.mark.slow) for case in FOUR),
     ],
 )
-def test_several_processes_equal_one(case, cached, steps, processes, tiny_bert, tmp_path):
+def test_several_processes_equal_one(case, cached, steps, processes, tiny_bert, group_of):
     """Also in chunks and with accumulated gradients; the one process takes every batch whole."""
     model = build(case, str(tiny_bert))
     loss, gradients, buffers = measure(model, model, make_batches(case, str(tiny_bert), steps))
-    found = run_several(case, str(tiny_bert), tmp_path / "several", cached=cached, steps=steps, processes=processes)
+    found = group_of(processes).measure(case, str(tiny_bert), cached=cached, steps=steps)
     for other_loss, other_gradients, other_buffers in found:
         assert other_loss.item() == pytest.approx(loss.item(), rel=1e-5)
         assert gradients.keys() == other_gradients.keys()
@@ -160,11 +214,11 @@ def test_several_processes_equal_one(case, cached, steps, processes, tiny_bert, 
     assert any(g.abs().max() > 1e-4 for g in gradients.values())
 
 
-def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, tmp_path):
+def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, group_of):
     case = "simcse"
     model = build(case, str(tiny_bert))
     _, gradients, _ = measure(model, model, make_batches(case, str(tiny_bert), 1))
-    two = run_several(case, str(tiny_bert), tmp_path / "two", detached=True)
+    two = group_of(2).measure(case, str(tiny_bert), detached=True)
     assert worst_ratio(gradients, two[0][1]) > 100
 
 
