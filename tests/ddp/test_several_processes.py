@@ -4,6 +4,7 @@ import io
 import os
 import traceback
 from contextlib import nullcontext
+from datetime import timedelta
 from unittest import mock
 
 import pytest
@@ -22,7 +23,6 @@ from tests.ddp.launch import FORKED, finish, flags, start
 from tests.folders import history
 
 ROWS = 8
-LIMIT = 120  # seconds; a case takes one
 PACKED = ["infocse", "simcse_mlm", "diffcse", "consert"]
 BATCH_NORM = ["infocse", "diffcse"]
 CACHED = ["infocse", "simcse_mlm", "esimcse", "infocse_rtd", "nli", "sg_opt", "is_bert", "tsdae, words"]
@@ -100,17 +100,19 @@ class Cached:
 
 
 def serve(rank, processes, store, connection):
-    """One of several processes: takes case after case, and answers with the bytes of what it measures."""
+    """One of several processes: takes case after case and sends the bytes of what it measures."""
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=processes)
+    dist.init_process_group("gloo", f"file://{store}", timedelta(seconds=120), processes, rank)
     try:
         while True:
             stored = io.BytesIO()
             torch.save(measure_share(rank, processes, *connection.recv()), stored)
             connection.send(stored.getvalue())
+    except EOFError:  # the tests have ended
+        pass
     except Exception:
-        connection.send(traceback.format_exc())
-        os._exit(1)  # the others, which wait for this one, fail too
+        traceback.print_exc()
+    os._exit(1)  # gloo's threads are not always joined, and then this would hang; the other processes fail too
 
 
 def measure_share(rank, processes, case, folder, detached, cached, steps):
@@ -133,54 +135,30 @@ def gather_without_gradient(local):
     return torch.cat(parts, dim=1)
 
 
-class Group:
-    """Processes that are started once, because a start takes longer than a case."""
-
-    def __init__(self, processes, store):
-        pipes = [FORKED.Pipe() for _ in range(processes)]
-        self.connections = [ours for ours, _ in pipes]
-        self.processes = []
-        for rank, (_, theirs) in enumerate(pipes):
-            self.processes.append(FORKED.Process(target=serve, args=(rank, processes, store, theirs), daemon=True))
-            self.processes[-1].start()
-            theirs.close()  # so that the other end is closed when the process ends
-
-    def measure(self, case, folder, detached=False, cached=False, steps=1):
-        """Loss, gradients and buffers in each process."""
-        for connection in self.connections:
-            connection.send((case, folder, detached, cached, steps))
-        answers = [self._answer(connection) for connection in self.connections]
-        failed = [answer for answer in answers if isinstance(answer, str)]
-        if failed:
-            self.end()
-            pytest.fail("\n".join(failed))
-        return [torch.load(io.BytesIO(answer), weights_only=True) for answer in answers]
-
-    def _answer(self, connection):
-        try:
-            return connection.recv() if connection.poll(LIMIT) else f"no answer in {LIMIT} seconds"
-        except EOFError:
-            return "a process has ended"
-
-    def end(self):
-        for process in self.processes:
-            process.kill()
-            process.join()
-
-
 @pytest.fixture(scope="module")
-def group_of(tmp_path_factory):
-    """The group of so many processes; one that has failed is replaced."""
+def measure_in(tmp_path_factory):
+    """Measure a case in so many processes, which are started once: a start takes longer than a case."""
     groups = {}
 
-    def group(processes):
-        if processes not in groups or not all(process.is_alive() for process in groups[processes].processes):
-            groups[processes] = Group(processes, str(tmp_path_factory.mktemp("group") / "store"))
-        return groups[processes]
+    def start(processes):
+        store, pipes = tmp_path_factory.mktemp("group") / "store", [FORKED.Pipe() for _ in range(processes)]
+        for rank, (_, theirs) in enumerate(pipes):
+            FORKED.Process(target=serve, args=(rank, processes, store, theirs), daemon=True).start()
+            theirs.close()  # so that the pipe breaks when the process ends
+        return [ours for ours, _ in pipes]
 
-    yield group
-    for started in groups.values():
-        started.end()
+    def measured(processes, case, folder, detached=False, cached=False, steps=1):
+        group = groups.pop(processes, None) or start(processes)
+        for connection in group:
+            connection.send((case, str(folder), detached, cached, steps))
+        try:
+            answers = [connection.recv() for connection in group]
+        except EOFError:
+            pytest.fail("a process has ended: see what it wrote to standard error")
+        groups[processes] = group
+        return [torch.load(io.BytesIO(answer), weights_only=True) for answer in answers]
+
+    return measured
 
 
 def worst_ratio(one, two):
@@ -200,11 +178,11 @@ FOUR = ["simcse", "infocse", "esimcse", "diffcse, packed", "stage 1, packed"]
         *(pytest.param(case, False, 1, 4, marks=pytest.mark.slow) for case in FOUR),
     ],
 )
-def test_several_processes_equal_one(case, cached, steps, processes, tiny_bert, group_of):
+def test_several_processes_equal_one(case, cached, steps, processes, tiny_bert, measure_in):
     """Also in chunks and with accumulated gradients; the one process takes every batch whole."""
     model = build(case, str(tiny_bert))
     loss, gradients, buffers = measure(model, model, make_batches(case, str(tiny_bert), steps))
-    found = group_of(processes).measure(case, str(tiny_bert), cached=cached, steps=steps)
+    found = measure_in(processes, case, tiny_bert, cached=cached, steps=steps)
     for other_loss, other_gradients, other_buffers in found:
         assert other_loss.item() == pytest.approx(loss.item(), rel=1e-5)
         assert gradients.keys() == other_gradients.keys()
@@ -214,11 +192,11 @@ def test_several_processes_equal_one(case, cached, steps, processes, tiny_bert, 
     assert any(g.abs().max() > 1e-4 for g in gradients.values())
 
 
-def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, group_of):
+def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, measure_in):
     case = "simcse"
     model = build(case, str(tiny_bert))
     _, gradients, _ = measure(model, model, make_batches(case, str(tiny_bert), 1))
-    two = group_of(2).measure(case, str(tiny_bert), detached=True)
+    two = measure_in(2, case, tiny_bert, detached=True)
     assert worst_ratio(gradients, two[0][1]) > 100
 
 
