@@ -3,7 +3,6 @@ import os
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -83,13 +82,6 @@ def test_no_command_begins_with_an_argument_that_none_can_take(argv, said, monke
 def test_a_word_that_only_starts_like_a_hub_token_is_accepted(monkeypatch):
     monkeypatch.setattr("sys.argv", ["command", "--model", "hf_internal-testing/tiny-random-bert", "runs/hf_bert"])
     run_command(lambda: None)
-
-
-def test_a_path_that_is_too_long_or_without_permission_is_a_one_line_error(capsys):
-    error = PermissionError(errno.EACCES, "Permission denied", "private/docs.txt")
-    assert failed(raising(error), capsys) == (2, "error: [Errno 13] Permission denied: 'private/docs.txt'\n")
-    code, said = failed(lambda: Path("x" * 5000).exists(), capsys)
-    assert code == 2 and said.startswith("error: [Errno 36] File name too long: 'xxx")
 
 
 def test_a_program_ends_after_the_exit_handlers_and_its_other_threads(tmp_path):

@@ -57,18 +57,6 @@ def test_a_token_of_a_script_without_spaces_is_a_word(xlm_tokenizer, roberta_tok
         assert word_starts(xlm_tokenizer)[ids].all()
 
 
-def test_word_starts_cut_a_sentence_at_its_words(tokenizer):
-    sentence = "the unbelievable dog enthusiastically follows another musician"
-    ids = np.array(tokenizer(sentence, add_special_tokens=False)["input_ids"])
-    starts = word_starts(tokenizer)
-    assert (starts.shape, starts.dtype) == ((len(tokenizer),), bool)
-    heads = np.flatnonzero(starts[ids]).tolist()
-    heads = heads if heads[0] == 0 else [0, *heads]  # RoBERTa's first word has no space in front
-    assert len(ids) > len(heads)
-    words = [tokenizer.decode(ids[a:b]).strip() for a, b in zip(heads, [*heads[1:], None], strict=True)]
-    assert words == sentence.split()
-
-
 def test_another_kind_of_tokenizer_is_refused():
     plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0})))
     with pytest.raises(BadInput, match="WordPiece, byte-level BPE and sentencepiece, not for 'None'"):
