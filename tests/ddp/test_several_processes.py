@@ -19,7 +19,7 @@ from models.fast.chunking import GradientCache
 from models.loading import load_backbone, load_tokenizer
 from models.objectives.base import Batch
 from tests import methods
-from tests.ddp.launch import FORKED, finish, flags, start
+from tests.ddp.launch import FORKED, finish, flags, start, start_both
 from tests.folders import history
 
 ROWS = 8
@@ -200,9 +200,11 @@ def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, measure_
     assert worst_ratio(gradients, two[0][1]) > 100
 
 
-@pytest.mark.parametrize(("chunk_size", "accumulation"), [(0, 1), pytest.param(3, 2, marks=pytest.mark.slow)])
-def test_the_launcher_starts_two_processes_that_train_what_one_trains(
-    tiny_bert, text_file, dev_file, tmp_path, chunk_size, accumulation
+@pytest.mark.parametrize(
+    ("launched", "chunk_size", "accumulation"), [(False, 0, 1), pytest.param(True, 3, 2, marks=pytest.mark.slow)]
+)
+def test_two_processes_train_what_one_trains(
+    tiny_bert, text_file, dev_file, tmp_path, launched, chunk_size, accumulation
 ):
     """Sampling, masking, losses, optimizer, evaluation and best model: 2 x 4 sentences against 1 x 8 taken whole."""
     common = {"method": "infocse", "aux_init": "random", "aux_weight": 1, "skip_from": 2, "projection": "batch_norm"}
@@ -210,7 +212,8 @@ def test_the_launcher_starts_two_processes_that_train_what_one_trains(
     common |= {"cache_dir": tmp_path / "cache", "max_steps": 4, "eval_steps": 2, "save_steps": 4, "logging_steps": 1}
     common |= {"optim": "sgd", "learning_rate": 0.05, "gradient_accumulation_steps": accumulation}
     two = flags(**common, output_dir=tmp_path / "two", per_device_train_batch_size=4, chunk_size=chunk_size)
-    assert "processes: 2 on cpu" in finish(start(two))
+    said = finish(start(two)) if launched else "".join(process.end() for process in start_both(two))
+    assert "processes: 2 on cpu" in said, said
     run_unsup.main(flags(**common, output_dir=tmp_path / "one", per_device_train_batch_size=8))
     one, two = (load_file(tmp_path / run / "checkpoint-4" / "model.safetensors") for run in ("one", "two"))
     before = load_backbone(str(tiny_bert)).state_dict()
