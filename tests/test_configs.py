@@ -102,9 +102,3 @@ def test_accelerate_files_start_the_number_of_processes_they_say(path):
     assert content["distributed_type"] == ("MULTI_GPU" if content["num_processes"] > 1 else "NO")
     assert content["use_cpu"] is False
     assert ("gpu_ids" in content) == (content["num_processes"] == 1)  # or a machine with several would use all
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_configurations_for_a_gpu_make_their_batches_beside_it(name):
-    values = read_config(CONFIGS / f"{name}.yaml")
-    assert (str(values.get("bf16")).lower() == "true") == ("dataloader_num_workers" in values)

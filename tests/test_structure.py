@@ -1,5 +1,6 @@
 """The architecture's rules that a machine can check: import directions, sizes, unsafe calls."""
 
+import ast
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
@@ -63,6 +64,13 @@ def test_the_fast_path_has_one_door():
         inside = {name for name in imports(path) if name.startswith("models.fast")} - {"models.fast.chunking"}
         method = path.parent.name == "objectives" and path.name != "base.py"
         assert path.parts[-2] in ("fast", "kernels") or inside <= (set() if method else {"models.fast"}), path
+
+
+def test_an_import_changes_nothing():
+    """Harmless in a notebook: no module of these packages calls anything for its effect alone."""
+    for path in (path for path in SOURCES if folder(path) in ("common", "data", "training")):
+        for part in ast.parse(path.read_text(encoding="utf-8")).body:
+            assert not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Call)), (path, part.lineno)
 
 
 def test_one_file_imports_torch_distributed():

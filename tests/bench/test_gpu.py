@@ -1,51 +1,51 @@
 """A step on the pretend device: no mixed device and no synchronisation; the parts of `bench gpu` on a CPU."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import time
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 import torch
 
 from bench import gpu, gpu_fast, gpu_right, gpu_runs
-from bench.__main__ import main
 from bench.cases import Materials
-from tests.pretend_gpu import run
 from tests.sources import ROOT
 from training.methods import method_names
 
-OBJECTIVES = [*method_names(), "stage 1"]
+
+def run_pretending(folder, *argv):
+    """Run a process with the pretend device, a library in `folder` that must be loaded before torch."""
+    environment = os.environ | {"LD_PRELOAD": str(folder / "guard.so")}
+    done = subprocess.run([sys.executable, *argv], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()
 
 
-@pytest.fixture(scope="module")
-def buildable():
-    if shutil.which("g++") is None or torch.version.cuda is not None:
-        pytest.skip("the pretend device needs g++ and a CPU build of torch")
+@pytest.mark.skipif(
+    shutil.which("g++") is None or torch.version.cuda is not None, reason="needs g++ and a CPU build of torch"
+)
+def test_a_step_makes_the_host_wait_for_nothing_and_mixes_no_devices(tmp_path):
+    """Of every objective; the log sees a mixed device and each kind of waiting where there is one."""
+    torch_folder, guard = Path(torch.__path__[0]), ROOT / "tests" / "pretend_gpu" / "guard.cpp"
+    headers = [f"-I{torch_folder}/include", f"-I{torch_folder}/include/torch/csrc/api/include"]
+    linked = [f"-L{torch_folder}/lib", f"-Wl,-rpath,{torch_folder}/lib", "-lc10", "-ltorch_cpu"]
+    built = ["-shared", "-fPIC", "-std=c++20", *headers, guard, "-o", tmp_path / "guard.so", *linked]
+    subprocess.run(["g++", *built], check=True)
+    assert run_pretending(tmp_path, "-c", SEES) == ["True"] * 7 + ["0"]
 
-
-@pytest.fixture(scope="module")
-def counted(buildable):
-    """The rows at a tiny size, by objective."""
-    found = {}
-    for row in run.pretended(layers=2, batch=4, length=16):
-        found.setdefault(row["objective"], []).append(row)
-    return found
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_a_step_makes_the_host_wait_for_nothing_and_mixes_no_devices(counted, objective):
-    for row in counted[objective]:
+    cases = {}
+    for row in map(json.loads, run_pretending(tmp_path, "-m", "tests.pretend_gpu.steps", "2", "4", "16")):
         assert (row["mixed_devices"], row["synchronisations"]) == (0, 0), row
-        assert row["kernels"] > 100
-    cases = [(row["family"], row["packed"], row["precision"]) for row in counted[objective]]
-    assert [len(set(values)) for values in zip(*cases, strict=True)] == [2, 2, 2]
-
-
-def test_the_log_sees_what_it_is_for(buildable, tmp_path):
-    """Each kind of synchronisation, and a mixed device, where there is one: otherwise zeros would prove nothing."""
-    done = run.run_pretending(["-c", SEES], tmp_path)
-    assert done.stdout.split() == ["True"] * 7 + ["0"], done.stderr
+        assert row["operations"] > 100
+        cases.setdefault(row["objective"], []).append((row["family"], row["packed"], row["precision"]))
+    assert cases.keys() == {*method_names(), "stage 1"}
+    for found in cases.values():
+        assert [len(set(values)) for values in zip(*found, strict=True)] == [2, 2, 2]
 
 
 SEES = """
@@ -96,7 +96,8 @@ def test_a_wrong_step_is_called_wrong(materials):
     assert not compared.against("padded", "float32")["right"]
 
 
-def test_every_path_of_the_timed_steps_runs():
+def test_every_path_of_the_timed_steps_runs(monkeypatch):
+    monkeypatch.setattr(gpu_fast, "LARGE", 2)
     args = Namespace(model="tiny", batch=6, length=16, steps=6)
     for row, work in gpu_fast.works(args, torch.device("cpu")):
         assert work()["ms"] > 0, row
@@ -109,22 +110,6 @@ def test_what_fails_or_comes_too_late_is_a_row_and_the_next_goes_on():
     assert failed == {"name": "a", "failed": "ZeroDivisionError: division by zero"} and done == {"name": "b", "ms": 1}
     [late] = gpu.within([({"name": "c"}, lambda: time.sleep(30))], now + 1.2)
     assert late["failed"].startswith("TimeoutError") or late["failed"] == "no time left for it"
-
-
-def test_a_stopped_measurement_keeps_its_rows_and_those_of_other_parts(monkeypatch, tmp_path):
-    output = tmp_path / "gpu.json"
-    older = [{"part": part, "device": "CPU", "torch": "2", "name": "older"} for part in ("fast", "safe")]
-    output.write_text(json.dumps(older))
-
-    def stopped(*_):
-        yield {"part": "fast", "device": "CPU", "torch": "2", "name": "infocse", "path": "packed", "ms": 2.0}
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(gpu, "measured", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        main(["gpu", "--device=cpu", "--parts", "fast", f"--output={output}"])
-    assert [row["name"] for row in json.loads(output.read_text())] == ["infocse", "older"]
-    assert "infocse: packed is fastest, 2.00 ms" in output.with_suffix(".md").read_text()
 
 
 @pytest.mark.slow

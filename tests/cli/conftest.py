@@ -102,17 +102,10 @@ def simcse_run(unsup_in, tmp_path_factory):
     return folder / "run"
 
 
-@pytest.fixture(scope="session")
-def _finished(unsup_in, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("finished")
-    run_unsup.main(unsup_in(folder, method="simcse", max_steps=2))
-    return folder / "run"
-
-
 @pytest.fixture
-def finished(_finished, tmp_path):
-    """A copy of a finished run: `unsup(method="simcse", max_steps=2)`."""
-    return shutil.copytree(_finished, tmp_path / "run")
+def finished(simcse_run, tmp_path):
+    """A copy of that run."""
+    return shutil.copytree(simcse_run, tmp_path / "run")
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,8 @@ import os
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from tqdm import tqdm
 
 from common.errors import BadInput, StorageError, run_command, unwritable
 from tests.sources import ROOT
@@ -86,41 +84,6 @@ def test_a_word_that_only_starts_like_a_hub_token_is_accepted(monkeypatch):
     run_command(lambda: None)
 
 
-def test_a_path_that_is_too_long_or_without_permission_is_a_one_line_error(capsys):
-    error = PermissionError(errno.EACCES, "Permission denied", "private/docs.txt")
-    assert failed(raising(error), capsys) == (2, "error: [Errno 13] Permission denied: 'private/docs.txt'\n")
-    code, said = failed(lambda: Path("x" * 5000).exists(), capsys)
-    assert code == 2 and said.startswith("error: [Errno 36] File name too long: 'xxx")
-
-
-def test_an_error_starts_a_new_line_below_a_progress_bar(capsys):
-    def main():
-        for _ in tqdm(range(2)):
-            raise BadInput("what")
-
-    assert failed(main, capsys)[1].splitlines()[-1] == "error: what"
-
-
-def test_an_import_changes_nothing(tmp_path):
-    """So that `from embedder import Embedder` is harmless in a notebook."""
-    code = """
-import atexit, ctypes, logging, os, sys
-import datasets, torch  # these register handlers of their own
-from transformers import AutoModelForMaskedLM, BertTokenizer
-real = ctypes.CDLL, atexit.register
-ctypes.CDLL = atexit.register = lambda *_: 1 / 0
-state = lambda: (logging.root.handlers, logging.root.level, sys.stdout, sys.stderr, datasets.logging.get_verbosity())
-before = state()
-import common.arguments, common.errors, common.files, common.flags, common.memory, common.progress, common.streams
-import data.collator, data.given, data.prepare, data.tokenised
-ctypes.CDLL, atexit.register = real
-from embedder import Embedder
-assert state() == before
-"""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True)
-
-
 def test_a_program_ends_after_the_exit_handlers_and_its_other_threads(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
@@ -132,16 +95,3 @@ def test_a_program_ends_after_the_exit_handlers_and_its_other_threads(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (3, "thread\nhandler\n")
-
-
-def test_a_command_decides_the_exit_code_of_its_own_process_only(tmp_path):
-    """Tests run commands by `runpy`; the exit code must still be theirs."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        "from common.errors import BadInput, run_command\ndef main():\n    raise BadInput('x')\nrun_command(main)\n"
-    )
-    host = "import runpy, sys, common.errors\ntry:\n    runpy.run_path(sys.argv[1], run_name='__main__')\n"
-    host += "except SystemExit:\n    sys.exit(7)\n"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    for words, code in (([script], 2), (["-c", host, script], 7)):
-        assert subprocess.run([sys.executable, *words], env=environment).returncode == code

@@ -23,7 +23,6 @@ ROWS = 1000  # of the stand-in for wiki1m
 class Hub:
     files: dict[str, bytes] = field(default_factory=dict)
     repo: str = REPO
-    status: int = 200
     commit: str | None = "c" * 40
     etag: str | None = None
     cut: bool = False  # the body ends after five sixths
@@ -56,9 +55,8 @@ class _Handler(BaseHTTPRequestHandler):
         hub.requests.append(f"{self.command} {name} {start}")
         if hub.cut and start:
             return None  # the connection closes without an answer
-        status = 404 if name not in hub.files else hub.status
-        if status != 200:
-            return self._head(status, {"X-Error-Code": "EntryNotFound"} if status == 404 else {})
+        if name not in hub.files:
+            return self._head(404, {"X-Error-Code": "EntryNotFound"})
         body = hub.files[name]
         self._head(206 if start else 200, self._headers_of(body, start))
         if with_body:

@@ -1,13 +1,11 @@
 """Folders of the cache: whole or rebuilding; what killed processes left is removed, and only that."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import data.cache
 from common.files import PARTIAL
 from data.cache import cached
 from tests.sources import ROOT
@@ -93,19 +91,3 @@ def test_what_a_killed_builder_left_is_removed_by_the_next_and_another_folders_i
     assert left.exists()
     cached(tmp_path / "key", make)
     assert {path.name for path in tmp_path.iterdir()} == {"key", ".key.lock", other.name}
-
-
-def test_two_users_share_a_cache(made, monkeypatch):
-    """By the modes that their umask gives; what one cannot read stays as it is."""
-    folder, content = made
-    before = os.umask(0o022)
-    os.umask(before)
-    assert folder.stat().st_mode & 0o777 == 0o777 & ~before
-
-    def unreadable(path):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(data.cache, "sha256", unreadable)
-    with pytest.raises(PermissionError):
-        cached(folder, never)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == content

@@ -7,18 +7,6 @@ from data.views import IGNORED
 RNG = np.random.default_rng
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.15, 0.4, 1.0])
-def test_tokens_are_chosen_at_their_rate_independently(rate):
-    maskable = np.ones((2000, 32), dtype=bool)
-    maskable[:, 0] = maskable[::2, 20:] = False
-    chosen = choose_tokens(maskable, rate, RNG(0).random((2000, 32)))
-    assert not chosen[~maskable].any()
-    n = maskable.sum()
-    assert abs(chosen[maskable].mean() - rate) <= 5 * np.sqrt(rate * (1 - rate) / n)
-    counts = chosen[1::2, 1:].sum(1)  # binomial over 31 tokens
-    assert abs(counts.var() - 31 * rate * (1 - rate)) <= 0.2 * 31 * rate * (1 - rate)
-
-
 def test_a_token_is_chosen_when_its_number_is_below_the_rate():
     uniform = np.array([[0.0, 0.149, 0.15, 0.9]])
     maskable = np.array([[True, True, True, True]])
@@ -101,16 +89,6 @@ def test_the_recipe_bert_masks_80_swaps_10_and_keeps_10_percent():
     }
     for name, share in {"mask": 0.8, "swap": 0.1, "kept": 0.1}.items():
         assert abs(shares[name] - share) < 5 * np.sqrt(share * (1 - share) / n), name
-
-
-def test_random_tokens_cover_the_whole_vocabulary_evenly():
-    ids, chosen, masked, _ = corrupted(vocabulary=20, rows=20_000)
-    swapped = masked[chosen & (masked != ids) & (masked != 7)]
-    counts = np.bincount(swapped, minlength=20)
-    assert len(counts) == 20
-    others = np.delete(counts, 7)
-    assert counts[7] == 0
-    assert (abs(others - others.mean()) < 5 * np.sqrt(others.mean())).all()
 
 
 def test_the_bounds_of_the_recipe():

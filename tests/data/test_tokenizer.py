@@ -1,10 +1,11 @@
 """Special tokens, starts of words, and learned vocabularies."""
 
 import json
+from itertools import chain
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, decoders, models
+from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 import data.tokenizer
@@ -56,26 +57,10 @@ def test_a_token_of_a_script_without_spaces_is_a_word(xlm_tokenizer, roberta_tok
         assert word_starts(xlm_tokenizer)[ids].all()
 
 
-def test_word_starts_cut_a_sentence_at_its_words(tokenizer):
-    sentence = "the unbelievable dog enthusiastically follows another musician"
-    ids = np.array(tokenizer(sentence, add_special_tokens=False)["input_ids"])
-    starts = word_starts(tokenizer)
-    assert (starts.shape, starts.dtype) == ((len(tokenizer),), bool)
-    heads = np.flatnonzero(starts[ids]).tolist()
-    heads = heads if heads[0] == 0 else [0, *heads]  # RoBERTa's first word has no space in front
-    assert len(ids) > len(heads)
-    words = [tokenizer.decode(ids[a:b]).strip() for a, b in zip(heads, [*heads[1:], None], strict=True)]
-    assert words == sentence.split()
-
-
 def test_another_kind_of_tokenizer_is_refused():
     plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0})))
     with pytest.raises(BadInput, match="WordPiece, byte-level BPE and sentencepiece, not for 'None'"):
         word_starts(plain)
-    fallback = Tokenizer(models.Unigram([("a", 0.0)]))
-    fallback.decoder = decoders.Fuse()
-    with pytest.raises(BadInput, match="'Fuse'"):
-        word_starts(PreTrainedTokenizerFast(tokenizer_object=fallback))
 
 
 @pytest.fixture
@@ -106,25 +91,8 @@ def test_a_vocabulary_is_learned_once(text_file, tmp_path, learned):
 def test_it_is_bert_s_kind_of_tokenizer(text_file, sentences, tmp_path):
     tokenizer = train_tokenizer(Source((text_file,)), 160, tmp_path)
     assert tokenizer.convert_ids_to_tokens(range(5)) == list(SPECIAL)
-    assert tokenizer.tokenize("THE Dog.") == tokenizer.tokenize("the dog ."), "lower case, punctuation apart"
-    assert tokenizer.tokenize("thé") == tokenizer.tokenize("the"), "accents are dropped"
-    framed = tokenizer("the dog")["input_ids"]
-    assert (framed[0], framed[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
-    pair = tokenizer("the dog", "the river")
-    inner = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("the dog", "the river")]
+    assert tokenizer.tokenize("THÉ Dog.") == tokenizer.tokenize("the dog ."), "no case, no accents, punctuation apart"
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
-    assert pair["input_ids"] == [cls, *inner[0], sep, *inner[1], sep]
-    assert pair["token_type_ids"] == [0] * (len(inner[0]) + 2) + [1] * (len(inner[1]) + 1)
-    for sentence in sentences:
-        ids = tokenizer(sentence)["input_ids"]
-        assert tokenizer.unk_token_id not in ids
-        plain = sentence.lower().replace(" ", "")
-        assert tokenizer.decode(ids, skip_special_tokens=True).replace(" ", "") == plain
-
-
-@pytest.mark.parametrize("size", [5, 100, 250])
-def test_the_size_is_that_asked_for_or_that_of_the_letters(text_file, sentences, tmp_path, size):
-    tokenizer = train_tokenizer(Source((text_file,)), size, tmp_path)
-    letters = {letter for sentence in sentences for letter in sentence.lower() if letter != " "}
-    assert len(letters) + len(SPECIAL) <= len(tokenizer) <= max(size, 2 * len(letters) + len(SPECIAL))
-    assert sorted(tokenizer.get_vocab().values()) == list(range(len(tokenizer))), "ids without a gap"
+    inner = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("the dog", "the river")]
+    assert tokenizer("the dog", "the river")["input_ids"] == [cls, *inner[0], sep, *inner[1], sep]
+    assert len(tokenizer) <= 160 and tokenizer.unk_token_id not in {*chain(*tokenizer(sentences)["input_ids"])}

@@ -1,12 +1,15 @@
 """Two gloo processes, and four, equal one: loss, gradients and batch statistics (docs/scale.md)."""
 
+import io
 import os
+import traceback
 from contextlib import nullcontext
+from datetime import timedelta
+from unittest import mock
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from safetensors.torch import load_file
 from torch.nn.parallel import DistributedDataParallel
 
@@ -16,7 +19,7 @@ from models.fast.chunking import GradientCache
 from models.loading import load_backbone, load_tokenizer
 from models.objectives.base import Batch
 from tests import methods
-from tests.ddp.launch import finish, flags, start
+from tests.ddp.launch import FORKED, finish, flags, start, start_both
 from tests.folders import history
 
 ROWS = 8
@@ -96,22 +99,32 @@ class Cached:
         return output
 
 
-def worker(rank, case, folder, out, detached, cached, steps, processes):
+def serve(rank, processes, store, connection):
+    """One of several processes: takes case after case and sends the bytes of what it measures."""
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{out}/store", rank=rank, world_size=processes)
-    assert dist.get_world_size() == processes
-    if detached:
-        models.training.gather_with_gradient = gather_without_gradient
+    dist.init_process_group("gloo", f"file://{store}", timedelta(seconds=120), processes, rank)
+    try:
+        while True:
+            stored = io.BytesIO()
+            torch.save(measure_share(rank, processes, *connection.recv()), stored)
+            connection.send(stored.getvalue())
+    except EOFError:  # the tests have ended
+        pass
+    except Exception:
+        traceback.print_exc()
+    os._exit(1)  # gloo's threads are not always joined, and then this would hang; the other processes fail too
+
+
+def measure_share(rank, processes, case, folder, detached, cached, steps):
     model = build(case, folder)
     wrapped = DistributedDataParallel(model, broadcast_buffers=False, find_unused_parameters=False)
     wrapped = Cached(wrapped, steps) if cached else wrapped
-    loss, gradients, buffers = measure(
-        model, wrapped, [shard(batch, rank, processes) for batch in make_batches(case, folder, steps)]
-    )
+    batches = [shard(batch, rank, processes) for batch in make_batches(case, folder, steps)]
+    gather = mock.patch.object(models.training, "gather_with_gradient", gather_without_gradient)
+    with gather if detached else nullcontext():
+        loss, gradients, buffers = measure(model, wrapped, batches)
     dist.all_reduce(loss)
-    torch.save((loss / processes, gradients, buffers), f"{out}/{rank}.pt")
-    dist.barrier()
-    os._exit(0)  # gloo's threads are not always joined when the process group is taken down, and then this would hang
+    return loss / processes, gradients, buffers
 
 
 def gather_without_gradient(local):
@@ -122,11 +135,30 @@ def gather_without_gradient(local):
     return torch.cat(parts, dim=1)
 
 
-def run_several(case, folder, out, detached=False, cached=False, steps=1, processes=2):
-    out.mkdir()
-    facts = (case, folder, str(out), detached, cached, steps, processes)
-    mp.start_processes(worker, facts, nprocs=processes, start_method="forkserver")
-    return [torch.load(out / f"{rank}.pt", weights_only=True) for rank in range(processes)]
+@pytest.fixture(scope="module")
+def measure_in(tmp_path_factory):
+    """Measure a case in so many processes, which are started once: a start takes longer than a case."""
+    groups = {}
+
+    def start(processes):
+        store, pipes = tmp_path_factory.mktemp("group") / "store", [FORKED.Pipe() for _ in range(processes)]
+        for rank, (_, theirs) in enumerate(pipes):
+            FORKED.Process(target=serve, args=(rank, processes, store, theirs), daemon=True).start()
+            theirs.close()  # so that the pipe breaks when the process ends
+        return [ours for ours, _ in pipes]
+
+    def measured(processes, case, folder, detached=False, cached=False, steps=1):
+        group = groups.pop(processes, None) or start(processes)
+        for connection in group:
+            connection.send((case, str(folder), detached, cached, steps))
+        try:
+            answers = [connection.recv() for connection in group]
+        except EOFError:
+            pytest.fail("a process has ended: see what it wrote to standard error")
+        groups[processes] = group
+        return [torch.load(io.BytesIO(answer), weights_only=True) for answer in answers]
+
+    return measured
 
 
 def worst_ratio(one, two):
@@ -146,11 +178,11 @@ FOUR = ["simcse", "infocse", "esimcse", "diffcse, packed", "stage 1, packed"]
         *(pytest.param(case, False, 1, 4, marks=pytest.mark.slow) for case in FOUR),
     ],
 )
-def test_several_processes_equal_one(case, cached, steps, processes, tiny_bert, tmp_path):
+def test_several_processes_equal_one(case, cached, steps, processes, tiny_bert, measure_in):
     """Also in chunks and with accumulated gradients; the one process takes every batch whole."""
     model = build(case, str(tiny_bert))
     loss, gradients, buffers = measure(model, model, make_batches(case, str(tiny_bert), steps))
-    found = run_several(case, str(tiny_bert), tmp_path / "several", cached=cached, steps=steps, processes=processes)
+    found = measure_in(processes, case, tiny_bert, cached=cached, steps=steps)
     for other_loss, other_gradients, other_buffers in found:
         assert other_loss.item() == pytest.approx(loss.item(), rel=1e-5)
         assert gradients.keys() == other_gradients.keys()
@@ -160,17 +192,19 @@ def test_several_processes_equal_one(case, cached, steps, processes, tiny_bert, 
     assert any(g.abs().max() > 1e-4 for g in gradients.values())
 
 
-def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, tmp_path):
+def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, measure_in):
     case = "simcse"
     model = build(case, str(tiny_bert))
     _, gradients, _ = measure(model, model, make_batches(case, str(tiny_bert), 1))
-    two = run_several(case, str(tiny_bert), tmp_path / "two", detached=True)
+    two = measure_in(2, case, tiny_bert, detached=True)
     assert worst_ratio(gradients, two[0][1]) > 100
 
 
-@pytest.mark.parametrize(("chunk_size", "accumulation"), [(0, 1), pytest.param(3, 2, marks=pytest.mark.slow)])
-def test_the_launcher_starts_two_processes_that_train_what_one_trains(
-    tiny_bert, text_file, dev_file, tmp_path, chunk_size, accumulation
+@pytest.mark.parametrize(
+    ("launched", "chunk_size", "accumulation"), [(False, 0, 1), pytest.param(True, 3, 2, marks=pytest.mark.slow)]
+)
+def test_two_processes_train_what_one_trains(
+    tiny_bert, text_file, dev_file, tmp_path, launched, chunk_size, accumulation
 ):
     """Sampling, masking, losses, optimizer, evaluation and best model: 2 x 4 sentences against 1 x 8 taken whole."""
     common = {"method": "infocse", "aux_init": "random", "aux_weight": 1, "skip_from": 2, "projection": "batch_norm"}
@@ -178,7 +212,8 @@ def test_the_launcher_starts_two_processes_that_train_what_one_trains(
     common |= {"cache_dir": tmp_path / "cache", "max_steps": 4, "eval_steps": 2, "save_steps": 4, "logging_steps": 1}
     common |= {"optim": "sgd", "learning_rate": 0.05, "gradient_accumulation_steps": accumulation}
     two = flags(**common, output_dir=tmp_path / "two", per_device_train_batch_size=4, chunk_size=chunk_size)
-    assert "processes: 2 on cpu" in finish(start(two))
+    said = finish(start(two)) if launched else "".join(process.end() for process in start_both(two))
+    assert "processes: 2 on cpu" in said, said
     run_unsup.main(flags(**common, output_dir=tmp_path / "one", per_device_train_batch_size=8))
     one, two = (load_file(tmp_path / run / "checkpoint-4" / "model.safetensors") for run in ("one", "two"))
     before = load_backbone(str(tiny_bert)).state_dict()

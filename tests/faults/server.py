@@ -7,7 +7,7 @@ Reads requests from standard input, one JSON object a line, and answers each wit
 
 Faults, of what happens below the run's folder (an event is opening, renaming, removing or making something there):
 
-    kill, stop, full, readonly: N     at event N the process kills itself, gets SIGTERM, or a disk that fails
+    kill, stop, full: N               at event N the process kills itself, gets SIGTERM, or a disk that is full
     limit: BYTES                      no file may grow beyond this (a failing write inside torch and safetensors)
     nan_loss, nan_gradient, nan_weight: N    at optimizer step N
 """
@@ -32,18 +32,14 @@ from training.trainer import EmbeddingTrainer
 _WRITING = os.O_WRONLY | os.O_RDWR
 
 
-def _failing(code):
-    def fail():
-        raise OSError(code, os.strerror(code))
-
-    return fail
+def _fail():
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 _ACTIONS = {
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "stop": lambda: os.kill(os.getpid(), signal.SIGTERM),
-    "full": _failing(errno.ENOSPC),
-    "readonly": _failing(errno.EROFS),
+    "full": _fail,
 }
 
 
@@ -62,7 +58,7 @@ def watch_events(folder, faults, seen):
         number = len(seen)
         for name, action in _ACTIONS.items():
             at = faults.get(name, 1 << 30)
-            lasting = name in ("full", "readonly") and event in ("open", "os.mkdir", "os.rename")
+            lasting = name == "full" and event in ("open", "os.mkdir", "os.rename")
             if number == at or (lasting and number > at):
                 action()
 

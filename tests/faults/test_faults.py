@@ -63,9 +63,8 @@ def test_a_stopped_run_saves_its_step_and_goes_on_from_there(server, reference, 
     assert f"resuming from {server.folder / output}/checkpoint-{step}" in server.said(output)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
-def test_before_the_first_step_there_is_nothing_to_save(server, number):
-    output = f"early-{number.name}"
+def test_before_the_first_step_there_is_nothing_to_save(server):
+    output, number = "early", signal.SIGHUP
     pid = server.start(output, cache_dir=server.folder / f"{output}-cache")
     wait_for(server.folder / f"{output}.log")
     time.sleep(0.05)
@@ -73,18 +72,6 @@ def test_before_the_first_step_there_is_nothing_to_save(server, number):
     code = server.wait(pid)
     assert code == 75 or (code == -number and not server.said(output)), (code, server.said(output))
     assert not list((server.folder / output).glob("checkpoint-*"))
-
-
-def test_two_signals_that_arrive_together_are_one_request(server):
-    """A scheduler that signals a whole process tree reaches a run directly, and once more through its parents."""
-    pid = server.start("impatient", max_steps=2000, eval_steps=2000, save_steps=2000)
-    wait_for(server.folder / "impatient" / "log.jsonl")
-    os.kill(pid, signal.SIGSTOP)  # so that both arrive before the step ends
-    os.kill(pid, signal.SIGINT)
-    os.kill(pid, signal.SIGTERM)
-    os.kill(pid, signal.SIGCONT)
-    assert server.wait(pid) == 75
-    assert newest_step(server.folder / "impatient") > 0
 
 
 def test_a_signal_to_the_whole_job_spares_the_data_workers_until_the_step_ends(server):
@@ -101,15 +88,12 @@ def test_a_signal_to_the_whole_job_spares_the_data_workers_until_the_step_ends(s
     assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
 
 
-@pytest.mark.parametrize(("fault", "words"), [("full", "No space left"), ("readonly", "read-only")])
-def test_a_disk_that_fails_leaves_the_older_checkpoint(server, reference, fault, words):
-    at = int(0.75 * server.events("reference"))
-    assert server.run(fault, {fault: at}) == 4, server.said(fault)
-    said = server.said(fault)
-    assert words in said
-    assert "Traceback" not in said
-    assert newest_step(server.folder / fault) >= 3
-    server.finish(fault, reference)
+def test_a_disk_that_fails_leaves_the_older_checkpoint(server, reference):
+    assert server.run("full", {"full": int(0.75 * server.events("reference"))}) == 4, server.said("full")
+    said = server.said("full")
+    assert "No space left" in said and "Traceback" not in said
+    assert newest_step(server.folder / "full") >= 3
+    server.finish("full", reference)
 
 
 def test_a_write_that_fails_inside_a_library_leaves_no_half_checkpoint(server, reference):
@@ -151,15 +135,10 @@ def test_the_second_of_two_commands_is_refused_with_the_first_ones_pid(server, r
     assert weights(server.folder / "twice") == reference
 
 
-PLACES = [("77", "C", "Asia/Tokyo"), ("0", "C.UTF-8", "UTC"), ("1", "de_DE", "Etc/GMT+12"), ("random", "tr_TR", "")]
-
-
-@pytest.mark.parametrize("place", [PLACES[0], *(pytest.param(place, marks=pytest.mark.slow) for place in PLACES[1:])])
-def test_a_fresh_process_elsewhere_gets_the_same_weights(server, reference, tmp_path, place):
+def test_a_fresh_process_elsewhere_gets_the_same_weights(server, reference, tmp_path):
     """Other folder, hash seed, locale and time zone."""
-    environment = os.environ | dict(zip(("PYTHONHASHSEED", "LC_ALL", "TZ"), place, strict=True))
+    environment = os.environ | {"PYTHONHASHSEED": "77", "LC_ALL": "C", "TZ": "Asia/Tokyo", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "run_unsup.py"), *server.argv(tmp_path / "elsewhere")]
-    environment["OMP_NUM_THREADS"] = "1"
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert weights(tmp_path / "elsewhere") == reference

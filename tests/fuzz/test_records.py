@@ -11,7 +11,7 @@ from export.facts import Facts, read_facts
 from report.runs import read_run_folder
 from tests.folders import checkpoint
 from tests.fuzz.damage import MANY, as_json, damaged, result
-from training.checkpoint import MANIFEST, commit, owner, problem, read_best
+from training.checkpoint import MANIFEST, commit, owner, problem
 from training.folder import RUN_FILE, last_valid, open_run, read_run, run_id_of, write_run
 
 _RUN = {
@@ -84,20 +84,6 @@ def test_a_damaged_checkpoint_is_never_resumed(valid_run, tmp_path, data):
     assert (problem(root / "checkpoint-6", "one") is None) == (content == valid)
     assert owner(root / "checkpoint-6") in ("one", None) or path.name == MANIFEST
     path.write_bytes(valid)
-
-
-@MANY
-@given(st.sampled_from(["manifest.json", "best.json"]), st.data())
-def test_a_damaged_best_model_is_refused(valid_run, tmp_path, name, data):
-    root = tmp_path / "run"
-    if not root.exists():
-        shutil.copytree(valid_run, root)
-    valid = (valid_run / "best" / name).read_bytes()
-    content = data.draw(as_json(json.loads(valid)))
-    (root / "best" / name).write_bytes(content)
-    assert (result(read_best, root, "one") is None) == (content != valid)
-    result(last_valid, root, "one")
-    (root / "best" / name).write_bytes(valid)
 
 
 _LOG = b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 0.1, "learning_rate": 1e-05}\n'

@@ -1,12 +1,11 @@
 """Tensors that claim to be on `cuda:0` but hold CPU data, and a log of the operations a GPU would execute.
 
-Every aten operation on them is computed on the CPU and counted as a kernel, unless it is a view. A
-synchronisation makes the host wait for the device: reading a number, an output whose shape depends on values, a copy
-between host and device that is not asynchronous. A mixed device is an operation that a GPU refuses because one of its
-tensors is in host memory.
+Every aten operation on them is computed on the CPU and counted, unless it is a view. A synchronisation makes the host
+wait for the device: reading a number, an output whose shape depends on values, a copy between host and device that is
+not asynchronous. A mixed device is an operation that a GPU refuses because one of its tensors is in host memory.
 
-torch chooses some kernels by device before dispatching any operation; a CPU build does not have those of CUDA.
-Attention is therefore counted as CUDA's fused kernel, one per direction. Needs `guard.cpp`, loaded before torch.
+torch chooses some kernels by device before dispatching any operation; a CPU build does not have those of CUDA, such as
+fused attention. Needs `guard.cpp`, loaded before torch.
 """
 
 from __future__ import annotations
@@ -28,12 +27,6 @@ from common.files import ROOT
 
 DEVICE = torch.device("cuda:0")
 _ROOT, _HERE = str(ROOT), str(Path(__file__).parent)
-_NO_KERNEL = {
-    f"aten.{name}"
-    for name in """empty.memory_format empty_like.default new_empty.default
-    empty_strided.default new_empty_strided.default _unsafe_view.default detach.default detach_.default alias.default
-    lift_fresh.default _reshape_alias.default is_same_size.default""".split()
-}
 _WAITING = (
     "_local_scalar_dense.",
     "equal.",
@@ -55,14 +48,14 @@ _INDEXING = (
 
 
 class Log:
-    """Operations since `reset`: counters by operation, or by operation and line in our sources."""
+    """Operations since `reset`: their number, and counters by operation and line in our sources."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self, active: bool = False) -> None:
         self.active = active
-        self.kernels, self.synchronisations, self.mixed = Counter(), Counter(), Counter()
+        self.operations, self.synchronisations, self.mixed = 0, Counter(), Counter()
 
     def wait(self, kind: str) -> None:
         if self.active:
@@ -144,8 +137,7 @@ def _run(func, args: tuple, kwargs: dict):
 
 def _count(func, args: tuple, kwargs: dict, flat: list, ours: list, target: str | None) -> None:
     name, host = str(func), [x for x in flat if _on_host(x)]
-    if not (func.is_view or name in _NO_KERNEL or name.startswith("prim")):
-        LOG.kernels[name] += 1
+    LOG.operations += not func.is_view
     if name.removeprefix("aten.").startswith(_WAITING):
         LOG.wait(name)
     if name in ("aten._to_copy.default", "aten.copy_.default"):
@@ -199,38 +191,14 @@ class _Functions(TorchFunctionMode):
 
 
 def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """By its formula."""
     if torch.is_autocast_enabled("cuda"):
         query, key, value = (x.to(torch.get_autocast_dtype("cuda")) for x in (query, key, value))
-    return _Fused.apply(query, key, value, attn_mask, dropout_p, scale or query.shape[-1] ** -0.5)
-
-
-class _Fused(torch.autograd.Function):
-    """Attention as one kernel, plus the two with which CUDA converts a boolean mask to floats."""
-
-    @staticmethod
-    def forward(ctx, query, key, value, mask, rate: float, scale: float) -> Tensor:
-        converted = mask is not None and mask.dtype == torch.bool
-        with LOG.paused():
-            scores = (query * scale) @ key.transpose(-1, -2)
-            if mask is not None:
-                scores = scores.masked_fill(~mask, float("-inf")) if converted else scores + mask
-            weights = scores.softmax(-1).to(value.dtype)
-            kept = torch.ones_like(weights) if not rate else torch.nn.functional.dropout(torch.ones_like(weights), rate)
-            ctx.save_for_backward(query, key, value, weights, kept)
-            ctx.scale, out = scale, (weights * kept) @ value
-        LOG.kernels.update({"fused attention": 1, "mask conversion": 2 * converted} if LOG.active else {})
-        return out
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor):
-        query, key, value, weights, kept = ctx.saved_tensors
-        with LOG.paused():
-            d_value = (weights * kept).transpose(-1, -2) @ gradient
-            d_weights = (gradient @ value.transpose(-1, -2)) * kept
-            d_scores = weights * (d_weights - (d_weights * weights).sum(-1, keepdim=True)) * ctx.scale
-            made = d_scores @ key, d_scores.transpose(-1, -2) @ query, d_value
-        LOG.kernels.update({"fused attention, backward": 1} if LOG.active else {})
-        return *made, None, None, None
+    scores = (query * (scale or query.shape[-1] ** -0.5)) @ key.transpose(-1, -2)
+    if attn_mask is not None:
+        is_bool = attn_mask.dtype == torch.bool
+        scores = scores.masked_fill(~attn_mask, float("-inf")) if is_bool else scores + attn_mask
+    return nn.functional.dropout(scores.softmax(-1).to(value.dtype), dropout_p) @ value
 
 
 def move(module: nn.Module) -> nn.Module:

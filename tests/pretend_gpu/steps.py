@@ -34,7 +34,7 @@ def rows(layers: int, batch: int, length: int) -> Iterator[dict]:
             if names.index(case.objective) % 4 == pair:
                 log = take_steps(*materials.parts(case), case.precision == "bf16", batch)
                 yield vars(case) | {
-                    "kernels": log.kernels.total(),
+                    "operations": log.operations,
                     "synchronisations": log.synchronisations.total(),
                     "mixed_devices": log.mixed.total(),
                     "places": dict(log.synchronisations | log.mixed),

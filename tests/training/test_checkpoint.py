@@ -1,5 +1,4 @@
 import os
-import random
 import shutil
 from pathlib import Path
 
@@ -27,22 +26,8 @@ def test_a_committed_folder_is_valid_and_belongs_to_its_run(tmp_path):
     assert "another run" in problem(folder, "two")
     assert "scheduler.pt is missing" in problem(folder, "one", ("scheduler.pt",))
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-3"]
-
-
-def test_every_flipped_bit_is_found(tmp_path):
-    folder, rng = folder_of(tmp_path), random.Random(0)
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    assert MANIFEST in [path.name for path in paths]
-    for number in range(60):
-        path = paths[number % len(paths)]
-        whole = path.read_bytes()
-        place = rng.randrange(8 * len(whole))
-        broken = bytearray(whole)
-        broken[place // 8] ^= 1 << place % 8
-        path.write_bytes(broken)
-        assert problem(folder, "one") is not None, (path, place)
-        path.write_bytes(whole)
-    assert problem(folder, "one") is None
+    (folder / "pytorch_model.bin").touch()
+    assert problem(folder, "one") == "pytorch_model.bin is not in its manifest"
 
 
 @pytest.mark.parametrize("name", [*FILES, MANIFEST])
@@ -58,12 +43,6 @@ def test_a_missing_or_cut_file_or_a_link_is_found(tmp_path, name):
     if name != MANIFEST:
         path.symlink_to(kept)
         assert name in problem(folder, "one")
-
-
-def test_an_added_file_is_found(tmp_path):
-    folder = folder_of(tmp_path)
-    (folder / "pytorch_model.bin").write_bytes(b"")
-    assert problem(folder, "one") == "pytorch_model.bin is not in its manifest"
 
 
 @pytest.mark.parametrize("name", [".DS_Store", ".nfs000000000001", "1_Pooling/.DS_Store", ".AppleDouble/x"])
