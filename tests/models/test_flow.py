@@ -105,9 +105,6 @@ def test_a_flow_that_is_missing_or_another_is_refused(saved):
     save_file(weights, file)
     with pytest.raises(BadInput, match=r"flow\.safetensors does not match its config.json.*steps.1.bias"):
         load_encoder(str(folder))
-    file.write_bytes(b"no tensors")
-    with pytest.raises(BadInput, match=r"flow\.safetensors: incomplete or no safetensors file"):
-        load_encoder(str(folder))
     file.unlink()
     with pytest.raises(BadInput, match=r"flow\.safetensors does not match"):
         load_encoder(str(folder))

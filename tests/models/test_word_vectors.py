@@ -46,13 +46,6 @@ def test_vectors_are_those_of_sentence_transformers(stop_words, file, tmp_path):
     assert empty and not encode(empty).any()
 
 
-def test_padding_and_other_texts_change_nothing(file, tmp_path):
-    encode = loaded(file, tmp_path / "model", "english")[2]
-    together = encode(TEXTS)
-    for text, row in zip(TEXTS, together, strict=True):
-        assert np.allclose(encode([text])[0], row, atol=1e-6)
-
-
 def test_the_folder_is_read_by_transformers_and_not_taken_for_sentence_transformers(file, tmp_path):
     encoder, tokenizer, encode = loaded(file, tmp_path / "model", "english")
     assert tokenizer.tokenize("dog. zebra ...") == ["dog", "[unknown word]"]
