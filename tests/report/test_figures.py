@@ -70,10 +70,3 @@ def test_every_logged_quantity_has_a_chart_the_dev_score_first():
     assert list(marks) == [0] and "log scale" in texts
     marks, _, texts = parsed(charts[2][2])
     assert marks[0] == 2
-
-
-def test_own_and_shuffled_auxiliary_losses_share_a_chart():
-    *_, (_, about, drawn) = curves(["a", "b"], [HISTORY, HISTORY[:1]])
-    marks, lines, _ = parsed(drawn)
-    assert marks == {0: 4, 1: 2} and "dashed" in about
-    assert ["stroke-dasharray" in line.get("style") for line in lines[:3:2]] == [False, True]
