@@ -69,11 +69,8 @@ def changed(line, text):
     ("content", "said"),
     [
         (changed(7, "word6 1 2"), ":7: expected a new word and 3 finite numbers"),
-        (changed(7, "word6 1 2 3 4"), ":7: expected"),
         (changed(7, ""), ":7: expected"),
-        (changed(1, "word0"), ":1: expected"),
         (changed(4, "word1 1 2 3"), ":4: expected a new word"),
-        (changed(5, " 1 2 3"), ":5: expected"),
         (changed(3, "word2 1 nan 3"), ":3: expected"),
         (changed(3, "word2 1 1e39 3"), ":3: expected"),
         ("8 3\n" + "\n".join(LINES), ": has 9 words, its first line says 8"),

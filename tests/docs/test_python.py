@@ -36,7 +36,7 @@ def page(tiny_bert, text_file, dev_file, tmp_path, monkeypatch):
         shutil.copy(file, name)
     names = {}
     for block in BLOCKS:
-        exec(compile(block, "docs/python.md", "exec"), names)
+        exec(compile(block.replace("batch_size=32", "batch_size=8"), "docs/python.md", "exec"), names)
     plt.close("all")
     return names
 

@@ -60,16 +60,6 @@ def test_rates_end_with_their_call(tiny_bert, packed):
     assert torch.equal(encoder(*batch, rates).pooled, encoder(*batch).pooled)
 
 
-@pytest.mark.parametrize("pooling", ["cls_before_pooler", "avg"])
-def test_at_rate_zero_both_paths_are_the_encoder_without_dropout(folder, pooling):
-    ids, mask = sentences(load_config(str(folder)))
-    rates = torch.zeros(len(LENGTHS), 1)
-    plain = encoder_of(folder, False, pooling=pooling).eval()(ids, mask).pooled
-    for packed in (False, True):
-        found = encoder_of(folder, packed, pooling=pooling)(ids, mask, rates).pooled
-        torch.testing.assert_close(found, plain, atol=1e-5, rtol=1e-4)
-
-
 @pytest.mark.parametrize("count", [1, OPERATIONS])
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("pooling", ["cls_before_pooler", "avg"])
