@@ -17,8 +17,6 @@ SIZES = {
     "xlm": {"emb_dim": 32, "n_layers": 2, "n_heads": 4},
     "mixtral": {"num_experts": 4, "num_local_experts": 4, "moe_intermediate_size": 16, "num_key_value_heads": 2},
     "esm": {"mask_token_id": 4, "position_embedding_type": "absolute"},
-    "markuplm": {},
-    "lilt": {"hidden_size": 48},
     "ibert": {"quant_mode": False},
     "fnet": {},
     "convbert": {},

@@ -71,8 +71,11 @@ def test_losses_and_gradients_equal_the_padded_ones(tiny, family, case):
     assert_equal(*(model.double() for model in models), batch_of(folder, LENGTHS["one word"], case))
 
 
-@pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "cls"])
-def test_every_pooling_at_every_length(folder, pooling):
+@pytest.mark.parametrize(
+    ("family", "pooling"), [*(("bert", name) for name in POOLINGS if name != "cls"), ("roberta", "avg_top2")]
+)
+def test_every_pooling_at_every_length(tiny, family, pooling):
+    folder = str(tiny(family))
     models = [model.encoder.eval() for model in pair(folder, "simcse", pooling=pooling)]
     for lengths in LENGTHS.values():
         batch, found = batch_of(folder, lengths, "simcse"), []
