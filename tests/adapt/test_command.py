@@ -176,7 +176,6 @@ def test_a_dry_run_trains_nothing(arguments, tmp_path, capsys):
     ("words", "message"),
     [
         (["--train_file=x"], "--train_file"),
-        (["--dev=none"], "--dev"),
         (["--seed=-1"], "seed"),
         (["--learning_rate=1e-5"], "--learning_rate is for training"),
         (["--lables=x"], "unknown argument '--lables'"),
