@@ -1,17 +1,20 @@
-"""example.py runs as it stands, with fewer steps of a smaller model."""
+"""example.py runs as it stands, with fewer steps and sentences of a smaller model."""
 
 import json
 
 import matplotlib
 import matplotlib.pyplot as plt
 
-from example import example
+import example
+from quickstart.generate import generate
 
 
 def test_the_example_trains_searches_and_draws(tiny_bert, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(example, "generate", lambda seed, sentences, pairs: generate(seed, 600, 60))
+    monkeypatch.setattr("training.stages.draw", lambda *_: None)
     matplotlib.use("Agg")
-    picture = example(str(tiny_bert), steps=6)
+    picture = example.example(str(tiny_bert), steps=6)
     height, width, _ = plt.imread(picture).shape
     plt.close("all")
     assert width > 2 * height > 600

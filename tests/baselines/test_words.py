@@ -16,20 +16,14 @@ NUMBERS = [[0.5, -1, 0.2], [1, 2, 3], [7, 8, 9], [4, 5, 6], [1, 1, 1]]
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress, zstandard.compress])
-def test_plain_and_packed_files_are_read(pack, tmp_path):
+@pytest.mark.parametrize("header", ["", "5 3\n"])
+def test_plain_and_packed_files_are_read_with_and_without_a_header(pack, header, tmp_path):
     path = tmp_path / "vectors"
-    path.write_bytes(pack(GOOD.encode()))
+    path.write_bytes(pack(f"{header}{GOOD}".encode()))
     words, table = read_word_vectors(path, zero_rows=2)
     assert words == WORDS
     assert table.dtype == np.float32
     assert np.array_equal(table, np.array([[0, 0, 0], [0, 0, 0], *NUMBERS], dtype=np.float32))
-
-
-def test_a_header_is_recognised(tmp_path):
-    path = tmp_path / "vectors.txt"
-    path.write_text("5 3\n" + GOOD, encoding="utf-8")
-    words, table = read_word_vectors(path)
-    assert words == WORDS and np.array_equal(table, np.array(NUMBERS, dtype=np.float32))
 
 
 def slow_ppmi(sentences, words, window=5):
@@ -75,11 +69,8 @@ def changed(line, text):
     ("content", "said"),
     [
         (changed(7, "word6 1 2"), ":7: expected a new word and 3 finite numbers"),
-        (changed(7, "word6 1 2 3 4"), ":7: expected"),
         (changed(7, ""), ":7: expected"),
-        (changed(1, "word0"), ":1: expected"),
         (changed(4, "word1 1 2 3"), ":4: expected a new word"),
-        (changed(5, " 1 2 3"), ":5: expected"),
         (changed(3, "word2 1 nan 3"), ":3: expected"),
         (changed(3, "word2 1 1e39 3"), ":3: expected"),
         ("8 3\n" + "\n".join(LINES), ": has 9 words, its first line says 8"),

@@ -15,9 +15,7 @@ from training.settings import read_config
 
 RUN = re.compile(
     r"""python\ (run_\w+\.py\ .*(MY_SENTENCES|MY_PARAGRAPHS|toy/sentences)
-    | -m\ baselines\ flow\ MODEL
-    | reproduce\.py\ runs/
-    | -m\ (eval|eval\.analyse|report)\ .*--dev_file\b
+    | -m\ (eval|report)\ .*--dev_file\b
     | -m\ eval\.compare\ (--list|runs/my-)
     | -m\ adapt\ RUN
     | -m\ search\ (build\ MY_FOLDER|query)

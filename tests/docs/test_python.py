@@ -36,7 +36,7 @@ def page(tiny_bert, text_file, dev_file, tmp_path, monkeypatch):
         shutil.copy(file, name)
     names = {}
     for block in BLOCKS:
-        exec(compile(block, "docs/python.md", "exec"), names)
+        exec(compile(block.replace("batch_size=32", "batch_size=8"), "docs/python.md", "exec"), names)
     plt.close("all")
     return names
 
@@ -58,19 +58,17 @@ def test_the_page_runs_and_its_run_is_the_command_s(page, tmp_path):
         run_unsup.main([*command[2:], "--weight_decay=0.5"])
 
 
-def test_the_readme_searches_with_a_published_model(tiny_bert, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("page", "folder", "named"),
+    [("README.md", ROOT, "sentence-transformers/all-MiniLM-L6-v2"), ("search.md", ROOT / "docs", "RUN")],
+)
+def test_a_page_searches_with_a_model(page, folder, named, tiny_bert, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
     encoder.save("MODEL", tokenizer)
-    [block] = blocks_of("README.md", ROOT)
-    exec(block.replace("sentence-transformers/all-MiniLM-L6-v2", "MODEL"), {})
-    assert capsys.readouterr().out.count("[('") == 2
-
-
-def test_the_index_of_the_search_page_is_kept(tiny_bert, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
-    encoder.save("RUN", tokenizer)
-    [block] = blocks_of("search.md")
-    exec(block, {})
-    assert len(capsys.readouterr().out.splitlines()) == 3 and Path("runs/my-index/index.json").is_file()
+    [block] = blocks_of(page, folder)
+    assert named in block
+    exec(block.replace(named, "MODEL"), {})
+    shown = capsys.readouterr().out
+    assert shown.count("[('") == 2 if page == "README.md" else len(shown.splitlines()) == 3
+    assert Path("runs/my-index/index.json").is_file() == (page == "search.md")

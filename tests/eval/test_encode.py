@@ -74,13 +74,6 @@ def test_vectors_do_not_depend_on_the_batches(toy, bert_tokenizer, sentences, mo
     assert sum(rows for rows, _ in toy.shapes) == 60
 
 
-def test_hardly_any_padding_is_computed(toy, bert_tokenizer, sentences, monkeypatch):
-    monkeypatch.setattr(eval.encode, "TOKENS_PER_BATCH", 256)
-    Encode(toy, bert_tokenizer)(random.Random(0).sample(sentences, 300))
-    assert len(toy.shapes) > 10
-    assert sum(rows * length for rows, length in toy.shapes) < 1.1 * toy.tokens
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_the_module_and_its_parts_keep_their_modes(toy, bert_tokenizer, sentences, training):
     toy.train(training)

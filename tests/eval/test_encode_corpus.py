@@ -1,11 +1,6 @@
 """Shards in, shards out: what comes back, what is kept after a kill, and what is refused."""
 
 import gzip
-import hashlib
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +10,9 @@ import pytest
 import eval.encode_corpus.__main__ as command
 from eval.vectors import VectorStore
 from tests.encoders import encode_of
-from tests.eval.letters import Letters
+from tests.eval.toys import Letters
+from tests.faults.forked import check_kills
 from tests.refusals import refused
-from tests.sources import ROOT
 
 
 @pytest.fixture
@@ -65,40 +60,17 @@ def test_every_shard_gets_the_vectors_of_its_lines_in_order(shards, tiny_bert, t
     )
 
 
-DRIVER = """
-import sys
-import eval.encode_corpus.__main__ as command
-from tests.eval.letters import Letters
-command.load_encoder = lambda *_: (Letters(pause=0.15), None)
-command.Encode = lambda encoder, tokenizer, bf16: encoder
-command.main([sys.argv[1], "--model=m", "--output", sys.argv[2]])
-"""
-
-
-def seen(path):
-    return path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def test_a_killed_run_goes_on_and_leaves_done_shards_alone(tmp_path, sentences, letters):
-    texts, out = tmp_path / "in", tmp_path / "out"
+def test_a_killed_command_leaves_whole_shards_and_the_same_command_ends(tmp_path, sentences, letters):
+    texts, kept = tmp_path / "in", ("manifest.json", ".done.json", ".npy")
     texts.mkdir()
-    for i in range(12):
-        (texts / f"{i:02}.txt").write_text("\n".join(sentences[20 * i : 20 * i + 20]), encoding="utf-8")
-    command = [sys.executable, "-c", DRIVER, str(texts), str(out)]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
-        while len(list(out.glob("*.done.json"))) < 3 and process.poll() is None:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-    (out / "11.npy.0123abcd.part").write_bytes(b"half a shard")  # surely one that was being written
-    stems = [record.name.removesuffix(".done.json") for record in out.glob("*.done.json")]
-    done = {path: seen(path) for stem in stems for path in (out / f"{stem}.done.json", out / f"{stem}.npy")}
-    assert 6 <= len(done) < 24
-    records = letters(out, texts)
-    assert sum(not record["new"] for record in records) >= len(done) // 2
-    assert {path: seen(path) for path in done} == done
-    written = [np.load(out / f"{i:02}.npy") for i in range(12)]
-    assert (np.concatenate(written) == Letters()(sentences[:240])).all()
-    assert not list(out.glob("11.*.part"))
+    for i in range(3):
+        (texts / f"{i}.txt").write_text("\n".join(sentences[20 * i : 20 * i + 20]), encoding="utf-8")
+
+    def placed(folder):
+        return {path.name: path.read_bytes() for path in folder.glob("out/*") if path.name.endswith(kept)}
+
+    check_kills(lambda folder: letters(folder / "out", texts), tmp_path, placed, 4)
+    assert not [*tmp_path.glob("*/out/*.part")]
 
 
 def test_a_shard_that_changes_while_it_is_encoded_is_not_done(tmp_path):

@@ -70,13 +70,6 @@ def test_sick_r_counts_the_pairs_of_the_published_score(tmp_path):
     assert counts == [4927, 9927]
 
 
-def test_an_unknown_name_is_refused_and_no_name_lists_all(capsys):
-    with pytest.raises(BadInput, match="unknown checkpoint 'infocse'"):
-        command.main(["infocse"])
-    assert command.main([]) == []
-    assert "| ffgcc/InfoCSE-bert-base " in capsys.readouterr().out
-
-
 @pytest.fixture
 def small_task(dev_file, monkeypatch):
     """Own pairs in place of the seven sets, under the name of one of them."""
@@ -130,7 +123,7 @@ def test_the_page_in_results_is_that_of_its_figures_and_has_what_is_published_no
 
 
 def test_checkpoints_of_every_shape_are_fetched_and_scored(tiny_bert, small_task, tmp_path, monkeypatch):
-    """Old weights, whole and in parts, a template, modules, and a pooler with a pickle beside the safetensors."""
+    """Old weights, whole and in parts, modules, and a pooler with a pickle beside the safetensors."""
     torch.manual_seed(2)
     model = AutoModel.from_config(load_config(str(tiny_bert)))
     plain, old, parts, both, modules = (tmp_path / name for name in ("plain", "old", "parts", "both", "modules"))
@@ -150,7 +143,6 @@ def test_checkpoints_of_every_shape_are_fetched_and_scored(tiny_bert, small_task
     shapes = {
         "infocse-bert-base": old,
         "sup-simcse-bert-base-uncased": both,
-        "unsup-promptbert": old,
         "diffcse-bert-base-uncased-sts": parts,
         "all-MiniLM-L6-v2": modules,
     }

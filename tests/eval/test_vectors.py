@@ -21,17 +21,6 @@ def test_a_shard_of_many_parts_can_be_mapped_and_read(tmp_path, dtype):
         assert mapped.dtype == expected.dtype and np.array_equal(mapped, expected)
 
 
-def stopped():
-    yield np.zeros((2, 3), np.float32)
-    raise KeyboardInterrupt
-
-
-def test_a_stop_leaves_no_shard(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        VectorStore(tmp_path).shard("a", {}, stopped)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("width", [16, 768])
 def test_int8_changes_the_direction_of_a_vector_little(width):
     """Cosine 1 - e with e about scale ** 2 / 24 / mean v ** 2: 4e-5 where max |v| is 3.5 standard deviations."""

@@ -1,6 +1,5 @@
 """The card: all that is known is in it, and nothing of what must not be."""
 
-import html
 import json
 import re
 from pathlib import Path
@@ -52,16 +51,6 @@ def test_what_a_method_cites_is_bibtex_and_its_records_exist(method):
     assert all(published(of).scores for of in method.published)
 
 
-@pytest.mark.parametrize("scores", [SCORES, []])
-def test_the_card_says_what_the_run_found(card_of, scores):
-    card = card_of(
-        record() | {"findings": ["the result is better (loss 1.2 with its own [CLS]; 70 -> 80)", HOSTILE]},
-        scores=scores,
-    )
-    assert "- The result is better (loss 1.2 with its own [CLS]; 70 -> 80)." in card
-    assert HOSTILE not in card
-
-
 def test_the_card_holds_what_is_known_of_the_run(card_of):
     card = card_of(record())
     for words in SAID.strip().splitlines():
@@ -109,30 +98,6 @@ def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(card_of):
     # a folder's weights in several files, or in a pickle: it has a name like that of a hub, and no single hash
     run["trajectory"]["contents"] = {"model_name_or_path": {"config.json": "ab" * 32}}
     assert Facts(run).base_model is None
-
-
-def test_test_sentences_in_the_training_text_are_counted(card_of):
-    seen = {"STS12": {"seen": 3, "sentences": 9}, "STS13": {"seen": 0, "sentences": 2}}
-    assert "training text: STS12 3 of 9, STS13 0 of 2." in card_of(record() | {"seen_test_texts": seen})
-
-
-@pytest.mark.parametrize(
-    ("verdict", "said"),
-    [
-        ({"metric": "search_ndcg"}, "nDCG@10 on dev queries (x 100): 80.92"),
-        ({"metric": ["x"]}, "the dev score"),
-        ([1], "the dev score"),
-    ],
-)
-def test_the_card_names_the_dev_score_that_selected_the_model(card_of, verdict, said):
-    assert f"the best by {said}" in html.unescape(card_of(record() | {"verdict": verdict}))
-
-
-def test_a_folder_that_is_no_run_says_so(card_of):
-    card = card_of(scores=None)
-    assert "without a run record" in card
-    assert "none are recorded" in card and "One run" not in card
-    assert ModelCard(card).data.eval_results is None
 
 
 def test_hostile_names_and_paths_leave_a_clean_card(card_of, tmp_path, sentences):

@@ -78,9 +78,7 @@ def test_a_record_that_cannot_be_used_is_refused(make_run, tmp_path, change, err
     assert not (tmp_path / "out").exists()
 
 
-def test_damaged_scores_are_refused_and_none_are_fine(make_run, tmp_path):
-    with pytest.raises(BadInput, match="row 1: the value x is not a finite number"):
-        main([str(make_run(scores=[SCORES[0] | {"value": "x"}])), "--output", str(tmp_path / "out")])
+def test_a_run_without_scores_is_exported(make_run, tmp_path):
     run = make_run(scores=None)
     (run / "scores.json").write_text("[\n\n]\n")  # --test_tasks none
     main([str(run), "--output", str(tmp_path / "out")])

@@ -64,7 +64,7 @@ def assert_equal(one, two):
         torch.testing.assert_close(value, two[3][name], rtol=1e-9, atol=1e-12, msg=name)
 
 
-SIZES = dict.fromkeys(CASES, (1, 3)) | {"simcse": (1, 3, 7, 50), "infocse_rtd": (1, 3, 7, 50)}
+SIZES = dict.fromkeys(CASES, (3,)) | {"simcse": (1, 3, 7, 50), "infocse_rtd": (1, 3, 7, 50)}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -47,18 +47,12 @@ def test_shuffle_permutes_positions_and_nothing_else():
     assert len(firsts) == 11  # the special tokens too
 
 
-def test_token_cutoff_zeroes_whole_rows():
-    positions, kept = changed("token_cutoff")
+@pytest.mark.parametrize(("change", "axis", "size", "gone"), [("token_cutoff", 1, 8, 3), ("feature_cutoff", 0, 11, 2)])
+def test_a_cutoff_zeroes_whole_rows_or_columns(change, axis, size, gone):
+    positions, kept = changed(change)
     assert list(positions) == list(range(11))
-    assert set(kept.sum(1)) == {0, 8}
-    assert (kept.sum(1) == 0).sum() == 3  # int(0.3 x 11)
-
-
-def test_feature_cutoff_zeroes_whole_columns():
-    positions, kept = changed("feature_cutoff")
-    assert list(positions) == list(range(11))
-    assert set(kept.sum(0)) == {0, 11}
-    assert (kept.sum(0) == 0).sum() == 2  # int(0.25 x 8)
+    assert set(kept.sum(axis)) == {0, size}
+    assert (kept.sum(axis) == 0).sum() == gone  # int(0.3 x 11), int(0.25 x 8)
 
 
 def test_dropout_zeroes_single_values_at_its_rate():
@@ -78,10 +72,6 @@ def test_a_span_keeps_one_run_of_whole_rows():
         starts.add(int(rows[0]))
     assert starts == set(range(5))
     assert changed("span", count=1).kept.all(), "at least one token is kept"
-
-
-def test_the_change_none_leaves_the_sentence_alone():
-    assert consert.view(consert.Arguments(), "none").perturb is None
 
 
 def encoder_of(folder, packed, pooling="avg_top2", **options):

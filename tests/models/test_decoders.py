@@ -39,14 +39,9 @@ def decoder(roberta_tokenizer, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("kind", ["bloom", "codegen", "xglm"])
-def test_a_decoder_that_does_not_say_it_is_causal_is_taken_for_one(kind):
-    sizes = {
-        "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
-        "codegen": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40, "rotary_dim": 4},
-        "xglm": {"d_model": 32, "num_layers": 2, "attention_heads": 4, "ffn_dim": 64},
-    }[kind]
-    backbone = AutoModel.from_config(AutoConfig.for_model(kind, vocab_size=99, pad_token_id=1, **sizes))
+def test_a_decoder_that_does_not_say_it_is_causal_is_taken_for_one():
+    sizes = {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99, "pad_token_id": 1}
+    backbone = AutoModel.from_config(AutoConfig.for_model("bloom", **sizes))
     with pytest.raises(BadInput, match=r"the first token of a .* attends to no other"):
         SentenceEncoder(backbone, "cls_before_pooler", None, 40)
 

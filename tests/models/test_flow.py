@@ -1,4 +1,4 @@
-"""The flow: invertible, exact determinant, saved whole or refused."""
+"""The flow: exact determinant, a density, saved whole or refused."""
 
 import json
 
@@ -28,23 +28,6 @@ def made(width=5, seed=0):
 @pytest.fixture
 def vectors():
     return torch.randn(6, 5, generator=torch.Generator().manual_seed(1)) * 3 + 2
-
-
-def inverse(step, latent):
-    """The vectors, (N, D), that a step maps to `latent`."""
-    kept, changed = latent.split(step.parts, dim=1)
-    normed = torch.cat([kept, changed - step.network(kept)], dim=1)[:, step.order.argsort()]
-    return normed * (-step.log_scale).exp() - step.bias
-
-
-def test_no_two_vectors_are_mapped_to_one(vectors):
-    flow = made()
-    with torch.no_grad():
-        found = latent = flow(vectors)
-        for step in reversed(flow.steps):
-            found = inverse(step, found)
-    assert (found - vectors).abs().max() < 1e-4
-    assert (latent - vectors).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("width", [2, 5])
@@ -104,9 +87,6 @@ def test_a_flow_that_is_missing_or_another_is_refused(saved):
     weights.pop("steps.1.bias")
     save_file(weights, file)
     with pytest.raises(BadInput, match=r"flow\.safetensors does not match its config.json.*steps.1.bias"):
-        load_encoder(str(folder))
-    file.write_bytes(b"no tensors")
-    with pytest.raises(BadInput, match=r"flow\.safetensors: incomplete or no safetensors file"):
         load_encoder(str(folder))
     file.unlink()
     with pytest.raises(BadInput, match=r"flow\.safetensors does not match"):

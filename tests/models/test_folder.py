@@ -191,9 +191,3 @@ def test_the_weights_of_a_run_are_those_in_its_record(folder, load):
 def test_an_adapter_is_refused_with_or_without_a_model_beside_it(folder):
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "somebody/else"}))
     refusal(folder, "an adapter .adapter_config")
-
-
-def test_a_pickle_beside_safetensors_is_left_alone(folder):
-    (folder / "pytorch_model.bin").write_bytes(b"anything")
-    save_file(load_file(folder / "model.safetensors"), folder / "model.safetensors", {"format": "pt"})
-    load_encoder(str(folder), "avg")

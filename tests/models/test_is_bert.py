@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from models.objectives.is_bert import LocalFeatures, jensen_shannon
+from models.objectives.is_bert import jensen_shannon
 from tests.methods import build_model, make_batch, mask_of
 
 LENGTHS = [9, 4, 7, 1, 6]
@@ -75,13 +75,3 @@ def test_the_model_s_loss_equals_a_computation_token_by_token(tiny_bert, packed,
     vectors = torch.stack([made.mean(0) for made in features])
     want = -sum(estimate(made, vectors, row) for row, made in enumerate(features)) / sum(LENGTHS)
     assert found == pytest.approx(want, rel=1e-4)
-
-
-def test_features_do_not_depend_on_padding_tokens():
-    torch.manual_seed(1)
-    local, states = LocalFeatures(8, 4, "none"), torch.randn(2, 6, 8)
-    mask = torch.tensor([[1, 1, 1, 0, 0, 0], [1] * 6])
-    noisy = states.masked_fill(mask.unsqueeze(-1) == 0, float("nan"))
-    alone = local(states[:1, :3], mask[:1, :3])
-    assert torch.allclose(local(noisy, mask)[0, :3], alone[0], atol=1e-6)
-    assert alone.shape == (1, 3, 3 * 4)

@@ -1,7 +1,6 @@
 """The NLI classifier and the adversarial view against slow computations."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -131,13 +130,3 @@ def test_the_adversarial_view_trains_the_encoder_but_not_through_its_direction(e
     made(encode(encoder, rows), rows)["contrastive"].value.backward()
     assert made.classifier.weight.grad is None  # the change is a number, no graph
     assert all(p.grad is not None for p in encoder.backbone.encoder.parameters())
-
-
-def test_the_contrast_of_two_plain_views_is_between_the_copies(encoder):
-    made = objective(encoder, view_1="none", view_2="none")
-    rows = batch(4)
-    encoded = encode(encoder, rows)
-    encoded = replace(encoded, projected=torch.randn(4, 4, 32, generator=torch.Generator().manual_seed(1)))
-    first, second = encoded.projected[:2], encoded.projected[2:]
-    expected = sum(made.contrast.loss(*texts) for texts in zip(first, second, strict=True))
-    torch.testing.assert_close(made(encoded, rows)["contrastive"].value, expected)

@@ -7,7 +7,7 @@ from transformers import AutoModel
 from common.errors import BadInput
 from data.template import frame_of, framed, mask_place, templated
 from models.encoder import SentenceEncoder
-from models.loading import load_backbone, load_config, load_tokenizer, set_dropout
+from models.loading import load_backbone, load_tokenizer
 from models.objectives.promptbert import METHOD, Arguments
 from tests.methods import build_model
 
@@ -90,16 +90,6 @@ def test_the_template_stays_whole_around_any_text(folder):
         assert len(ids) <= room and ids.count(plain.mask_token_id) == 1
 
 
-def refuses(folder, message, **flags):
-    config = load_config(folder)
-    set_dropout(config, 0.0)
-    args = Arguments(**ARGS | flags)
-    with pytest.raises(BadInput, match=message):
-        tokenizer = METHOD.tokenizer(args, load_tokenizer(folder))
-        encoder = SentenceEncoder(load_backbone(folder, config), "mask", place=mask_place(tokenizer))
-        METHOD.build(args, encoder, None, folder)
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -107,8 +97,10 @@ def refuses(folder, message, **flags):
         ({"template": "{text} {mask} {mask}"}, "and {mask} at most once"),
         ({"template": "a {text}"}, "pooling mask reads the mask of a template"),
         ({"template_2": "{text} {mask}"}, "--template_2: {mask} must have as many tokens"),
-        ({"template_2": "{mask} {text}"}, "--template_2: {mask} must have as many tokens"),
     ],
 )
 def test_templates_that_cannot_be_pooled_are_refused(folder, flags, message):
-    refuses(folder, message, **flags)
+    args = Arguments(**ARGS | flags)
+    with pytest.raises(BadInput, match=message):
+        tokenizer = METHOD.tokenizer(args, load_tokenizer(folder))
+        METHOD.build(args, SentenceEncoder(load_backbone(folder), "mask", place=mask_place(tokenizer)), None, folder)

@@ -1,4 +1,4 @@
-"""The queue of a resumed run, and the momentum encoder against its closed form."""
+"""The momentum encoder against its closed form."""
 
 import pytest
 import torch
@@ -6,17 +6,7 @@ import torch
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone
-from models.objectives.moco import MomentumEncoder, VectorQueue
-
-
-def test_a_queue_is_saved_with_the_model_and_goes_on():
-    queue, other = VectorQueue(5, 1), VectorQueue(5, 1)
-    queue.push(torch.arange(4.0).view(4, 1))
-    other.load_state_dict(queue.state_dict())
-    for each in (queue, other):
-        each.push(torch.tensor([[9.0], [8.0]]))
-    assert torch.equal(queue.contents(), other.contents())
-    assert queue.contents().flatten().tolist() == [8.0, 1.0, 2.0, 3.0, 9.0]
+from models.objectives.moco import MomentumEncoder
 
 
 @pytest.fixture

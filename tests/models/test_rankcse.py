@@ -112,12 +112,6 @@ def test_the_terms_follow_from_vectors_taken_sentence_by_sentence(tiny_bert, oth
     assert found.loss.item() == pytest.approx(want, rel=1e-4)
 
 
-def test_a_weight_of_zero_loads_no_teacher(tiny_bert):
-    encoder = build_model("simcse", tiny_bert).encoder
-    args = rankcse.Arguments(teacher=["nowhere"], rank_weight=0.0, consistency_weight=0.0)
-    assert len(rankcse.METHOD.build(args, encoder, None, str(tiny_bert))) == 1
-
-
 def test_teachers_that_do_not_fit_are_refused(tiny_bert, tiny_roberta, other, tmp_path):
     source = str(tiny_bert)
     student = build_model("simcse", source).encoder

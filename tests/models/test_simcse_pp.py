@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from common.errors import BadInput
 from models.objectives import simcse_pp
 from tests.methods import build_model, make_batch
 
@@ -71,11 +70,9 @@ def test_negatives_are_the_sentences_as_they_are_evaluated(tiny_bert, packed):
     assert found.loss.item() == pytest.approx(sum(found.terms.values()).item() - 0.9 * found.terms["dimensions"].item())
 
 
-def test_either_part_can_stand_alone_and_rows_of_two_are_refused(tiny_bert):
+def test_either_part_can_stand_alone(tiny_bert):
     method, kind = simcse_pp.METHOD, simcse_pp.Arguments
     assert len(method.views(kind(off_dropout=False))) == 2
-    with pytest.raises(BadInput, match=r"2 texts per row .*--columns.* reads at most 1"):
-        method.views_of_rows(kind(), 2)
     alone, plain = [("contrastive", None)], [("contrastive", None), ("dimensions", 2)]
     for flags, terms in (({"dimension_weight": 0}, alone), ({"off_dropout": False}, plain)):
         encoder = build_model("simcse", str(tiny_bert)).encoder

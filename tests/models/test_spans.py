@@ -1,7 +1,5 @@
 """Spans: lengths, places, deletions and titles; the loss against a loop; whole documents in the collator."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -11,6 +9,7 @@ from data.source import Source
 from data.tokenised import load_tokenised
 from models.objectives import spans
 from models.objectives.spans import Arguments, delete, draw_spans, show, two_way_nce
+from tests.models.test_contrast import slow_info_nce
 
 DRAWS = 2000
 
@@ -60,16 +59,8 @@ def test_the_loss_is_the_mean_of_both_directions():
     torch.manual_seed(0)
     first, second = torch.randn(2, 4, 3)
 
-    def one_way(queries, keys):
-        total = 0.0
-        for i, query in enumerate(queries):
-            weights = [math.exp(torch.cosine_similarity(query, key, dim=0).item() / 0.2) for key in keys]
-            total -= math.log(weights[i] / sum(weights))
-        return total / len(queries)
-
-    assert two_way_nce(first, second, 0.2).item() == pytest.approx(
-        (one_way(first, second) + one_way(second, first)) / 2, rel=1e-5
-    )
+    expected = (slow_info_nce(first, second, 0.2) + slow_info_nce(second, first, 0.2)) / 2
+    assert two_way_nce(first, second, 0.2).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_views_are_spans_of_whole_documents_and_agree_on_one_draw(bert_tokenizer, sentences, tmp_path):

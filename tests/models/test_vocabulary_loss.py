@@ -35,24 +35,6 @@ def test_value_and_gradients_equal_cross_entropy(rows, ignored, bias, monkeypatc
         assert torch.allclose(ours, torchs, rtol=1e-5, atol=1e-5)
 
 
-def test_logits_of_all_rows_never_exist_at_once(monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", 16)
-    shapes = []
-    linear = F.linear
-    monkeypatch.setattr(F, "linear", lambda x, *rest: shapes.append(len(x)) or linear(x, *rest))
-    decoder, states, targets = problem(57)
-    vocabulary_loss(decoder, states, targets).backward()
-    assert shapes == [16, 16, 16, 9]
-
-
-def test_without_gradients_there_is_a_value_alone():
-    decoder, states, targets = problem(10)
-    with torch.no_grad():
-        value = vocabulary_loss(decoder, states, targets)
-    assert not value.requires_grad
-    assert value.item() == pytest.approx(F.cross_entropy(decoder(states), targets, reduction="sum").item(), rel=1e-5)
-
-
 def test_bfloat16_products_and_a_float32_soft_max():
     decoder, states, targets = problem(40)
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -89,19 +89,6 @@ def test_a_chained_row_s_first_run_is_listed_before_it(runner, tmp_path, capsys)
     assert "2 runs are missing" in capsys.readouterr().out
 
 
-def test_a_list_says_what_is_there_and_what_is_missing(runner, filled, capsys):
-    filled("--seeds", "0", "1", "--rows", "InfoCSE", "w/o MLM loss")
-    capsys.readouterr()
-    assert filled("--list", "--steps=200") == []
-    said = capsys.readouterr().out
-    assert said.count("0 of 3 finished") == 3 and "9 runs are missing" in said
-    filled("--list", "--seeds", "0", "1")
-    said = capsys.readouterr().out
-    assert said.count("2 of 2 finished") == 2 and "2 runs are missing" in said
-    main(["infocse-2", "--list", "--backbone=bert-base", "--model=m"])
-    assert "not selected: the row's backbone is bert-large" in capsys.readouterr().out
-
-
 def test_the_list_of_all_counts_what_is_run_and_says_why_a_row_cannot_be(runner, filled, tmp_path, capsys):
     filled("--seeds", "0", "--rows", "InfoCSE", "w/o MLM loss")
     capsys.readouterr()
@@ -113,30 +100,9 @@ def test_the_list_of_all_counts_what_is_run_and_says_why_a_row_cannot_be(runner,
     assert any(line.startswith("infocse-10, Skip-thought: published only: a recurrent network") for line in lines)
 
 
-def test_a_dry_run_prints_the_commands(runner, filled, capsys):
-    filled("--dry_run", "--rows", "w/o MLM loss", "--seeds", "3", "--stage_one", "runs/a b")
-    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("python run_unsup.py")]
-    assert "--use_cpu=true" in line and "--test_tasks=none" in line
-    assert "--aux_weight=0" in line and "--seed=3" in line and "'--model_name_or_path=runs/a b'" in line
-    assert not runner.asked
-
-
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        (["infocse-99"], "infocse-99.yaml"),
-        (["infocse-5", "--backbone", "minii"], "infocse-5: no row can be run"),
-        (["infocse-5", "--rows", "InfoCES"], "unknown --rows 'InfoCES'; infocse-5 has: InfoCSE; w/o MLM loss"),
-    ],
-)
-def test_bad_commands_are_refused(argv, said, tmp_path):
-    with pytest.raises(BadInput, match=said):
-        main([*argv, f"--output={tmp_path}"])
-
-
-def test_a_backbone_without_a_known_initial_model_asks_for_one(capsys):
-    main(["infocse-12", "--backbone=mini", "--list"])
-    assert capsys.readouterr().out.count("no model: no configuration names an initial model") == 2
+def test_an_unknown_row_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="unknown --rows 'InfoCES'; infocse-5 has: InfoCSE; w/o MLM loss"):
+        main(["infocse-5", "--rows", "InfoCES", f"--output={tmp_path}"])
 
 
 def test_where_a_method_starts():

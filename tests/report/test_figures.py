@@ -17,15 +17,14 @@ def chart(*lines, title="c", unit="points"):
 
 
 def parsed(svg):
-    """Run number -> its number of marks; the elements of all lines; the texts of the axes."""
+    """Run number -> its number of marks; the texts of the axes."""
     root = ElementTree.fromstring(str(svg).replace("<svg", '<svg xmlns:xlink="x"', 1))
     marks = {}
     for group in root.iter("g"):
         for use in group.iter("use") if group.get("clip-path") else ():
             run = int(re.search(r"fill: var\(--c(\d)\)", use.get("style"))[1])
             marks[run] = marks.get(run, 0) + 1
-    lines = [path for path in root.iter("path") if path.get("clip-path") and "var(--c" in path.get("style")]
-    return marks, lines, [text.text for text in root.iter("text")]
+    return marks, [text.text for text in root.iter("text")]
 
 
 def test_runs_differ_by_colour_or_marker_and_the_page_has_the_same_colours():
@@ -42,7 +41,7 @@ def test_runs_differ_by_colour_or_marker_and_the_page_has_the_same_colours():
 def test_names_are_escaped():
     svg = chart((0, [(1, 1)]), title="<c>: <b>&", unit="<x> $a$")
     assert "<b>" not in svg and "<x>" not in svg and "<style" not in svg and "http" not in svg
-    assert "<x> $a$" in parsed(svg)[2]
+    assert "<x> $a$" in parsed(svg)[1]
     assert 'aria-label="&lt;c&gt;: &lt;b&gt;&amp;' in svg
 
 
@@ -66,14 +65,7 @@ def test_every_logged_quantity_has_a_chart_the_dev_score_first():
     names = ["eval_dev_spearman", "contrastive", "eval_aux_gap", "eval_aux_mlm"]
     assert [about.partition(";")[0] for _, about, _ in charts] == names
     assert charts[0][0] == "The dev score"
-    marks, _, texts = parsed(charts[1][2])
+    marks, texts = parsed(charts[1][2])
     assert list(marks) == [0] and "log scale" in texts
-    marks, _, texts = parsed(charts[2][2])
+    marks, texts = parsed(charts[2][2])
     assert marks[0] == 2
-
-
-def test_own_and_shuffled_auxiliary_losses_share_a_chart():
-    *_, (_, about, drawn) = curves(["a", "b"], [HISTORY, HISTORY[:1]])
-    marks, lines, _ = parsed(drawn)
-    assert marks == {0: 4, 1: 2} and "dashed" in about
-    assert ["stroke-dasharray" in line.get("style") for line in lines[:3:2]] == [False, True]

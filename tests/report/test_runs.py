@@ -2,10 +2,7 @@
 
 import json
 
-import pytest
-
 from report.runs import facts, read_run_folder
-from tests.refusals import refused
 
 
 def test_facts_hold_names_and_no_paths(tmp_path, write_run):
@@ -35,19 +32,3 @@ def test_what_is_missing_is_none_and_no_error(tmp_path, write_run):
     assert (run.history, run.scores) == ([], None)
     (folder / "scores.json").write_text("[\n\n]\n")
     assert read_run_folder("a", folder, "scores.json").scores is None
-
-
-@pytest.mark.parametrize(
-    "file, content, said",
-    [
-        ("log.jsonl", '{"step": 1, "mlm": 2.0}\n{"step": 2, "ml', "log.jsonl:2: the log is damaged"),
-        ("log.jsonl", '{"step": 1, "mlm": 1' + "0" * 400 + "}\n", "log.jsonl:1: the log is damaged"),
-        ("log.jsonl", "[" * 100_000, "log.jsonl:1: the log is damaged"),
-        ("log.jsonl", '{"mlm": 1.0}\n', "log.jsonl:1: the log is damaged"),
-        ("scores.json", '[{"task": "x"}]', "row 1: 'split' must be a string"),
-    ],
-)
-def test_what_is_broken_is_refused_with_its_place(tmp_path, write_run, file, content, said):
-    folder = write_run(tmp_path / "a")
-    (folder / file).write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert said in refused(read_run_folder, "a", folder, "scores.json")

@@ -1,7 +1,5 @@
 """The table of scores, against `eval.compare`."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from eval.dev import BETTER, judged
 from eval.scores import AVERAGE, Result, row, rows_of, write_scores
 from eval.sts import correlation
 from report.runs import read_run_folder
-from report.score_table import headline, score_rows, scored_differently
+from report.score_table import headline, score_rows
 
 
 class Named:
@@ -61,18 +59,3 @@ def test_missing_scores_and_missing_examples_are_seen(tmp_path, make, write_run)
     assert headline(["none", "a", "b"], rows) == []
     [said] = headline(["a", "b"], score_rows([a, b]))
     assert "b compared with a: Avg. " in said and "no examples of B" in said
-
-
-def rewrite(folder, **changes):
-    path = folder / "scores.json"
-    path.write_text(json.dumps([row | changes for row in json.loads(path.read_text())]))
-    return read_run_folder(folder.name, folder, "scores.json")
-
-
-def test_other_settings_are_named(tmp_path, make, write_run):
-    make(tmp_path / "a", 1.0)
-    make(tmp_path / "b", 0.5)
-    one, two = rewrite(tmp_path / "a", max_length=32, pooling="cls"), rewrite(tmp_path / "b", max_length=64)
-    bare = read_run_folder("c", write_run(tmp_path / "c"), "scores.json")
-    assert scored_differently([one, bare, one, two]) == ["a and b were scored differently: max_length 32 and 64"]
-    assert scored_differently([bare, one]) == []

@@ -1,10 +1,6 @@
 """An index ranks as a slow loop does, and a folder gives back what was saved or an error."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,7 +12,7 @@ from eval.retrieval.hybrid import fused
 from eval.retrieval.lexical import Lexical
 from search.index import Document, Index
 from search.recipe import Recipe
-from tests.sources import ROOT
+from tests.faults.forked import check_kills
 
 
 @pytest.fixture
@@ -63,17 +59,6 @@ def test_both_scores_are_added_and_the_best_window_stands_for_its_document(monke
                 assert hit.bm25 == lexical.scores(query)[windows.index(hit[:3])]
     with pytest.raises(BadInput, match=r"weight 1.1 must be from 0 .* to 1"):
         index.search(encode(["a"]), ["a"], 1, 1.1)
-
-
-def test_without_a_known_word_the_order_is_the_cosines(model, sentences):
-    dense = Embedder.search(model, "qqq", top_k=60, weight=1.0)
-    for query in ("qqq", "", " ?"):
-        texts = [text for text, _ in model.search(query, top_k=60)]
-        assert texts == [text for text, _ in model.search(query, top_k=60, weight=1.0)]
-        assert {hit.bm25 for hit in model.hits([query])[0]} == {0}
-    assert len(dense) == 60
-    equal = model.build_index([sentences[0]] * 3, lexical=True).hits([sentences[1]])[0]
-    assert [hit.document for hit in equal] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-6), ("float16", 1e-3), ("int8", 2e-2)])
@@ -125,28 +110,12 @@ def test_a_damaged_index_is_refused(model, tmp_path):
         Index.load(tmp_path / "index")
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-import numpy as np
-import search.index
-from search.index import Document, Index
-from search.recipe import Recipe
-
-index = Index.build(lambda texts: np.ones((len(texts), 4), np.float32), [Document("1", "", "a word")])
-search.index.write_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-index.save(Path(sys.argv[1]), {"model": "m", "identity": "i"})
-"""
-
-
 def test_a_killed_writer_leaves_nothing_that_can_be_loaded(model, tmp_path):
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "index")], env=environment, check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert [path.name for path in tmp_path.iterdir()] == [".index.infocse-partial"]
-    model.save(tmp_path / "index")
-    assert [path.name for path in tmp_path.iterdir()] == ["index"]
-    assert len(Embedder.load_index(tmp_path / "index").texts) == 60
+    def placed(folder):
+        files = (path for path in folder.glob("index/**/*") if path.is_file())
+        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+    check_kills(lambda folder: model.save(folder / "index"), tmp_path, placed, 4)
 
 
 @pytest.mark.parametrize("changed", [{"weight": 1.5}, {"weight": "0.7"}, {"language": "klingon"}])

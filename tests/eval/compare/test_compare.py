@@ -1,6 +1,5 @@
 import json
 import math
-import re
 
 import numpy as np
 import pytest
@@ -207,8 +206,6 @@ def test_averages_over_other_tasks_and_other_numbers_of_examples_are_not_compare
     ours = side(tmp_path / "r.json")
     said = verdicts(compare(ours, published("diffcse-bert-base-194-queries")))
     assert said["STS-B retrieval recall@1"] == "cannot say: different examples, 97 against 194"
-    said = verdicts(compare(ours, published("infocse-bert-base")))
-    assert said["STS-B retrieval recall@5"] == "cannot say from one run"  # found though it is no headline of ours
 
 
 def test_an_average_of_other_figures_than_its_tasks_has_no_interval(pairs, tmp_path):
@@ -250,8 +247,6 @@ def test_the_command_prints_a_table(pairs, tmp_path, capsys):
     assert rows[0]["a"] - rows[0]["b"] == rows[0]["difference"] and rows[0]["low"] < rows[0]["high"]
     command.main([f"{a},{b}", "published:simcse-bert-base"])
     out = capsys.readouterr().out
-    assert "cannot say: averages over different tasks" in out
-    assert re.search(r"missing in A: STS14, STS15(, [^,]+){3} and \d+ more$", out, re.MULTILINE)
     assert "B: published:simcse-bert-base; InfoCSE (arXiv 2210.06432), table 2" in out
     command.main(["--list"])
     assert "| infocse-bert-base " in capsys.readouterr().out

@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from common.errors import BadInput
 from common.files import read_yaml
 from eval.compare.sides import PUBLISHED, published, records
 from eval.scores import Key
@@ -83,8 +82,3 @@ def test_the_figures_that_people_quote():
     assert value("infocse-bert-base", "quora", "test", "test", "ndcg@10") == 82.41
     fifty = published("simcse-bert-base-50-seeds").scores[Key("Avg.", "test", "test", "spearman")]
     assert (fifty.mean, fifty.std, fifty.runs, fifty.low, fifty.high) == (75.11, 0.84, 50, 73.16, 76.70)
-
-
-def test_an_unknown_id_is_refused():
-    with pytest.raises(BadInput, match="unknown record 'published:simcse-bert-bas'"):
-        published("simcse-bert-bas")

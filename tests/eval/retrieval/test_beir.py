@@ -8,7 +8,6 @@ import eval.retrieval.beir
 from common.errors import BadInput
 from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir import FORUMS, NANO, PAPER14, BeirTask, name_of, tasks
-from eval.retrieval.beir_files import read_corpus
 from eval.tasks import Options, tasks_named
 from tests.eval.toys import BeirFolder
 from tests.refusals import refused
@@ -137,17 +136,6 @@ def test_examples_tell_other_judgements_and_other_documents_apart(beir):
     beir.documents["d7"] = "another text"
     beir.write()
     assert (examples() != first).all()
-
-
-def test_title_and_text_are_joined(beir):
-    corpus = read_corpus(beir.folder / "corpus.jsonl")
-    assert corpus.texts(0, 40) == beir.texts() and beir.texts()[:2] == [
-        f"title 0 {beir.documents['d0']}",
-        beir.documents["d1"],
-    ]
-    assert corpus.texts(7, 9) == beir.texts()[7:9]
-    assert (len(corpus), corpus.texts(3, 4)) == (40, [""])
-    assert corpus.index_of(["d39", "none", "d0"]) == [39, None, 0]
 
 
 def test_other_ways_to_write_the_same_files_give_the_same_scores(beir):

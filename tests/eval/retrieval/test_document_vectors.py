@@ -6,7 +6,7 @@ import pytest
 from eval.retrieval.beir import embedded
 from eval.retrieval.beir_files import read_corpus
 from eval.vectors import MANIFEST
-from tests.eval.letters import Letters
+from tests.eval.toys import Letters
 from tests.refusals import refused
 
 

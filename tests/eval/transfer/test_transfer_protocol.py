@@ -9,7 +9,7 @@ from eval.transfer.validation import MODES, Fit, Fitted, Judge, Settings, fit_al
 from tests.eval.transfer import senteval as plain
 
 
-def rows(count=160, dimension=24, classes=2, seed=0, signal=0.5):
+def rows(count=100, dimension=12, classes=2, seed=0, signal=0.5):
     """Noisy features: about two thirds of the rows can be told apart, so that every digit is at stake."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, count)
@@ -30,8 +30,8 @@ def test_nested_cross_validation_equals_one_model_at_a_time(mode, outer):
 
 @pytest.mark.parametrize("mode", ["test", "fasttest"])
 def test_cross_validation_of_six_classes_equals_one_model_at_a_time(mode):
-    x, y = rows(200, 16, 6, seed=1)
-    train, test = np.arange(140), np.arange(140, 200)
+    x, y = rows(150, 12, 6, seed=1)
+    train, test = np.arange(110), np.arange(110, 150)
     found = Judge(x, y, mode).crossed(train, test)
     assert (found.dev, found.test) == plain.crossed(MODES[mode], x[train], y[train], x[test], y[test])
     assert found.test == round(100 * float((found.predicted == y[test]).mean()), 2)
@@ -39,8 +39,8 @@ def test_cross_validation_of_six_classes_equals_one_model_at_a_time(mode):
 
 @pytest.mark.parametrize("mode", ["test", "fasttest"])
 def test_official_splits_equal_one_model_at_a_time(mode):
-    x, y = rows(300, 16, seed=2)
-    parts = np.split(np.arange(300), [200, 250])
+    x, y = rows(200, 12, seed=2)
+    parts = np.split(np.arange(200), [130, 165])
     found = Judge(x, y, mode).split(*parts)
     assert (found.dev, found.test) == plain.split(MODES[mode], *((x[p], y[p]) for p in parts))
 
