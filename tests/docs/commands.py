@@ -25,8 +25,8 @@ RUN = re.compile(
     re.VERBOSE,
 )
 TOY = "python run_unsup.py --method toy --help"  # tests/cli/test_stranger.py makes the method and runs this
-SHORT = ("--max_steps=2 --eval_steps=2 --save_steps=2 --per_device_train_batch_size=8 --max_length=24 --use_cpu=true "
-         "--disable_tqdm=true --bf16=false").split()  # fmt: skip
+SHORT = "--max_steps=2 --eval_steps=2 --save_steps=2 --per_device_train_batch_size=8 --max_length=24".split()
+SHORT += "--use_cpu=true --disable_tqdm=true --bf16=false".split()
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(python [^`]*\s--[^`]*)`")
 
