@@ -3,7 +3,7 @@
 import io
 import os
 import traceback
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from unittest import mock
 
@@ -108,10 +108,9 @@ def serve(rank, processes, store, connection):
             stored = io.BytesIO()
             torch.save(measure_share(rank, processes, *connection.recv()), stored)
             connection.send(stored.getvalue())
-    except EOFError:  # the tests have ended
-        pass
     except Exception:
-        traceback.print_exc()
+        with suppress(OSError):  # nobody listens: the tests have ended
+            connection.send(traceback.format_exc())
     os._exit(1)  # gloo's threads are not always joined, and then this would hang; the other processes fail too
 
 
@@ -154,7 +153,9 @@ def measure_in(tmp_path_factory):
         try:
             answers = [connection.recv() for connection in group]
         except EOFError:
-            pytest.fail("a process has ended: see what it wrote to standard error")
+            pytest.fail("a process was killed")
+        if said := [answer for answer in answers if isinstance(answer, str)]:
+            pytest.fail("\n".join(said))
         groups[processes] = group
         return [torch.load(io.BytesIO(answer), weights_only=True) for answer in answers]
 
