@@ -150,3 +150,15 @@ def test_a_run_resumed_after_its_last_step_only_finishes(server, reference):
     assert newest_step(server.folder / "end") == 8
     server.finish("end", reference)
     assert newest_step(server.folder / "end") == 8
+
+
+def test_two_signals_that_arrive_together_are_one_request(server):
+    """A scheduler that signals a whole process tree reaches a run directly, and once more through its parents."""
+    pid = server.start("impatient", max_steps=2000, eval_steps=2000, save_steps=2000)
+    wait_for(server.folder / "impatient" / "log.jsonl")
+    os.kill(pid, signal.SIGSTOP)  # so that both arrive before the step ends
+    os.kill(pid, signal.SIGINT)
+    os.kill(pid, signal.SIGTERM)
+    os.kill(pid, signal.SIGCONT)
+    assert server.wait(pid) == 75
+    assert newest_step(server.folder / "impatient") > 0

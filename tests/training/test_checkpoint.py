@@ -1,4 +1,5 @@
 import os
+import random
 import shutil
 from pathlib import Path
 
@@ -125,3 +126,19 @@ def test_installed_files_replace_those_of_the_folder_and_no_others(tmp_path):
     found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert found == {"notes.txt", "model.safetensors", "1_Pooling/config.json"}
     assert (tmp_path / "model.safetensors").read_text() == "new"
+
+
+def test_every_flipped_bit_is_found(tmp_path):
+    folder, rng = folder_of(tmp_path), random.Random(0)
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    assert MANIFEST in [path.name for path in paths]
+    for number in range(60):
+        path = paths[number % len(paths)]
+        whole = path.read_bytes()
+        place = rng.randrange(8 * len(whole))
+        broken = bytearray(whole)
+        broken[place // 8] ^= 1 << place % 8
+        path.write_bytes(broken)
+        assert problem(folder, "one") is not None, (path, place)
+        path.write_bytes(whole)
+    assert problem(folder, "one") is None

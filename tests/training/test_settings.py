@@ -1,6 +1,7 @@
 """One parser, one object: the file gives defaults, flags win, Python fills the same dataclasses."""
 
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args, get_type_hints
@@ -8,6 +9,8 @@ from typing import get_args, get_type_hints
 import pytest
 from transformers import SchedulerType
 
+import models.objectives
+import run_unsup
 from common.arguments import ModelArguments, PretrainArguments
 from common.errors import BadInput
 from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, check_range, ranges_of
@@ -245,3 +248,47 @@ def test_help_shows_our_flags_and_on_request_those_of_transformers(script, metho
             read(script, [word, *([f"--method={method}"] if method else [])], "what it does")
         shown = capsys.readouterr().out
         assert "what it does" in shown and "--max_steps int" in shown and ("--adam_beta1" in shown) == theirs
+
+
+ORDINARY = """'A method in ordinary Python.'
+from dataclasses import dataclass
+from models.objectives import simcse
+from models.objectives._of_a_stranger import UNIT
+from models.objectives.base import Method
+from common.ranges import Positive, flag
+
+@dataclass
+class Options(simcse.Arguments):
+    first: float = flag(2.5, "positional")
+    second: Positive = flag(default=25.0, help=f"half of it is 50 {UNIT}")
+
+class Stranger(simcse.SimCSE):
+    arguments = Options
+
+METHOD: Method = Stranger()
+"""
+
+
+@pytest.fixture
+def stranger(tmp_path, monkeypatch):
+    """A method, its helper and a file that does not import, in a folder that counts as a part of models/objectives."""
+    folder = tmp_path / "objectives"
+    folder.mkdir()
+    for name, code in (("stranger", ORDINARY), ("_of_a_stranger", "UNIT = '%'"), ("broken", "import nothing_at_all")):
+        (folder / f"{name}.py").write_text(code)
+    monkeypatch.setattr(models.objectives, "__path__", [*models.objectives.__path__, str(folder)])
+    yield
+    for name in ("stranger", "_of_a_stranger"):
+        sys.modules.pop(f"models.objectives.{name}", None)
+
+
+def test_a_method_is_ordinary_python(stranger, capsys):
+    with pytest.raises(SystemExit):
+        run_unsup.main(["--method=stranger", "--help"])
+    shown = capsys.readouterr().out
+    assert (
+        "flags of stranger" in shown and "half of it is 50 % (default: 25.0)" in shown and "--adam_beta1" not in shown
+    )
+    found = fill(UNSUP, {"method": "stranger", "second": 2, "use_cpu": True})
+    assert (found.method_args.first, found.method_args.second, found.script) == (2.5, 2, "run_unsup.py")
+    assert "stranger" in method_names() and "_of_a_stranger" not in method_names()
