@@ -161,7 +161,6 @@ class Runs:
             "report_to": "none",
             "use_cpu": self.device.type == "cpu",
             "cuda_graph": graph,
-            "dataloader_num_workers": 2 if self.device.type == "cuda" else 0,
             **more,
         }
         until, log = output / f"checkpoint-{every}", output.with_name(f"{name}.log")
