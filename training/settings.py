@@ -27,9 +27,8 @@ from transformers import HfArgumentParser, TrainingArguments
 from common.arguments import DataArguments, ModelArguments, PretrainArguments, ScoredArguments, SentenceArguments
 from common.errors import BadInput, brief, refuse_tokens
 from common.files import read_yaml
-from common.flags import Parser, refuse_repeated
+from common.flags import Parser
 from common.ranges import check_range
-from common.streams import show
 from models.loading import load_config
 from models.objectives.base import Method
 from training.methods import STAGE_ONE, SUP, load_method, method_names
@@ -107,7 +106,7 @@ def read(script: str, argv: Sequence[str] | None, description: str) -> Settings:
         method = None if script == STAGE_ONE or name is None else load_method(name, script)
         if script != STAGE_ONE:
             description += f"\nmethods: {', '.join(method_names())}; --method NAME --help shows the flags of one"
-        show(SettingsParser(script, method, description, "help_all" in values).format_help().rstrip())
+        SettingsParser(script, method, description, "help_all" in values).print_help()
         raise SystemExit(0)
     return fill(script, values)
 
@@ -266,12 +265,13 @@ def _is_a(value: Any, hint: Any) -> bool:
 
 def values_of(argv: Sequence[str]) -> dict[str, list[str]]:
     """The words after each flag of a command line; BadInput for a flag given twice, or a word without a flag."""
-    refuse_repeated(argv)
     values: dict[str, list[str]] = {}
     open_to: list[str] | None = None
     for word in argv:
         if word.startswith("--") or word == "-h":
             name, equals, value = word.lstrip("-").partition("=")
+            if name in values:
+                raise BadInput(f"--{name}: given twice; put all values after one flag")
             values[name] = [value] if equals else []
             open_to = None if equals else values[name]
         elif open_to is None:
