@@ -18,6 +18,7 @@ from transformers import BertModel
 
 from bench import pair
 from bench.timing import Work
+from models import fast
 from models.encoder import SentenceEncoder
 from models.fast.chunking import GradientCache
 from models.masked_lm import AuxiliaryMaskedLM
@@ -162,10 +163,11 @@ class PlainStageOne(nn.Module):
         super().__init__()
         self.lm, self.head, self.skip_from = lm, head, skip_from
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> Tensor:
-        output = self.lm(input_ids, attention_mask, labels=labels, output_hidden_states=True)
+    def forward(self, attention_mask: Tensor, masked_input_ids: Tensor, masked_labels: Tensor, **_: Tensor) -> Tensor:
+        ids, real, labels = masked_input_ids[0], attention_mask[0], masked_labels[0]
+        output = self.lm(ids, real, labels=labels, output_hidden_states=True)
         states = torch.cat([output.hidden_states[-1][:, :1], output.hidden_states[self.skip_from][:, 1:]], dim=1)
-        mask = pair.mask_of(self.lm.config, states, attention_mask)
+        mask = pair.mask_of(self.lm.config, states, real)
         for layer in self.head:
             states = layer(states, mask)
         logits = self.lm.cls(states).float().flatten(0, 1)
@@ -175,20 +177,19 @@ class PlainStageOne(nn.Module):
 def batch(name: str, path: str, model: nn.Module, args, seed: int, times: int, chunk: int | None) -> dict:
     """A batch with realistic lengths and, for our models, its layouts."""
     inputs = pair.batch(pair.config_of(args.model), times * args.batch, args.length, seed)
-    static = "graph" in path
     if name == "stage 1":
-        mask, labels = inputs["attention_mask"][0], inputs["masked_labels"][0]
-        inputs = {"input_ids": inputs["masked_input_ids"][0], "attention_mask": mask, "labels": labels}
-        marked = {"masked": ((0,), labels.numpy()[None])}
-        mask = mask[None]
-    else:
-        mask, marked = inputs["attention_mask"], {"masked": ((0, 1), inputs["masked_labels"].numpy())}
+        inputs = {part: value[:1] for part, value in inputs.items()}
     if name == "simcse":
-        inputs, marked = {part: inputs[part] for part in ("input_ids", "attention_mask")}, {}
+        inputs = {part: inputs[part] for part in ("input_ids", "attention_mask")}
     if path == "published":
         return inputs
-    packing = model.packing(static=static) if name == "stage 1" else model.packing(chunk or 0, static)
-    return inputs | {"layouts": packing.layouts(mask.numpy() != 0, marked)}
+    marked = {}
+    if "masked_labels" in inputs:
+        labels = inputs["masked_labels"].numpy()
+        marked = {"masked": (tuple(range(len(labels))), labels)}
+    packed = (model if name == "stage 1" else model.encoder).packed
+    packing = fast.packing(packed, 0 if name == "stage 1" else chunk or 0, "graph" in path)
+    return inputs | {"layouts": packing.layouts(inputs["attention_mask"].numpy() != 0, marked)}
 
 
 def peer(args, device: torch.device) -> dict:

@@ -233,35 +233,3 @@ def _joined(texts: list[np.ndarray]) -> Texts:
 def _column(numbers: list[int]) -> np.ndarray:
     """A number per view, (V, 1, 1)."""
     return np.array(numbers)[:, None, None]
-
-
-class MaskedCollator:
-    """Batches for masked language models: input_ids, attention_mask, labels, each (B, L).
-
-    Arguments as for `Collator`, with a single view. With `aux_masking` a batch also has `aux_input_ids` and
-    `aux_labels`, the auxiliary head's own masks; with `clean`, `clean_input_ids`, the text without masks.
-    """
-
-    def __init__(
-        self,
-        text: TokenisedText,
-        tokenizer,
-        max_length: int,
-        seed: int,
-        masking: Masking,
-        aux_masking: Masking | None = None,
-        clean: bool = False,
-        words: bool = False,
-        packing=None,
-    ) -> None:
-        self._names = {"masked_input_ids": "input_ids", "attention_mask": "attention_mask", "masked_labels": "labels"}
-        self._names |= {f"aux_{part}": f"aux_{part}" for part in ("input_ids", "labels") if aux_masking}
-        self._names |= {"input_ids": "clean_input_ids"} if clean else {}
-        self._names |= {"words": "words"} if words else {}
-        maskings = [masking, *filter(None, [aux_masking])]
-        self._collate = Collator(text, tokenizer, [View()], max_length, seed, maskings, words=words, packing=packing)
-
-    def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
-        tensors = self._collate(batch)
-        renamed = {name: tensors[source][0] for source, name in self._names.items()}
-        return renamed | ({"layouts": tensors["layouts"]} if "layouts" in tensors else {})

@@ -13,8 +13,6 @@ import numpy as np
 from torch.utils.data import Dataset, Sampler
 
 Key = tuple[int, int, int]  # epoch, index of the example, step of the epoch
-LARGEST_TABLE = 2**24  # examples, 128 MiB; a longer text uses no table and so has another order for the same seed
-_POSITIONS_AT_ONCE, _ROUNDS = 2**16, 4
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -54,46 +52,10 @@ def generator(key: np.uint64) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=int(key)))
 
 
-def order(seed: int, epoch: int, count: int) -> Iterator[int]:
-    """Yield an epoch's examples in order: from a table, or computed in pieces above `LARGEST_TABLE`."""
-    table = permutation(seed, epoch, count) if count <= LARGEST_TABLE else None
-    for start in range(0, count, _POSITIONS_AT_ONCE):
-        positions = np.arange(start, min(start + _POSITIONS_AT_ONCE, count))
-        yield from (walked(seed, epoch, count, positions) if table is None else table[positions]).tolist()
-
-
 def permutation(seed: int, epoch: int, count: int, purpose: str = "order") -> np.ndarray:
     """Return the whole order of an epoch, (count,) int64."""
-    return generator(_order_key(seed, epoch, purpose)).permutation(count)
-
-
-def walked(seed: int, epoch: int, count: int, positions: np.ndarray) -> np.ndarray:
-    """Return the examples at some positions of an order of `count` without computing the rest: (P,) -> (P,) int64.
-
-    A Feistel network of four rounds permutes the smallest range of 4 ** n numbers with room for `count` (Luby and
-    Rackoff 1988). A number not below `count` is permuted again until it is (cycle walking, Black and Rogaway 2002), so
-    the numbers below `count` are permuted among themselves.
-    """
-    half = np.uint64(-(-max(count - 1, 1).bit_length() // 2))
-    rounds = _mix(_order_key(seed, epoch) + np.arange(1, _ROUNDS + 1, dtype=np.uint64) * _GOLDEN)
-    numbers = positions.astype(np.uint64)
-    outside = np.arange(len(numbers))
-    while len(outside):
-        numbers[outside] = _feistel(numbers[outside], half, rounds)
-        outside = outside[numbers[outside] >= count]
-    return numbers.astype(np.int64)
-
-
-def _feistel(numbers: np.ndarray, half: np.uint64, rounds: np.ndarray) -> np.ndarray:
-    low = (np.uint64(1) << half) - np.uint64(1)
-    left, right = numbers >> half, numbers & low
-    for key in rounds:
-        left, right = right, left ^ (_mix(right ^ key) & low)
-    return left << half | right
-
-
-def _order_key(seed: int, epoch: int, purpose: str = "order") -> np.uint64:
-    return keys(seed, np.array([epoch]), np.array([0]), purpose)[0]
+    [key] = keys(seed, np.array([epoch]), np.array([0]), purpose)
+    return generator(key).permutation(count)
 
 
 class KeyedSampler(Sampler):
@@ -126,13 +88,9 @@ class KeyedSampler(Sampler):
         return self.count
 
     def __iter__(self) -> Iterator[Key]:
-        for position, index in enumerate(self.order(self.epoch)):
+        for position, number in enumerate(map(int, permutation(self.seed, self.epoch, self.count))):
+            index = number + min(number // (self._stride - 1), len(self.held)) if self.held else number
             yield self.epoch, index, position // self.batch_size
-
-    def order(self, epoch: int) -> Iterator[int]:
-        """Yield the indices of an epoch's examples in order."""
-        for number in order(self.seed, epoch, self.count):  # counts only examples that are not held out
-            yield number + min(number // (self._stride - 1), len(self.held)) if self.held else number
 
 
 class Keys(Dataset):

@@ -5,7 +5,6 @@ not by its name.
 """
 
 import bz2
-import gzip
 import hashlib
 import io
 import json
@@ -44,7 +43,7 @@ def numbered_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[tuple[in
     """
     suffix, number = packing(path), 0
     with open_regular(path) as packed:
-        stream = _PACKINGS[suffix][1](packed) if suffix else packed
+        stream = io.BufferedReader(_Joined(packed, _PACKINGS[suffix][1])) if suffix else packed
         while True:
             number += 1
             try:
@@ -118,17 +117,14 @@ class _Joined(io.RawIOBase):
             raise EOFError("file ended within a stream")
 
 
-def _joined(new: Callable[[], Any]) -> Callable[[BinaryIO], BinaryIO]:
-    return lambda stream: io.BufferedReader(_Joined(stream, new))
-
-
-_PACKINGS: dict[str, tuple[re.Pattern, Callable[[BinaryIO], BinaryIO]]] = {
-    ".gz": (re.compile(rb"\x1f\x8b"), lambda stream: gzip.GzipFile(fileobj=stream)),
-    ".xz": (re.compile(rb"\xfd7zXZ\x00"), _joined(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ))),
-    ".bz2": (re.compile(rb"BZh[1-9]1AY&SY"), _joined(bz2.BZ2Decompressor)),
+_PACKINGS: dict[str, tuple[re.Pattern, Callable[[], Any]]] = {
+    ".gz": (re.compile(rb"\x1f\x8b"), lambda: zlib.decompressobj(31)),
+    ".xz": (re.compile(rb"\xfd7zXZ\x00"), lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
+    ".bz2": (re.compile(rb"BZh[1-9]1AY&SY"), bz2.BZ2Decompressor),
+    # The second pattern is an empty frame, as pzstd writes first.
     ".zst": (
-        re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),  # the second is an empty frame, as pzstd writes first
-        _joined(lambda: zstandard.ZstdDecompressor().decompressobj()),
+        re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
+        lambda: zstandard.ZstdDecompressor().decompressobj(),
     ),
 }
 

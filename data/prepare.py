@@ -43,7 +43,6 @@ class HubFile:
     file: str
     target: str
     min_lines: int = 0
-    revision: str = "main"  # no published source names a commit
 
 
 _REPO = "princeton-nlp/datasets-for-simcse"
@@ -63,11 +62,6 @@ NAMES = {
     "transfer": "MR, CR, SUBJ, MPQA, SST, TREC, MRPC: evaluation; 9 MB, from the same archive",
     "sts_texts": "the sentences of the STS sets without their scores: ConSERT's training text; made from `sts`",
     "wiki1m": "1,000,000 sentences of English Wikipedia: training; about 110 MB",
-}
-
-# Parts downloaded file by file: name -> files and their terms of use.
-FILES = {
-    "wiki1m": ([WIKI], WIKI_TERMS),
 }
 
 
@@ -104,29 +98,25 @@ SETS = (
 )
 
 
-def prepare(names: Sequence[str], data_dir: Path) -> list[tuple]:
-    """Download the parts with these `NAMES` into `data_dir`; return a row for each set, see `_line`.
+def prepare(names: Sequence[str], data_dir: Path) -> list[str]:
+    """Download the parts with these `NAMES` into `data_dir`; return a line about each set.
 
     BadInput if a part cannot be downloaded or differs from what is expected; nothing of it is put in place.
     """
     if unknown := sorted(set(names).difference(NAMES)):
         raise BadInput(f"unknown name {unknown[0]!r}; choose from {', '.join(NAMES)}")
     sets = [some for some in SETS if some.part in names]
-    rows = []
-    if sets:
-        _prepare_sets(sets, data_dir)
-        rows += [_row(some.name, some.files(), data_dir, "pinned", some.terms) for some in sets]
-    for name, (sources, terms) in FILES.items():
-        if name in names:
-            for source in sources:
-                _prepare_file(source, data_dir)
-            rows.append(_row(name, [source.target for source in sources], data_dir, "not pinned", terms))
+    _prepare_sets(sets, data_dir)
+    lines = [_line(some.name, some.files(), data_dir, "pinned", some.terms) for some in sets]
+    if "wiki1m" in names:
+        _prepare_file(WIKI, data_dir)
+        lines.append(_line("wiki1m", [WIKI.target], data_dir, "not pinned", WIKI_TERMS))
     if "sts_texts" in names:
         write_sts_texts(data_dir)
-        rows.append(_row("sts_texts", [STS_TEXTS], data_dir, "generated", "those of the STS sets"))
+        lines.append(_line("sts_texts", [STS_TEXTS], data_dir, "generated", "those of the STS sets"))
     with suppress(OSError):  # not empty: another download was interrupted, or goes on
         (data_dir / DOWNLOAD).rmdir()
-    return rows
+    return lines
 
 
 def _staging(source: HubFile, data_dir: Path) -> Path:
@@ -153,7 +143,8 @@ def _prepare_sets(sets: list[EvalSet], data_dir: Path) -> None:
         except BadInput:
             archive.unlink()  # otherwise the next run would refuse it again
             raise
-        _move(Path(staged) / "senteval", data_dir / "senteval")
+        source, target = Path(staged) / "senteval", data_dir / "senteval"
+        shutil.copytree(source, target, copy_function=os.replace, dirs_exist_ok=True)  # each file at once
     shutil.rmtree(folder)
     logger.info("%s: extracted %d files to %s", ARCHIVE.file, len(kept), data_dir / ARCHIVE.target)
 
@@ -215,15 +206,6 @@ def path_of(member: str, wanted: Collection[str]) -> str | None:
     return path if path in wanted or is_note else None
 
 
-def _move(staged: Path, target: Path) -> None:
-    """Move into place: a whole folder if the target is absent, otherwise file by file."""
-    if staged.is_dir() and target.is_dir():
-        for child in sorted(staged.iterdir()):
-            _move(child, target / child.name)
-    else:
-        staged.replace(target)
-
-
 def _prepare_file(source: HubFile, data_dir: Path) -> None:
     """Download a file that is not in place, and check its size."""
     target, folder = data_dir / source.target, _staging(source, data_dir)
@@ -251,7 +233,7 @@ def _fetch(source: HubFile, folder: Path, by_hand: str) -> Path:
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None  # the library reads it only on import
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request lines would show signed URLs
     where = {"repo_type": "dataset", "endpoint": endpoint}
-    url = hf_hub_url(source.repo, source.file, revision=source.revision, **where)
+    url = hf_hub_url(source.repo, source.file, **where)
     try:
         head = get_hf_file_metadata(url, endpoint=endpoint)
         path = Path(hf_hub_download(source.repo, source.file, revision=head.commit_hash, local_dir=folder, **where))
@@ -291,24 +273,21 @@ def write_sts_texts(data_dir: Path) -> None:
 
 
 def _lines(path: Path) -> int:
-    """Count the lines of a file, plain or .gz, including an unterminated last one."""
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
+    """Count the lines of a file, including an unterminated last one."""
+    with path.open("rb") as stream:
         return sum(1 for _ in stream)
 
 
-def _row(name: str, files: Sequence[str], data_dir: Path, digest: str, terms: str) -> tuple:
-    paths = [data_dir / file for file in files]
-    return (name, len(paths), sum(map(_lines, paths)), sum(path.stat().st_size for path in paths), digest, terms)
-
-
-def _line(name: str, files: int, lines: int, size: int, digest: str, terms: str) -> str:
+def _line(name: str, files: Collection[str], data_dir: Path, digest: str, terms: str) -> str:
     """A set; `digest`: how the digests of its files are known."""
-    return f"{name}: {files} files, {lines:,} lines, {size:,} bytes; digest {digest}; terms of use: {terms}"
+    paths = [data_dir / file for file in files]
+    lines, size = sum(map(_lines, paths)), sum(path.stat().st_size for path in paths)
+    return f"{name}: {len(paths)} files, {lines:,} lines, {size:,} bytes; digest {digest}; terms of use: {terms}"
 
 
 def described() -> str:
     """Return names, terms and folders for `--help`."""
-    terms = [(some.name, some.terms) for some in SETS] + [(name, terms) for name, (_, terms) in FILES.items()]
+    terms = [(some.name, some.terms) for some in SETS] + [("wiki1m", WIKI_TERMS)]
     names = "\n".join(f"  {name:9} {text}" for name, text in NAMES.items())
     said = "\n".join(f"  {name:13} {text}" for name, text in terms)
     return f"""names:
@@ -318,7 +297,7 @@ terms of use, as stated by the authors:
 {said}
 
 The files come from the Hugging Face hub ({_REPO}) and go to
-DIR/{ARCHIVE.target}/..., DIR/{WIKI.target} and DIR/mteb/... Evaluation files must match
+DIR/{ARCHIVE.target}/... and DIR/{WIKI.target}. Evaluation files must match
 data/{SUMS.name}, other downloads the digest that the hub announces.
 Without a connection, copy the files to the same places by hand and run the command to verify them."""
 
@@ -333,11 +312,11 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--data_dir", type=Path, default=Path("corpora"), metavar="DIR", help="folder for the data")
     args = parser.parse_args(argv)
     try:
-        rows = prepare(args.names or DEFAULT_NAMES, args.data_dir)
+        lines = prepare(args.names or DEFAULT_NAMES, args.data_dir)
     except OSError as error:
         message = f"cannot fill {args.data_dir}: {error}; free space or choose another --data_dir"
         raise unwritable(error, message) from error
-    show("\n".join(_line(*row) for row in rows))
+    show("\n".join(lines))
 
 
 if __name__ == "__main__":

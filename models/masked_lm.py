@@ -17,6 +17,7 @@ from models.bag_of_words import bag_of_words
 from models.collectives import means_over_tokens
 from models.families import layers_of, output_of
 from models.loading import Composite, quiet
+from models.objectives.base import Batch
 from models.training import TrainingOutput
 
 
@@ -31,12 +32,10 @@ class AuxiliaryMaskedLM(Composite):
     """MLM loss of the backbone plus MLM loss of the auxiliary head, both through the tied output matrix.
 
     Source: InfoCSE section 3.1 (equations of L_aux and L_mlm, summed with equal weight); Condenser's pre-training with
-    `late_mlm`. Optional tensors of a batch go beyond the published three:
+    `late_mlm`. Its batch has one view, with the twin `masked`. Optional parts go beyond the published ones:
 
-    - `clean_input_ids`: the head's [CLS] comes from the unmasked text, as in stage 2. Published: from the masked text,
-      like the states below it, so that it adds only what the upper layers compute.
-    - `aux_input_ids`, `aux_labels`: the head has its own masks, usually more (RetroMAE, arXiv 2205.12035: 30 % for the
-      encoder and 50 % for the decoder; CoT-MAE, arXiv 2208.07670: 30 % and 45 %).
+    - the twin `aux`: the head has its own masks, usually more (RetroMAE, arXiv 2205.12035: 30 % for the encoder and
+      50 % for the decoder; CoT-MAE, arXiv 2208.07670: 30 % and 45 %).
     - `words`: [CLS] must also predict the words of the text, through the same output matrix, with no layer between
       (bag-of-words prediction, arXiv 2401.11248).
 
@@ -46,6 +45,8 @@ class AuxiliaryMaskedLM(Composite):
         skip_from: the layer whose states the head sees at positions > 0; 0 is the embedding output.
         packed: compute only real tokens, and the last layers and logits only at masked ones, see `models.fast`.
         bow_weight: weight of the bag-of-words loss.
+        clean_cls: the head's [CLS] comes from the unmasked text, as in stage 2. Published: from the masked text, like
+            the states below it, so that it adds only what the upper layers compute.
     """
 
     # `num_items_in_batch` normalises over accumulation steps and processes, see `count_targets`.
@@ -53,14 +54,20 @@ class AuxiliaryMaskedLM(Composite):
     supports_gradient_checkpointing = True
 
     def __init__(
-        self, lm: PreTrainedModel, head: nn.ModuleList, skip_from: int, packed: bool = False, bow_weight: float = 0.0
+        self,
+        lm: PreTrainedModel,
+        head: nn.ModuleList,
+        skip_from: int,
+        packed: bool = False,
+        bow_weight: float = 0.0,
+        clean_cls: bool = False,
     ) -> None:
         super().__init__(lm.config)
         if not len(head):  # any layer will do
             skip_from = min(skip_from, len(layers_of(lm.base_model)) - 1)
         check_depth(lm.config, skip_from)
         self.lm, self.c_head = lm, head
-        self.skip_from, self.bow_weight = skip_from, bow_weight
+        self.skip_from, self.bow_weight, self.clean_cls = skip_from, bow_weight, clean_cls
         fast.choose(lm, packed)
         fast.lighten_dropout(self)
         self.post_init()
@@ -70,15 +77,16 @@ class AuxiliaryMaskedLM(Composite):
         """Whether only real tokens are computed."""
         return fast.is_packed(self.lm.config)
 
-    def forward(self, num_items_in_batch: Tensor | None = None, **batch: Tensor) -> TrainingOutput:
-        """Return the loss of a batch from `data.collator.MaskedCollator`, see `_losses`.
+    def forward(self, num_items_in_batch: Tensor | None = None, **inputs: Tensor) -> TrainingOutput:
+        """Return the loss of one step; inputs as for `Batch.of`.
 
         Without `num_items_in_batch` each loss is the mean over the targets of all processes. With it, (losses,) from
         `count_targets`, it is this process's sum divided by that number, which the Trainer scales.
         """
-        device = batch["input_ids"].device
+        batch = Batch.of(**inputs)
+        device = batch.input_ids.device
         with fast.cast_together(self.lm.base_model, device):
-            sums = self._losses(**batch)
+            sums = self._losses(batch)
         totals, counts = zip(*sums.values(), strict=True)
         if num_items_in_batch is None:
             means = means_over_tokens(totals, counts)
@@ -89,63 +97,46 @@ class AuxiliaryMaskedLM(Composite):
             loss = loss + (self.bow_weight if name == "bow" else 1.0) * mean
         return TrainingOutput(loss=loss, terms={name: part.detach() for name, part in _means(sums).items()})
 
-    def packing(self, static: bool = False) -> fast.Packing:
-        """The layouts that travel with a batch."""
-        return fast.packing(self.packed, static=static)
-
-    def count_targets(self, batch: dict[str, Tensor]) -> Tensor:
+    def count_targets(self, inputs: dict[str, Tensor]) -> Tensor:
         """The number of targets of each loss, in the order of the losses: (losses,)."""
-        aux = batch.get("aux_labels", batch["labels"])
-        targets = [batch["labels"], *([aux] if self.c_head else []), *([batch["words"]] if "words" in batch else [])]
+        aux = inputs.get("aux_labels", inputs["masked_labels"])
+        words = [inputs["words"]] if "words" in inputs else []
+        targets = [inputs["masked_labels"], *([aux] if self.c_head else []), *words]
         return torch.stack([(labels != IGNORED).sum() for labels in targets])
 
-    def _losses(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        labels: Tensor,
-        aux_input_ids: Tensor | None = None,
-        aux_labels: Tensor | None = None,
-        clean_input_ids: Tensor | None = None,
-        words: Tensor | None = None,
-        layouts: dict[tuple, fast.Grid] | None = None,
-        shuffle_cls: bool = False,
-    ) -> dict[str, Sums]:
-        """The losses by name, from masked ids, mask, labels and the optional tensors of the class, all (B, L).
-
-        `shuffle_cls` gives every row another row's [CLS].
-        """
-        [layout] = (layouts or {None: None}).values()
-        mask, backbone = fast.Mask(attention_mask, layout), self.lm.base_model
+    def _losses(self, batch: Batch, shuffle_cls: bool = False) -> dict[str, Sums]:
+        """The losses by name; `shuffle_cls` gives every row another row's [CLS]."""
+        mask, backbone, twin = batch.mask(), self.lm.base_model, batch.twins["masked"]
         layers = layers_of(backbone)
         lower_layers, upper_layers = layers[: self.skip_from], layers[self.skip_from :]
 
         def below(ids: Tensor) -> fast.States:
-            return fast.embedded(backbone, ids, mask).through(lower_layers, late=False)
+            return fast.embedded(backbone, ids[0], mask).through(lower_layers, late=False)
 
-        lower = below(input_ids)
-        cls, late = lower.through(upper_layers).both(labels, "masked")
-        if clean_input_ids is not None:
-            cls = below(clean_input_ids).through(upper_layers).first
+        lower = below(twin.input_ids)
+        cls, late = lower.through(upper_layers).both(twin.labels[0], "masked")
+        if self.clean_cls:
+            cls = below(batch.input_ids).through(upper_layers).first
         labelled = {"mlm": late}
         if self.c_head:
-            lower = lower if aux_input_ids is None else below(aux_input_ids)
+            name = "aux" if "aux" in batch.twins else "masked"
+            lower = below(batch.twins["aux"].input_ids) if name == "aux" else lower
             states = lower.with_first(cls.roll(1, 0) if shuffle_cls else cls).through(self.c_head)
-            labelled["aux_mlm"] = states.labelled(*((labels, "masked") if aux_labels is None else (aux_labels, "aux")))
+            labelled["aux_mlm"] = states.labelled(batch.twins[name].labels[0], name)
         transform, decoder = output_of(self.lm)
         sums = {name: Sums(*lower.tokens.token_loss(transform, decoder, part)) for name, part in labelled.items()}
-        if words is not None:
-            sums["bow"] = Sums(*bag_of_words(decoder(transform(cls)), words))
+        if batch.words is not None:
+            sums["bow"] = Sums(*bag_of_words(decoder(transform(cls)), batch.words[0]))
         return sums
 
     @torch.no_grad()
-    def probe(self, **batch: Tensor) -> dict[str, float]:
+    def probe(self, **inputs: Tensor) -> dict[str, float]:
         """Losses on one batch in evaluation mode, and the auxiliary loss if each row sees another row's [CLS]."""
-        was_training = self.training
+        was_training, batch = self.training, Batch.of(**inputs)
         self.eval()
-        losses = _means(self._losses(**batch))
+        losses = _means(self._losses(batch))
         if self.c_head:
-            losses["aux_mlm_shuffled_cls"] = _means(self._losses(**batch, shuffle_cls=True))["aux_mlm"]
+            losses["aux_mlm_shuffled_cls"] = _means(self._losses(batch, shuffle_cls=True))["aux_mlm"]
         self.train(was_training)
         return {name: float(value) for name, value in losses.items()}
 

@@ -66,10 +66,6 @@ class EncoderForTraining(Composite):
         fast.lighten_dropout(self)
         self.post_init()
 
-    def packing(self, chunk: int = 0, static: bool = False) -> fast.Packing:
-        """The layouts that travel with a batch."""
-        return fast.packing(self.encoder.packed, chunk, static)
-
     @property
     def head(self) -> nn.Module | None:
         """The projection head: the encoder's if it keeps one."""

@@ -148,9 +148,9 @@ def stage_one(folder, packed=False, skip_from=2, dropout=0.0) -> AuxiliaryMasked
 
 
 def one_view(batch: dict) -> dict[str, torch.Tensor]:
-    """A batch of stage 1 from one with masked twins: masked tokens, the mask and the labels, (B, L)."""
-    names = {"input_ids": "masked_input_ids", "attention_mask": "attention_mask", "labels": "masked_labels"}
-    return {name: batch[of][0] for name, of in names.items()}
+    """A batch of stage 1 from one with masked twins."""
+    names = ("input_ids", "attention_mask", "masked_input_ids", "masked_labels")
+    return {name: batch[name][:1] for name in names}
 
 
 def stage_one_batch(folder, lengths: list[int]) -> dict[str, torch.Tensor]:

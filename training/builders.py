@@ -14,13 +14,14 @@ from torch import nn
 from transformers import AutoModelForMaskedLM, TrainingArguments, set_seed
 
 from common.errors import BadInput
-from data.collator import Collator, MaskedCollator
+from data.collator import Collator
 from data.draws import KeyedSampler
 from data.template import TEXT, framed
 from data.tokenised import TokenisedText
 from data.views import Masking, View, cuts
 from eval.dev import DevSet
 from eval.encode import Encode
+from models import fast
 from models.auxiliary import load_head, load_masked_lm, new_head, top_layers
 from models.encoder import SentenceEncoder
 from models.families import check_apart
@@ -119,7 +120,7 @@ def build_collator(settings: Settings, corpus: TokenisedText, tokenizer, model) 
         model.encoder.dropout_operations,
         longest,
         any(objective.reads_words for objective in model.objectives),
-        model.packing(settings.model_args.chunk_size, args.cuda_graph),
+        fast.packing(model.encoder.packed, settings.model_args.chunk_size, args.cuda_graph),
     )
 
 
@@ -156,8 +157,9 @@ def build_pretraining(settings: Settings, tokenizer, blocks: TokenisedText) -> t
     model_args, data_args, args = settings.model_args, settings.data_args, settings.args
     set_seed(args.seed)
     rate, words, layers = model_args.aux_mask_rate, model_args.whole_words, model_args.head_layers
-    masking = Masking(model_args.mask_rate, whole_words=words)
-    aux_masking = Masking(rate, whole_words=words, name="aux") if rate and layers else None
+    maskings = [Masking(model_args.mask_rate, whole_words=words)]
+    if rate and layers:
+        maskings.append(Masking(rate, whole_words=words, name="aux"))
 
     source = model_args.model_name_or_path
     config = load_config(source or model_args.config_name)
@@ -177,24 +179,24 @@ def build_pretraining(settings: Settings, tokenizer, blocks: TokenisedText) -> t
         logger.info("initialised %d new layers of the auxiliary head", layers)
         head = new_head(lm.base_model, layers)
     packed = model_args.packed is not False
-    model = AuxiliaryMaskedLM(lm, head, model_args.skip_from, packed, model_args.bow_weight)
+    clean = model_args.aux_cls == "clean"
+    model = AuxiliaryMaskedLM(lm, head, model_args.skip_from, packed, model_args.bow_weight, clean)
 
     check_length(data_args.max_length, usable_length(lm.base_model, tokenizer))
-    collator = MaskedCollator(
+    collator = Collator(
         blocks,
         tokenizer,
+        [View()],
         data_args.max_length,
         args.seed,
-        masking,
-        aux_masking,
-        model_args.aux_cls == "clean",
-        model_args.bow_weight > 0,
-        model.packing(args.cuda_graph),
+        maskings,
+        words=model_args.bow_weight > 0,
+        packing=fast.packing(model.packed, static=args.cuda_graph),
     )
     trainer_class = GraphedTrainer if args.cuda_graph else EmbeddingTrainer
     trainer = trainer_class(model, args, collator, len(blocks), held_out=data_args.held_out)
     facts = {
-        "masking": describe_masking([masking, aux_masking] if aux_masking else [masking]),
+        "masking": describe_masking(maskings),
         "head": f"{layers} layers over layer {model_args.skip_from}, {model_args.aux_cls} [CLS]",
         "packed": model.packed,
     }

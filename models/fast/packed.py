@@ -215,23 +215,12 @@ for name in (NAME, SAMPLED):
 
 def spread(rows: Tensor, indices: Tensor, size: int) -> Tensor:
     """Scatter rows (N, W) to distinct indices among `size` rows, zeros elsewhere."""
-    return _Spread.apply(rows, indices, size)
+    return rows.new_zeros(size, rows.shape[1]).index_copy_(0, indices, rows)
 
 
 def collect(rows: Tensor, indices: Tensor) -> Tensor:
     """Gather the rows at distinct indices, (size, W) -> (N, W); the adjoint of `spread`."""
     return _Collect.apply(rows, indices)
-
-
-class _Spread(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, rows: Tensor, indices: Tensor, size: int) -> Tensor:
-        ctx.save_for_backward(indices)
-        return rows.new_zeros(size, rows.shape[1]).index_copy_(0, indices, rows)
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor):
-        return gradient.index_select(0, *ctx.saved_tensors), None, None
 
 
 class _Collect(torch.autograd.Function):

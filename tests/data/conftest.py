@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from data.prepare import ARCHIVE, FILES, SUMS, WIKI, WIKI_TERMS, pinned, prepare
+from data.prepare import ARCHIVE, SUMS, WIKI, pinned, prepare
 from tests.servers import serving
 
 REPO = "princeton-nlp/datasets-for-simcse"
@@ -148,7 +148,7 @@ def corpora(hub, tmp_path, monkeypatch):
     sums = tmp_path / SUMS.name
     sums.write_text("".join(f"{digest}  {path}\n" for path, digest in corpora.pinned.items()))
     monkeypatch.setattr("data.prepare.SUMS", sums)
-    monkeypatch.setitem(FILES, "wiki1m", ([replace(WIKI, min_lines=ROWS)], WIKI_TERMS))
+    monkeypatch.setattr("data.prepare.WIKI", replace(WIKI, min_lines=ROWS))
     corpora.serve({})
     hub.files[WIKI.file] = corpora.text
     return corpora

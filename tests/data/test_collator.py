@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 
 from common.errors import BadInput
 from data import draws
-from data.collator import Collator, MaskedCollator
+from data.collator import Collator
 from data.draws import KeyedSampler, Keys
 from data.source import Source
 from data.tokenised import load_tokenised
@@ -303,23 +303,19 @@ def test_numbers_for_drawing_stay_below_one(text, tokenizer, monkeypatch):
     assert made["rtd_uniforms"].dtype == torch.float32 and float(made["rtd_uniforms"].max()) < 1
 
 
-def test_stage_one_gets_the_masked_twin_and_when_asked_the_heads_masks_the_clean_text_and_its_words(text, tokenizer):
+def test_stage_one_gets_the_masked_twin_and_when_asked_the_heads_masks_and_the_words(text, tokenizer):
     masking, aux = Masking(0.15, whole_words=True), Masking(0.5, whole_words=True, name="aux")
     batch = batch_of(*range(20), epoch=2)
-    plain = MaskedCollator(text, tokenizer, 32, 9, masking)(batch)
-    twins = Collator(text, tokenizer, [View()], 32, 9, [masking])(batch)
-    assert plain.keys() == {"input_ids", "attention_mask", "labels"}
-    for name, source in (("input_ids", "masked_input_ids"), ("labels", "masked_labels"), ("attention_mask",) * 2):
-        assert torch.equal(plain[name], twins[source][0])
-    made = MaskedCollator(text, tokenizer, 32, 9, masking, aux, clean=True, words=True)(batch)
+    plain = Collator(text, tokenizer, [View()], 32, 9, [masking])(batch)
+    made = Collator(text, tokenizer, [View()], 32, 9, [masking, aux], words=True)(batch)
     for name, value in plain.items():
         assert torch.equal(made[name], value), "what is asked for besides must not change the rest"
-    clean = made["clean_input_ids"]
-    assert torch.equal(clean, twins["input_ids"][0])
-    assert torch.equal(torch.where(plain["labels"] == IGNORED, plain["input_ids"], plain["labels"]), clean)
-    assert torch.equal(torch.where(made["aux_labels"] == IGNORED, made["aux_input_ids"], made["aux_labels"]), clean)
-    real = made["attention_mask"].sum() - 2 * len(batch)
+    clean, mask = made["input_ids"], made["attention_mask"]
+    for name in ("masked", "aux"):
+        ids, labels = made[f"{name}_input_ids"], made[f"{name}_labels"]
+        assert torch.equal(torch.where(labels == IGNORED, ids, labels), clean)
+    real = mask.sum() - 2 * len(batch)
     assert (made["aux_labels"] != IGNORED).sum() / real == pytest.approx(0.5, abs=0.05)
-    for ids, mask, words in zip(clean, made["attention_mask"], made["words"], strict=True):
-        inside = ids[: int(mask.sum())][1:-1].tolist()
+    for row, length, words in zip(clean[0], mask[0].sum(1), made["words"][0], strict=True):
+        inside = row[: int(length)][1:-1].tolist()
         assert words[words != IGNORED].tolist() == list(dict.fromkeys(inside)), "each once, where it stands first"

@@ -11,7 +11,6 @@ GOLDEN_UNIFORMS = [
 ]
 GOLDEN_ORDER = [7, 6, 4, 2, 1, 3, 9, 5, 8, 0]
 GOLDEN_INTEGERS = [934, 54, 128, 348]
-GOLDEN_WALK = [940870481, 313221442, 921709308]
 
 
 def keyed(purpose="test", seed=1, epoch=0, count=1000):
@@ -37,7 +36,6 @@ def test_golden_values():
     assert draws.uniforms(some, 2).ravel().tolist() == GOLDEN_UNIFORMS
     assert draws.permutation(42, 0, 10).tolist() == GOLDEN_ORDER
     assert draws.generator(some[0]).integers(0, 1000, 4).tolist() == GOLDEN_INTEGERS
-    assert draws.walked(42, 0, 2**30, np.array([0, 1, 2**30 - 1])).tolist() == GOLDEN_WALK
 
 
 def test_uniforms_are_uniform():
@@ -66,22 +64,6 @@ def test_neighbouring_keys_are_independent(first, second):
     left, right = table(2000, 50, **first), table(2000, 50, **second)
     assert abs(np.corrcoef(left.ravel(), right.ravel())[0, 1]) < 5 / np.sqrt(left.size)
     assert not np.isin(keyed(count=2000, **first), keyed(count=2000, **second)).any()
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 16, 17, 1000, 4097])
-def test_a_walked_order_visits_everything_once_and_any_place_alone(count):
-    order = draws.walked(42, 3, count, np.arange(count))
-    assert sorted(order.tolist()) == list(range(count))
-    some = np.array([count - 1, 0, count // 2])
-    assert draws.walked(42, 3, count, some).tolist() == order[some].tolist()
-
-
-def test_an_order_is_a_table_up_to_the_limit_and_walked_beyond(monkeypatch):
-    monkeypatch.setattr(draws, "_POSITIONS_AT_ONCE", 7)
-    assert list(draws.order(5, 2, 50)) == draws.permutation(5, 2, 50).tolist()
-    monkeypatch.setattr(draws, "LARGEST_TABLE", 49)
-    assert list(draws.order(5, 2, 50)) == draws.walked(5, 2, 50, np.arange(50)).tolist()
-    assert list(draws.order(5, 2, 49)) == draws.permutation(5, 2, 49).tolist()
 
 
 def test_an_epoch_visits_every_example_once_with_its_epoch():

@@ -58,8 +58,7 @@ def make_batches(case, folder, steps):
 
 
 def shard(batch, rank, processes):
-    dim = 1 if batch["input_ids"].dim() == 3 else 0  # stage 1 has one view
-    return {name: value.chunk(processes, dim)[rank].contiguous() for name, value in batch.items()}
+    return {name: value.chunk(processes, 1)[rank].contiguous() for name, value in batch.items()}
 
 
 def measure(model, wrapped, batches):

@@ -19,8 +19,8 @@ def test_the_loss_is_a_sum_over_the_tokens_of_all_micro_batches_when_their_numbe
     model = stage_one(tiny_bert).eval()
     batch = stage_one_batch(tiny_bert, [11, 9, 7, 5])
     whole, count = model(**batch).loss, model.count_targets(batch)
-    assert count.tolist() == [int((batch["labels"] != -100).sum())] * 2, "of both losses"
-    halves = [{name: value[i] for name, value in batch.items()} for i in (slice(0, 2), slice(2, 4))]
+    assert count.tolist() == [int((batch["masked_labels"] != -100).sum())] * 2, "of both losses"
+    halves = [{name: value[:, i] for name, value in batch.items()} for i in (slice(0, 2), slice(2, 4))]
     parts = [model(**half, num_items_in_batch=count).loss for half in halves]
     assert sum(parts).item() == pytest.approx(whole.item(), rel=1e-5)
 

@@ -10,12 +10,14 @@ from models.masked_lm import AuxiliaryMaskedLM
 from tests.methods import mask_of
 
 LENGTHS = [9, 4, 7]
-OPTIONS = {
-    "published": (),
-    "clean [CLS]": ("clean_input_ids",),
-    "own masks": ("aux_input_ids", "aux_labels"),
-    "words": ("words",),
-    "all": ("clean_input_ids", "aux_input_ids", "aux_labels", "words"),
+PLAIN = ("input_ids", "attention_mask", "masked_input_ids", "masked_labels")
+OWN = ("aux_input_ids", "aux_labels")
+OPTIONS = {  # whether the head's [CLS] is clean, and what a batch has besides
+    "published": (False, ()),
+    "clean [CLS]": (True, ()),
+    "own masks": (False, OWN),
+    "words": (False, ("words",)),
+    "all": (True, (*OWN, "words")),
 }
 
 
@@ -29,19 +31,20 @@ def batch_of(config):
     mask = mask_of(LENGTHS)
     clean = torch.randint(10, config.vocab_size, mask.shape, generator=generator)
     clean = torch.where(mask == 1, clean, config.pad_token_id)
-    made = {"attention_mask": mask, "clean_input_ids": clean, "words": torch.full_like(clean, IGNORED)}
-    for ids, labels, rate in (("input_ids", "labels", 0.3), ("aux_input_ids", "aux_labels", 0.6)):
+    made = {"input_ids": clean, "attention_mask": mask, "words": torch.full_like(clean, IGNORED)}
+    for name, rate in (("masked", 0.3), ("aux", 0.6)):
         chosen = (torch.rand(mask.shape, generator=generator) < rate) & (mask == 1)
         chosen[:, 0], chosen[:, 1] = False, True
-        made |= {ids: torch.where(chosen, 7, clean), labels: torch.where(chosen, clean, IGNORED)}
+        made[f"{name}_input_ids"] = torch.where(chosen, 7, clean)
+        made[f"{name}_labels"] = torch.where(chosen, clean, IGNORED)
     made["words"][:, 1:3] = clean[:, 1:3]
-    return made
+    return {name: value[None] for name, value in made.items()}
 
 
-def model_of(lm, packed, layers=2, skip_from=1, bow_weight=0.3):
+def model_of(lm, packed, layers=2, skip_from=1, bow_weight=0.3, clean=False):
     torch.manual_seed(1)
     head = new_head(lm.base_model, layers) if layers else torch.nn.ModuleList()
-    return AuxiliaryMaskedLM(lm, head, skip_from, packed, bow_weight).eval()
+    return AuxiliaryMaskedLM(lm, head, skip_from, packed, bow_weight, clean).eval()
 
 
 def slow(model, batch):
@@ -56,17 +59,17 @@ def slow(model, batch):
                 found[name] = total - F.log_softmax(output(state), dim=-1)[label].item(), count + 1
 
     for row, length in enumerate(LENGTHS):
-        part = {name: value[row : row + 1, :length] for name, value in batch.items()}
+        part = {name: value[0, row : row + 1, :length] for name, value in batch.items()}
         read = [name for name in part if name.endswith("input_ids")]
         states = {name: lm(input_ids=part[name], output_hidden_states=True).hidden_states for name in read}
-        cls = states.get("clean_input_ids", states["input_ids"])[-1][0, 0]
-        add("mlm", states["input_ids"][-1][0], part["labels"][0])
-        head = states.get("aux_input_ids", states["input_ids"])[model.skip_from].clone()
+        cls = states["input_ids" if model.clean_cls else "masked_input_ids"][-1][0, 0]
+        add("mlm", states["masked_input_ids"][-1][0], part["masked_labels"][0])
+        head = states.get("aux_input_ids", states["masked_input_ids"])[model.skip_from].clone()
         head[0, 0] = cls
         for layer in model.c_head:
             head = layer(head)
         if model.c_head:
-            add("aux_mlm", head[0], part.get("aux_labels", part["labels"])[0])
+            add("aux_mlm", head[0], part.get("aux_labels", part["masked_labels"])[0])
         for word in part["words"][0].tolist() if "words" in part else ():
             add("bow", [cls], torch.tensor([word]))
     return found
@@ -76,8 +79,9 @@ def slow(model, batch):
 @pytest.mark.parametrize("skip_from", [0, 1])
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_equals_the_slow_computation(lm, option, skip_from, packed):
-    model, batch = model_of(lm, packed, skip_from=skip_from), batch_of(lm.config)
-    batch = {name: batch[name] for name in ("input_ids", "attention_mask", "labels", *OPTIONS[option])}
+    clean, besides = OPTIONS[option]
+    model, batch = model_of(lm, packed, skip_from=skip_from, clean=clean), batch_of(lm.config)
+    batch = {name: batch[name] for name in (*PLAIN, *besides)}
     with torch.no_grad():
         out, expected = model(**batch), slow(model, batch)
     assert out.terms.keys() == expected.keys()
@@ -92,9 +96,10 @@ def test_every_option_equals_the_slow_computation(lm, option, skip_from, packed)
 @pytest.mark.parametrize("packed", [False, True])
 def test_without_head_layers_it_is_the_plain_masked_language_model(lm, packed):
     model, batch = model_of(lm, packed, layers=0), batch_of(lm.config)
-    batch = {name: batch[name] for name in ("input_ids", "attention_mask", "labels")}
+    batch = {name: batch[name] for name in PLAIN}
+    ids, mask, labels = (batch[name][0] for name in ("masked_input_ids", "attention_mask", "masked_labels"))
     with torch.no_grad():
-        own, out = lm(**batch).loss, model(**batch)
+        own, out = lm(ids, mask, labels=labels).loss, model(**batch)
     assert out.loss.item() == pytest.approx(own.item(), rel=1e-4)
     assert out.terms.keys() == {"mlm"}
     assert model.probe(**batch).keys() == {"mlm"}
@@ -103,16 +108,15 @@ def test_without_head_layers_it_is_the_plain_masked_language_model(lm, packed):
 @pytest.mark.parametrize("packed", [False, True])
 def test_gradient_reaches_the_encoder_through_the_clean_cls_alone(lm, packed):
     """With a head over the embeddings and clean [CLS], the auxiliary loss trains every layer of the encoder."""
-    model, batch = model_of(lm, packed, skip_from=0), batch_of(lm.config)
-    batch = {name: value for name, value in batch.items() if name != "words"}
-    model(**batch | {"labels": torch.full_like(batch["labels"], IGNORED)}).loss.backward()
+    model, batch = model_of(lm, packed, skip_from=0, clean=True), batch_of(lm.config)
+    batch = {name: batch[name] for name in (*PLAIN, *OWN)}
+    model(**batch | {"masked_labels": torch.full_like(batch["masked_labels"], IGNORED)}).loss.backward()
     norms = [sum(p.grad.norm() for p in layer.parameters()) for layer in lm.base_model.encoder.layer]
     assert all(norm > 0 for norm in norms)
 
 
 def test_the_probe_gives_every_row_the_cls_of_another(lm):
-    model, batch = model_of(lm, True), batch_of(lm.config)
-    batch = {name: batch[name] for name in ("input_ids", "attention_mask", "labels", "clean_input_ids")}
-    batch = {name: value[:, :4] for name, value in batch.items()}  # equal lengths, so that rows can change places
-    other = batch | {"clean_input_ids": batch["clean_input_ids"].roll(1, 0)}
+    model, batch = model_of(lm, True, clean=True), batch_of(lm.config)
+    batch = {name: batch[name][:, :, :4] for name in PLAIN}  # equal lengths, so that rows can change places
+    other = batch | {"input_ids": batch["input_ids"].roll(1, 1)}
     assert model.probe(**batch)["aux_mlm_shuffled_cls"] == pytest.approx(model.probe(**other)["aux_mlm"], rel=1e-5)

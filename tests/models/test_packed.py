@@ -100,7 +100,7 @@ def test_stage_one_equals_the_padded_call(folder):
         padded, packed = (model.probe(**batch) for model in models)
         assert packed == pytest.approx(padded, rel=1e-5)
     batch = stage_one_batch(folder, LENGTHS["random"])
-    batch["labels"][:3, 0] = torch.tensor([11, 12, 13])  # a label on the first token is no exception
+    batch["masked_labels"][0, :3, 0] = torch.tensor([11, 12, 13])  # a label on the first token is no exception
     assert_equal(*models, batch)
 
 
