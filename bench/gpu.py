@@ -23,7 +23,7 @@ import torch
 from bench import gpu_fast, gpu_right, gpu_runs
 from bench.pair import MODELS
 from bench.timing import Work
-from common.errors import BadInput, first_line
+from common.errors import BadInput, brief
 from common.flags import positive
 from eval.scores import markdown, write_rows
 
@@ -100,7 +100,7 @@ def _limited(work: Callable[[], dict], seconds: float) -> dict:
         signal.setitimer(signal.ITIMER_REAL, seconds)
         return work()
     except Exception as error:  # a failed row must not lose the others
-        return {"failed": f"{type(error).__name__}: {first_line(error)[:300]}"}
+        return {"failed": f"{type(error).__name__}: {brief(error)}"}
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

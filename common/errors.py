@@ -90,11 +90,6 @@ def brief(error: BaseException) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or its type if the message is empty."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
 class Stopped(KeyboardInterrupt):
     """A signal ended the command; running it again resumes. Not a ProjectError: libraries swallow those."""
 
@@ -163,10 +158,11 @@ def _run(main: Callable[[], object]) -> None:
 
 
 def _refuse_empty(words: Sequence[str]) -> None:
-    """Raise BadInput for an empty argument, which would mean this folder."""
+    """Raise BadInput for an empty argument, which would mean this folder; a prompt may be empty."""
     for before, word in zip(["the first argument", *words], words, strict=False):
-        if not word or (word.startswith("--") and word.endswith("=")):
-            raise BadInput(f"{word.rstrip('=') or before}: the value is empty; is a shell variable unset?")
+        name = word.removesuffix("=") or before
+        if (not word or (word.startswith("--") and word.endswith("="))) and not name.endswith("_prompt"):
+            raise BadInput(f"{name}: the value is empty; is a shell variable unset?")
 
 
 def refuse_tokens(words: Sequence[str]) -> None:

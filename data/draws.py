@@ -104,6 +104,3 @@ class Keys(Dataset):
 
     def __getitem__(self, key: Key) -> Key:
         return key
-
-    def __getitems__(self, keys: list[Key]) -> list[Key]:
-        return keys

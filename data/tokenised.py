@@ -26,7 +26,7 @@ from data.text import ROWS_AT_ONCE, read_text, write_rows
 from data.tokenizer import word_starts
 
 _READ_AT_ONCE = 50_000  # rows
-EXAMINED = 1_000_000  # examples counted and searched for duplicates, so that a longer text does not start later
+EXAMINED = 1_000_000  # examples counted, so that a longer text does not start later
 WHOLE = np.iinfo(np.int32).max  # no length limit
 
 
@@ -65,7 +65,6 @@ class TokenisedText:
         self.labels = table[LABEL].to_numpy() if LABEL in table.column_names else None
         columns = [table[name].chunks for name in table.column_names if name != LABEL]
         self.columns = len(columns)
-        self.tokens = sum(len(chunk.values) for chunks in columns for chunk in chunks)
         self._first = np.cumsum([0, *map(len, columns[0])])  # first row of every chunk, and the number of rows
         # Where the offsets and the ids of every chunk begin in the file, (columns, 2, chunks).
         self._begin = np.array([list(zip(*map(self._places, chunks), strict=True)) for chunks in columns])
@@ -118,11 +117,13 @@ def load_tokenised(
     """Return the token ids of a text, from the cache or computed now.
 
     With `sample` only its rows are tokenised, in the order of the draw. With `block` the text is cut into blocks of at
-    most that many ids (`_Cut`), for masked language modelling.
+    most that many ids (`_blocks`), for masked language modelling.
 
     Raises:
         BadInput: as `data.text.read_text`; a sentence without tokens; a sample larger than the text.
     """
+    if not tokenizer.is_fast:
+        raise BadInput("the model's tokenizer has no tokenizer.json that the library could make or read: not supported")
     # The tokenizer's last call may have set truncation and padding; neither affects the ids.
     rules = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
     key = source.key(rules, sample and astuple(sample), block)

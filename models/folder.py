@@ -137,9 +137,3 @@ def head_as_pooler(path: str) -> dict[str, dict[str, str]]:
     """The option of `from_pretrained` that reads SimCSE's `mlp.dense`, if a checkpoint still has it, as the pooler."""
     file = _weights_file(path)
     return {"key_mapping": _HEAD_AS_POOLER} if file is not None and _HEAD in _stored_names(path, file) else {}
-
-
-def left_out(names: set[str], prefix: str) -> str:
-    """The parts of a checkpoint that the model does not have, for a log line: `lm_head, mlp, pooler`."""
-    parts = {name.removeprefix(f"{prefix}.").split(".")[0] for name in names}
-    return ", ".join(sorted(parts)) or "nothing"

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from common.errors import BadInput, brief, first_line
+from common.errors import BadInput, brief
 from common.files import RUN_FILE
 from models.families import FAMILIES, attends_backwards
-from models.folder import check_weights, head_as_pooler, left_out, settle
+from models.folder import check_weights, head_as_pooler, settle
 
 NO_LIMIT = 10**9  # tokens per sentence
 logger = logging.getLogger(__name__)
@@ -72,8 +72,10 @@ def load_strictly(model_class, path: str, config, simcse_head: bool = False, **e
         )
     check_finite(path, dict(model.named_parameters()))
     if old:
-        parts = left_out(info["unexpected_keys"], model.base_model_prefix)
-        logger.info("'%s': weights from pytorch_model.bin, read as tensors only; left out: %s", path, parts)
+        prefix = f"{model.base_model_prefix}."
+        parts = {name.removeprefix(prefix).split(".")[0] for name in info["unexpected_keys"]}
+        left_out = ", ".join(sorted(parts)) or "nothing"
+        logger.info("'%s': weights from pytorch_model.bin, read as tensors only; left out: %s", path, left_out)
     return model
 
 
@@ -112,7 +114,7 @@ def _try_out(path: str, model: PreTrainedModel) -> None:
             for row in (ids, padded)
         )
     except Exception as error:  # as above
-        reason = first_line(error)
+        reason = brief(error)
         raise BadInput(f"'{path}': a '{model.config.model_type}' does not run on ids and a mask: {reason}") from error
     if not torch.allclose(alone, beside, rtol=0, atol=1e-3 * float(alone.abs().max())):
         raise BadInput(

@@ -51,7 +51,7 @@ def _mean_of(*layers: int) -> Callable[..., Tensor]:
 class Pooling:
     """A pooling: `pool(states, mask, place)`; `states` are the outputs of embeddings and layers, (B, L, H) each.
 
-    `place` is that of the mask in the tokenizer's template, see `data.template.Frame.place`.
+    `place` is that of the mask in the tokenizer's template, see `data.template.Frame.position`.
     """
 
     pool: Callable[..., Tensor]

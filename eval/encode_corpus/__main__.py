@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.errors import BadInput, first_line, run_command
+from common.errors import BadInput, brief, run_command
 from common.files import files_of, open_regular, sha256
 from common.flags import Parser, add_encoder, add_prompts
 from data.lines import texts_by_line
@@ -111,9 +111,7 @@ def _cells(path: Path, column: str) -> Iterator[str]:
                     raise TypeError("a row is null or no string")
                 yield from texts
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        raise BadInput(
-            f"{path}: not a complete Parquet file with strings in '{column}' ({first_line(error)})"
-        ) from error
+        raise BadInput(f"{path}: not a complete Parquet file with strings in '{column}' ({brief(error)})") from error
 
 
 if __name__ == "__main__":

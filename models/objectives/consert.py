@@ -12,7 +12,6 @@ import numpy as np
 from common.ranges import Positive, Rate, Weight, flag
 from data.views import Perturbed, View
 from models.contrast import nt_xent
-from models.families import check_apart
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
 Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout", "span"]
@@ -58,13 +57,6 @@ def perturb(count: int, width: int, generator: np.random.Generator, change: Chan
     return Perturbed(positions, kept)
 
 
-def check_changes(args: Arguments, config) -> None:
-    """Raise BadInput, naming the flag, if a view changes embeddings of an unknown backbone."""
-    for name in ("view_1", "view_2"):
-        if getattr(args, name) != "none":
-            check_apart(config, f"--{name} {getattr(args, name)}")
-
-
 def view(args: Arguments, change: Change) -> View:
     """Return a view with one change."""
     if change == "none":
@@ -94,7 +86,6 @@ class ConSERT(Method):
         return [view(args, args.view_1), view(args, args.view_2)]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        check_changes(args, encoder.config)
         return [contrast(args)]
 
 

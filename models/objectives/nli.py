@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from common.ranges import Rate, Weight, flag
 from data.views import View
 from models.collectives import gather_with_gradient
+from models.families import check_apart
 from models.heads import project
 from models.objectives import consert
 from models.objectives.base import Batch, Encoded, Method, Objective, Term
@@ -114,8 +115,8 @@ class NLI(Method):
         return [View(), View(), *(copy for copy in copies for _ in range(2))]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        if args.contrastive_weight:
-            consert.check_changes(args, encoder.config)
+        if args.contrastive_weight and ADVERSARIAL in (args.view_1, args.view_2):
+            check_apart(encoder.config, "an adversarial view")
         return [Classified(args, encoder.config.hidden_size)]
 
 

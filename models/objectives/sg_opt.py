@@ -113,7 +113,8 @@ class SGOPT(Method):
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         initial = copy.deepcopy(encoder)
         if args.freeze_embeddings:
-            encoder.backbone.embeddings.requires_grad_(False)
+            embeddings = getattr(encoder.backbone, "embeddings", None) or encoder.backbone.get_input_embeddings()
+            embeddings.requires_grad_(False)
         return [SelfGuided(args, initial)]
 
 

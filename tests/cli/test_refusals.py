@@ -54,8 +54,8 @@ def test_a_batch_of_one_is_refused_before_the_run_begins(unsup, tmp_path, method
 @pytest.mark.parametrize(
     ("script", "flags", "named"),
     [
-        (run_unsup, {"method": "consert"}, "--view_1 feature_cutoff"),
-        (run_sup, {"method": "nli", "view_2": "none"}, "--view_1 adversarial"),  # beside its adversarial one
+        (run_unsup, {"method": "consert"}, "a view with perturbed embeddings"),
+        (run_sup, {"method": "nli", "view_2": "none"}, "an adversarial view"),
     ],
 )
 def test_changed_views_of_a_backbone_that_is_called_as_a_whole_are_refused(unsup, tiny, tmp_path, script, flags, named):

@@ -67,6 +67,7 @@ _TOKEN = "looks like a hub token"
     [
         (["--output", ""], f"--output: {_EMPTY}"),
         ([""], f"the first argument: {_EMPTY}"),
+        (["--query_prompt=", "--output="], f"--output: {_EMPTY}"),  # a prompt may be empty
         (["--model", TOKEN], f"--model: {_TOKEN}"),
         ([f"--model=x{TOKEN}y"], f"--model: {_TOKEN}"),
         (["a", TOKEN], f"an argument: {_TOKEN}"),
