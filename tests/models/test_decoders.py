@@ -11,6 +11,7 @@ from common.errors import BadInput
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_backbone, load_config, load_tokenizer, set_dropout
 from tests.encoders import encode_of
+from tests.methods import build_model, mask_of
 
 KINDS = ["qwen2", "qwen3", "llama", "mistral", "gemma", "gemma2", "gemma3_text"]
 POOLINGS = ["avg", "last_token"]
@@ -120,3 +121,12 @@ def test_a_saved_decoder_is_the_same_in_sentence_transformers(decoder, tmp_path,
         for size in (1, 12):  # without padding, and with
             found = peer.encode(texts, batch_size=size)
             assert np.allclose(found, expected, rtol=0, atol=1e-5 * scale), (side, size)
+
+
+def test_sg_opt_freezes_the_word_embeddings_of_a_decoder(decoder):
+    folder = decoder("qwen2")
+    model = build_model("sg_opt", folder, pooling="last_token")
+    ids, mask = torch.arange(10, 37).view(1, 3, 9), mask_of([9, 4, 7])[None]
+    model(input_ids=ids, attention_mask=mask).loss.backward()
+    encoder = dict(model.encoder.named_parameters())
+    assert {name for name, p in encoder.items() if p.grad is None} == {"backbone.embed_tokens.weight"}
