@@ -52,13 +52,15 @@ def rows(args) -> list[dict]:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise BadInput("torch sees no CUDA GPU; --device cpu rehearses the command")
     results = []
+    if args.output and Path(args.output).suffix == ".md":
+        raise BadInput(f"--output {args.output}: the page gets this name; give FILE.json")
     if args.output and Path(args.output).is_file():
         before = json.loads(Path(args.output).read_text(encoding="utf-8"))
         results = [row for row in before if row["part"] not in args.parts]
     for row in measured(args, device):
         logger.info("%s", row)
         results = [*results, row]
-        results.sort(key=lambda row: list(SHARES).index(row["part"]))
+        results.sort(key=lambda row: [*SHARES, row["part"]].index(row["part"]))  # other versions have other parts
         if args.output:
             write_rows(args.output, results)
             Path(args.output).with_suffix(".md").write_text(page(results), encoding="utf-8")
