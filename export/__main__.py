@@ -10,6 +10,7 @@ from export.facts import read_facts
 from export.folder import new_folder, push
 from models.encoder import load_encoder
 from models.saved_format import read_modules
+from search.recipe import Recipe
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,8 @@ def main(argv: list[str] | None = None) -> None:
                 scores = Path(args.run) / "scores.json"
                 raise BadInput(f"{scores}: scored with {name} {other.pop()}, not the model's {value}; score again")
         encoder.save(str(folder), tokenizer)
+        if recipe := Recipe.of(args.run):
+            recipe.write(folder)
         name = args.push_to_hub.rpartition("/")[2] if args.push_to_hub else output.resolve().name
         shown = "" if output.is_absolute() or ".." in output.parts else str(output)
         model = Model(name, args.push_to_hub, encoder, shown)
