@@ -130,7 +130,7 @@ class Embedder:
             queries: one query or several.
             top_k: maximum hits per query.
             threshold: minimum cosine of a hit.
-            weight: of the cosine in an index with BM25; default: the recipe's, or 0.7.
+            weight: of the cosine in an index with BM25; default: the recipe's, or 0.5.
         """
         texts = self.index.documents["text"] if self.index else []
         least = -np.inf if threshold is None else threshold
@@ -140,15 +140,18 @@ class Embedder:
 
     def hits(self, queries: Sequence[str], top_k: int = 5, weight: float | None = None) -> list[list[Hit]]:
         """As `search`, with the document's number, the best window and both parts of the score."""
-        if self.index is None:
-            raise BadInput("there is no index yet; call build_index with the texts")
         queries = _list(queries)
         weight = (self.recipe or Recipe()).weight if weight is None else weight
-        return self.index.search(self.encode(queries, "query"), queries, top_k, weight, self.device)
+        return self._built().search(self.encode(queries, "query"), queries, top_k, weight, self.device)
 
     def save(self, folder: str | PathLike, dtype: str = "float16") -> None:
         """Write the index to a new folder, its vectors in float16, int8 or float32; see `search.index`."""
-        self.index.save(Path(folder), {**self._source, "identity": self._encode.identity}, dtype)
+        self._built().save(Path(folder), {**self._source, "identity": self._encode.identity}, dtype)
+
+    def _built(self) -> Index:
+        if self.index is None:
+            raise BadInput("there is no index yet; call build_index with the texts")
+        return self.index
 
     @classmethod
     def load_index(cls, folder: str | PathLike, model: str | PathLike | None = None, **options) -> Embedder:

@@ -36,7 +36,8 @@ def parser() -> Parser:
         description=DESCRIPTION,
         epilog="Other flags are those of the training by run_unsup.py (python run_unsup.py --method spans\n"
         "--help_all), such as --dry_run, --learning_rate 1e-5 or --method tsdae.\n"
-        "configs/adapt.yaml has their defaults.\n\n"
+        "configs/adapt.yaml has their defaults. --use_cpu is for the training alone; searches are compared on a GPU\n"
+        "if there is one.\n\n"
         "example:\n  python -m adapt sentence-transformers/all-MiniLM-L6-v2 --text MY_FOLDER --output runs/mine",
     )
     p.add_argument("model", metavar="MODEL", help="an embedding model, a run, a plain encoder, or a hub id")

@@ -5,10 +5,11 @@ import platform
 
 import torch
 
+from bench.timing import table
 from common.errors import ProjectError, run_command
 from common.flags import Parser, check_output, positive
 from common.streams import show
-from eval.scores import markdown, write_rows
+from eval.scores import write_rows
 
 SUBJECTS = {
     "eval": "STS and in-training evaluation against a SentEval-style loop",
@@ -17,16 +18,6 @@ SUBJECTS = {
     "search": "an index of made-up documents: seconds to build it, milliseconds and memory of a query",
     "step": "a training step against the published computation and against sentence-transformers: time and memory",
 }
-FIRST = ("name", "model", "precision", "ratio")
-_MACHINE = ("machine", "torch", "threads")
-
-
-def table(rows: list[dict]) -> str:
-    """The rows as Markdown, the ratio first; missing figures are `not taken`."""
-    names = dict.fromkeys(name for row in rows for name in row if name not in _MACHINE)
-    columns = [name for name in FIRST if name in names] + [name for name in names if name not in FIRST]
-    cells = [["not taken" if row.get(name) is None else str(row[name]) for name in columns] for row in rows]
-    return markdown([columns, *cells])
 
 
 def main(argv: list[str] | None = None) -> list[dict]:

@@ -18,7 +18,7 @@ from data.tokenizer import SPECIAL
 from models.loading import load_tokenizer
 from training import builders
 from training.methods import STAGE_ONE as STAGE_ONE_SCRIPT
-from training.methods import load_method, method_names, script_of
+from training.methods import load_method, script_of
 from training.settings import fill, kinds_of
 from training.stages import load_blocks
 from training.trainer import EmbeddingTrainer
@@ -36,12 +36,6 @@ class Case:
     family: str
     packed: bool
     precision: str
-
-
-def cases() -> list[Case]:
-    """Every objective and stage 1 with both families, packed and padded, in both precisions."""
-    names = [*method_names(), STAGE_ONE]
-    return [Case(*values) for values in itertools.product(names, FAMILIES, (True, False), ("float32", "bf16"))]
 
 
 class Materials:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from bench import gpu_fast, gpu_right, gpu_runs
+from bench import gpu_fast, gpu_right, gpu_runs, timing
 from bench.pair import MODELS
 from bench.timing import Work
 from common.errors import BadInput, brief
@@ -30,7 +30,6 @@ from eval.scores import markdown, write_rows
 logger = logging.getLogger(__name__)
 # Shares of the time; what a part leaves passes on to the next.
 SHARES = {"right": 25, "fast": 35, "whole": 15, "safe": 15, "true": 20}
-_HIDDEN = {"device", "torch", "part", "machine", "threads"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,13 +52,15 @@ def rows(args) -> list[dict]:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise BadInput("torch sees no CUDA GPU; --device cpu rehearses the command")
     results = []
+    if args.output and Path(args.output).suffix == ".md":
+        raise BadInput(f"--output {args.output}: the page gets this name; give FILE.json")
     if args.output and Path(args.output).is_file():
         before = json.loads(Path(args.output).read_text(encoding="utf-8"))
         results = [row for row in before if row["part"] not in args.parts]
     for row in measured(args, device):
         logger.info("%s", row)
         results = [*results, row]
-        results.sort(key=lambda row: list(SHARES).index(row["part"]))
+        results.sort(key=lambda row: [*SHARES, row["part"]].index(row["part"]))  # other versions have other parts
         if args.output:
             write_rows(args.output, results)
             Path(args.output).with_suffix(".md").write_text(page(results), encoding="utf-8")
@@ -121,7 +122,7 @@ def page(rows: list[dict]) -> str:
     lines = [f"# {first['device']}", "", made, "", *_verdict(rows), ""]
     for part in dict.fromkeys(row["part"] for row in rows):
         mine = [row for row in rows if row["part"] == part]
-        lines += [f"## {part}", "", _right(mine) if part == "right" else _plain(mine), ""]
+        lines += [f"## {part}", "", _right(mine) if part == "right" else timing.table(mine), ""]
     return "\n".join(lines)
 
 
@@ -141,11 +142,6 @@ def _verdict(rows: list[dict]) -> list[str]:
             ratio = f", {plain / timed[best]:.2f} times as fast as the published step" if plain else ""
             said.append(f"{name}: {best} is fastest, {timed[best]:.2f} ms a step{ratio}.")
     return [" ".join(said)] if said else []
-
-
-def _plain(rows: list[dict]) -> str:
-    columns = list(dict.fromkeys(name for row in rows for name in row if name not in _HIDDEN))
-    return markdown([columns, *(["" if row.get(name) is None else str(row[name]) for name in columns] for row in rows)])
 
 
 def _right(rows: list[dict]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -14,7 +13,6 @@ import torch.nn.functional as F
 from accelerate.utils import send_to_device
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import BertModel
 
 from bench import pair
 from bench.timing import Work
@@ -194,18 +192,7 @@ def batch(name: str, path: str, model: nn.Module, args, seed: int, times: int, c
 
 def peer(args, device: torch.device) -> dict:
     """sentence-transformers' SimCSE step: MultipleNegativesRankingLoss on each sentence twice."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-
-    config = pair.config_of(args.model)
-    torch.manual_seed(0)
-    with tempfile.TemporaryDirectory() as folder:
-        BertModel(config, add_pooling_layer=False).save_pretrained(folder)
-        pair.tokenizer_of(pair.WORDS, config.vocab_size).save_pretrained(folder)
-        transformer = Transformer(folder, max_seq_length=args.length)
-    model = SentenceTransformer(modules=[transformer, Pooling(config.hidden_size, "cls")], device=str(device)).train()
-    loss = MultipleNegativesRankingLoss(model, scale=1 / pair.TEMPERATURE)
+    model, loss = pair.peer(pair.config_of(args.model), args.length, str(device))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=device.type == "cuda")
 
     def take(number: int) -> None:

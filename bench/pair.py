@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import copy
 import itertools
+import tempfile
 from collections.abc import Callable
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from torch import Tensor, nn
-from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+from transformers import BertConfig, BertForMaskedLM, BertModel, BertTokenizer
 from transformers.masking_utils import create_bidirectional_mask
 
 from common.flags import positive
@@ -157,6 +161,17 @@ def sentences(count: int, seed: int = 0) -> list[str]:
     lengths = draw_lengths(generator, count)
     lengths[lengths == len(LENGTHS) - 1] += 8
     return [" ".join(generator.choice(WORDS, length - 2)) for length in lengths]
+
+
+def peer(config: BertConfig, length: int, device: str) -> tuple[SentenceTransformer, nn.Module]:
+    """SimCSE in sentence-transformers: [CLS] without projection, and MultipleNegativesRankingLoss."""
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as folder:
+        BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+        tokenizer_of(WORDS, config.vocab_size).save_pretrained(folder)
+        transformer = Transformer(folder, max_seq_length=length)
+    model = SentenceTransformer(modules=[transformer, Pooling(config.hidden_size, "cls")], device=device).train()
+    return model, MultipleNegativesRankingLoss(model, scale=1 / TEMPERATURE)
 
 
 def take_step(model: nn.Module, call: Callable[[], object], precision: str, optimizer=None) -> None:

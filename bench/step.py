@@ -5,14 +5,9 @@ Time is measured by turns in one process, peak memory by the kernel in a process
 
 import copy
 import logging
-import tempfile
 
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import BertModel
 
 from bench import pair
 from bench.pair import add_arguments, batch, config_of
@@ -74,16 +69,8 @@ def simcse(args) -> dict:
 
     Both sides have the same weights, sentences, length, temperature and pooling ([CLS], no projection), with dropout.
     """
-    config = config_of(args.model)
-    torch.manual_seed(0)
-    backbone = BertModel(config, add_pooling_layer=False)
-    with tempfile.TemporaryDirectory() as folder:
-        backbone.save_pretrained(folder)
-        pair.tokenizer_of(pair.WORDS, config.vocab_size).save_pretrained(folder)
-        transformer = Transformer(folder, max_seq_length=args.length)
-    peer = SentenceTransformer(modules=[transformer, Pooling(config.hidden_size, "cls")], device="cpu").train()
-    peer_loss = MultipleNegativesRankingLoss(peer, scale=1 / pair.TEMPERATURE)
-    tokenizer = copy.deepcopy(peer.tokenizer)
+    peer, peer_loss = pair.peer(config_of(args.model), args.length, "cpu")
+    backbone, tokenizer = copy.deepcopy(peer[0].model), copy.deepcopy(peer.tokenizer)
     encoder = SentenceEncoder(backbone, "cls_before_pooler", None, args.length, packed=True)
     model = EncoderForTraining(encoder, None, [Contrastive(pair.TEMPERATURE)]).train()
 

@@ -7,7 +7,16 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
+from eval.scores import markdown
+
+_MACHINE = {"device", "torch", "part", "machine", "threads"}  # one for all rows of a table
 Work = tuple[dict, Callable[[], dict]]  # the names of a row of `bench gpu`, and what measures the rest
+
+
+def table(rows: list[dict]) -> str:
+    """The rows as Markdown."""
+    columns = list(dict.fromkeys(name for row in rows for name in row if name not in _MACHINE))
+    return markdown([columns, *(["" if row.get(name) is None else str(row[name]) for name in columns] for row in rows)])
 
 
 def apart(function: Callable, *args: object):

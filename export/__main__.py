@@ -10,6 +10,7 @@ from export.facts import read_facts
 from export.folder import new_folder, push
 from models.encoder import load_encoder
 from models.saved_format import read_modules
+from search.recipe import Recipe
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +28,6 @@ def parser() -> Parser:
     p.add_argument("run", metavar="RUN", help="a finished run, or any model folder (with a shorter card)")
     p.add_argument("--output", required=True, metavar="DIR", help="a new or empty folder")
     add_pooling(p)
-    base = "scores of the base model to show beside, as `python -m eval BASE --output FILE` writes them"
-    p.add_argument("--base_scores", metavar="FILE", help=base)
     p.add_argument("--push_to_hub", metavar="REPO", help="OWNER/NAME: create the repository if needed and upload")
     p.add_argument("--private", action="store_true", help="with --push_to_hub: make a new repository private")
     return p
@@ -41,7 +40,7 @@ def main(argv: list[str] | None = None) -> None:
         BadInput: another pooling than the model's, or scores of other settings.
     """
     args = parser().parse_args(argv)
-    facts, output = read_facts(Path(args.run), args.base_scores), Path(args.output)
+    facts, output = read_facts(Path(args.run)), Path(args.output)
     before = read_modules(args.run) if args.pooling else None
     if before is not None and (before.pooling != args.pooling or before.head):
         raise BadInput(f"--pooling {args.pooling}: '{args.run}' states its pooling, {before.pooling}; leave it out")
@@ -53,6 +52,8 @@ def main(argv: list[str] | None = None) -> None:
                 scores = Path(args.run) / "scores.json"
                 raise BadInput(f"{scores}: scored with {name} {other.pop()}, not the model's {value}; score again")
         encoder.save(str(folder), tokenizer)
+        if recipe := Recipe.of(args.run):
+            recipe.write(folder)
         name = args.push_to_hub.rpartition("/")[2] if args.push_to_hub else output.resolve().name
         shown = "" if output.is_absolute() or ".." in output.parts else str(output)
         model = Model(name, args.push_to_hub, encoder, shown)

@@ -159,17 +159,15 @@ def _properties(model: Model) -> Markup:
 
 
 def _beside(facts: Facts, rows: list[dict], dev: str) -> Markup | str:
-    """The dev score and the averages (without any: every headline score) beside those of the base model."""
+    """The dev score beside that of the base model, and the averages (without any: every headline score)."""
     body = []
     if facts.dev_scores:
         chosen_by = "" if facts.mapping("verdict").get("apart") is True else ", which selected the model"
         body.append([escape(dev + chosen_by), *(f"{score:.2f}" for score in facts.dev_scores)])
-    base = {(Key.of(row), row["n"]): row["value"] for row in headline(facts.base_rows)}
     for row in [row for row in rows if row["task"] == AVERAGE] or rows:
         tasks = sum(Key.of(other)[1:] == Key.of(row)[1:] for other in rows) - 1
         name = str(Key.of(row)).replace(AVERAGE, f"mean of {tasks} tasks")
-        other = base.get((Key.of(row), row["n"]))
-        body.append([escape(name), "not scored" if other is None else f"{other:.2f}", f"{row['value']:.2f}"])
+        body.append([escape(name), "not scored", f"{row['value']:.2f}"])
     return body and _table([["score", "base model", "this model"], *body])
 
 

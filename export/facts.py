@@ -19,12 +19,11 @@ BASELINE = "baseline.json"  # as `python -m baselines` writes it
 
 @dataclass(frozen=True)
 class Facts:
-    """The contents of the files, each empty if the folder lacks it; `base_rows` are scores of the base model."""
+    """The contents of the files, each empty if the folder lacks it."""
 
     record: dict[str, Any] = field(default_factory=dict)
     rows: list[dict] = field(default_factory=list)
     baseline: dict[str, Any] = field(default_factory=dict)
-    base_rows: list[dict] = field(default_factory=list)
 
     def mapping(self, name: str) -> dict[str, Any]:
         """An entry of the record that is a mapping; empty if it is missing."""
@@ -59,8 +58,8 @@ class Facts:
         return name
 
 
-def read_facts(folder: Path, base_scores: str | None = None) -> Facts:
-    """The facts of a run or baseline folder, empty for any other model, and the scores of its base model.
+def read_facts(folder: Path) -> Facts:
+    """The facts of a run or baseline folder, empty for any other model.
 
     Raises:
         BadInput: the run is unfinished.
@@ -72,4 +71,4 @@ def read_facts(folder: Path, base_scores: str | None = None) -> Facts:
     rows = read_scores(folder / "scores.json") if has_scores(folder / "scores.json") else []
     fitted = folder / BASELINE
     baseline = read_json(fitted, "the record of a baseline") if fitted.is_file() else {}
-    return Facts(record, rows, baseline, read_scores(Path(base_scores)) if base_scores else [])
+    return Facts(record, rows, baseline)

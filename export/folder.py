@@ -16,9 +16,9 @@ from common.errors import BadInput, brief, unwritable
 from common.files import writing_folder
 from training.faults import storage_errors
 
-# Files of an earlier export that would change how the model loads if this export lacks them.
+# Files of an earlier export that would change how the model loads or searches if this export lacks them.
 REPLACED = """modules.json sentence_bert_config.json config_sentence_transformers.json *_Pooling/* *_Dense/*
-    *_WordWeights/* *_WeightedLayerPooling/* model*.safetensors* onnx/*""".split()
+    *_WordWeights/* *_WeightedLayerPooling/* model*.safetensors* onnx/* flow.safetensors search.json""".split()
 
 
 @contextmanager

@@ -39,6 +39,8 @@ def test_what_cannot_be_searched_is_said(tiny_bert):
     model = Embedder(tiny_bert, pooling="avg")
     with pytest.raises(BadInput, match="no index yet"):
         model.search("a")
+    with pytest.raises(BadInput, match="no index yet"):
+        model.save("index")
     model.build_index(["a", "b"])
     for texts in ([], ["a", None], {"d1": "a"}, pandas.DataFrame({"text": ["a"]}), "hello"):
         with pytest.raises(BadInput, match=r"one or more strings|give a list of strings"):

@@ -35,7 +35,6 @@ from training.trainer import CachedTrainer, EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 _MANY_UNKNOWN = 0.1  # share of tokens; below 0.001 for English Wikipedia and BERT
-_MANY_CUT = 0.2  # share of truncated texts
 _SAMPLED = 100_000  # rows that the plan examines
 
 
@@ -75,10 +74,7 @@ def build_training(
     truncated = "documents into views"
     if not all(view.cut for view in collator.views):
         lengths = np.stack([corpus.lengths(first, column) for column in range(corpus.columns)])
-        share = float((lengths > data_args.max_length - collator.added).mean())
-        truncated = f"{share:.1%} of the texts"
-        if share > _MANY_CUT:
-            logger.warning("--max_length %d truncates %.0f %% of the texts", data_args.max_length, 100 * share)
+        truncated = f"{(lengths > data_args.max_length - collator.added).mean():.1%} of the texts"
     ids, _ = corpus.sentences(first, column, data_args.max_length)
     unknown = float((ids == tokenizer.unk_token_id).mean())
     if unknown > _MANY_UNKNOWN:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from safetensors import safe_open
 from torch import nn
@@ -76,16 +75,15 @@ def commit(partial: Path, target: Path, run_id: str) -> None:
 
     Args:
         partial: the written folder, on the same file system.
-        target: its final path. An older folder of the same run is replaced; anything else is kept as
-            `TARGET.refused-` and random letters.
+        target: its final path; what is there is replaced, and a link is not followed.
         run_id: the run that owns the folder.
     """
     content = {"format": FORMAT, "run": run_id, "files": hashes(partial)}
     (partial / MANIFEST).write_bytes(_render(content))
     sync_folder(partial)
-    if target.is_symlink() or (target.exists() and owner(target) != run_id):
-        target.rename(target.with_name(f"{target.name}.refused-{uuid4().hex[:8]}"))
-    if target.exists():
+    if target.is_symlink() or target.is_file():
+        target.unlink()
+    elif target.exists():
         target.rename(_replaced(target))
     partial.rename(target)
     sync(target.parent)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -41,9 +39,8 @@ def storage_errors(folder: str | Path) -> Iterator[None]:
 def _storage_message(error: Exception) -> str | None:
     if isinstance(error, OSError) and error.errno is not None:
         return DISK.get(error.errno)
-    code = _CODE.search(str(error))
-    if code:
-        return DISK.get(int(code[1]), os.strerror(int(code[1])))
+    if code := _CODE.search(str(error)):
+        return DISK.get(int(code[1]))
     if isinstance(error, RuntimeError) and _TORCH_WRITER.search(str(error)):  # which gives no cause
         return "a file could not be written completely; is there no space left?"
     return None
@@ -61,10 +58,6 @@ class FirstBad:
     @torch.no_grad()
     def note(self, step: int, numbers: Iterable[Tensor]) -> None:
         """Check the scalars of a step; steps count from 1."""
-        if self._step.device.type == "cpu":  # plain floats are ten times as fast as tensors
-            if not self._step and not all(map(math.isfinite, map(float, numbers))):
-                self._step.fill_(step)
-            return
         bad = ~torch.stack([number.detach().float() for number in numbers]).isfinite().all()
         self._step = torch.where((self._step == 0) & bad, step, self._step)
 

@@ -57,14 +57,6 @@ def read_run(folder: Path) -> dict[str, Any]:
     return run
 
 
-def run_id_of(folder: Path) -> str:
-    """The id in the manifests of a run's checkpoints; CheckpointRefused for runs that predate manifests."""
-    run_id = read_run(folder).get("run_id")
-    if not isinstance(run_id, str):
-        raise CheckpointRefused(f"{folder}: a run of an older version cannot be resumed; choose another folder")
-    return run_id
-
-
 def write_run(folder: str | Path, content: dict[str, Any]) -> None:
     """Write run.json atomically; raises OSError on disk errors."""
     write_json(Path(folder) / RUN_FILE, content, sort_keys=True, remedy=None)
@@ -134,7 +126,7 @@ def open_run(folder: str, trajectory: dict[str, Any]) -> Start:
         CheckpointRefused: it contains a run with other settings (named) or only invalid checkpoints.
     """
     status, root = status_of(folder, trajectory), Path(folder)
-    return Start(status == "finished", last_valid(root, run_id_of(root)) if status == "running" else None)
+    return Start(status == "finished", last_valid(root, read_run(root).get("run_id")) if status == "running" else None)
 
 
 def status_of(folder: str | Path, trajectory: dict[str, Any]) -> str:

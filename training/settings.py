@@ -9,18 +9,15 @@ from __future__ import annotations
 import difflib
 import json
 import sys
-import types
 from argparse import SUPPRESS
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import wraps
-from numbers import Integral, Real
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
-import numpy as np
 import torch
 from transformers import HfArgumentParser, TrainingArguments
 
@@ -116,7 +113,7 @@ def fill(script: str, values: Mapping[str, Any]) -> Settings:
 
     Args:
         script: `STAGE_ONE`, `UNSUP` or `SUP`.
-        values: by flag name: words, which are parsed, or objects of the flag's type; None leaves a flag out.
+        values: by flag name: words, or objects that are written as words and parsed; None leaves a flag out.
 
     Raises:
         BadInput: an unknown name, a value of the wrong type or out of range, a file that is not a flat YAML mapping.
@@ -198,13 +195,11 @@ class SettingsParser(Parser, HfArgumentParser):
     """The flags of a script and method; `--help` shows those of this project, with `everything` transformers' too."""
 
     def __init__(self, script: str, method: Method | None, description: str = "", everything: bool = False) -> None:
-        self.script, self.kinds = script, kinds_of(script, method)
+        kinds = kinds_of(script, method)
         if method is not None:
             method.arguments._argument_group_name = f"flags of {method.name}"
         usage = f"python {script} [--config FILE] [--flag value ...]"
-        super().__init__(self.kinds, usage=usage, description=description)
-        self.hints = {name: hint for kind in self.kinds for name, hint in get_type_hints(kind).items()}
-        self.names = {f.name for kind in self.kinds for f in fields(kind) if f.init}
+        super().__init__(kinds, usage=usage, description=description)
         theirs = {f.name for f in fields(TrainingArguments)} - {*RunArguments.__annotations__}
         for action in self._actions:
             action.option_strings = [
@@ -216,6 +211,7 @@ class SettingsParser(Parser, HfArgumentParser):
                 action.help = SUPPRESS
             if action.dest in AUTOMATIC:
                 action.type = _or_auto(action.type)
+        self.names = {word.lstrip("-") for action in self._actions for word in action.option_strings} - _HELP
         self.add_argument("--config", metavar="FILE", help="YAML file of flags; flags on the command line win")
         self.add_argument("--help_all", action="store_true", help="show transformers' flags too")
 
@@ -224,43 +220,16 @@ class SettingsParser(Parser, HfArgumentParser):
         named = {f"{config}: unknown key '{name}'": name for name in file}
         named |= {f"unknown argument '--{name}'": name for name in flags}
         for problem, name in named.items():
-            if name not in self.names and name.removeprefix("no_") not in self.names:
+            if name not in self.names:
                 near = difflib.get_close_matches(name, sorted(self.names), n=1)
                 raise BadInput(f"{problem}; " + (f"did you mean '{near[0]}'?" if near else "--help lists the flags"))
 
     def parse(self, given: Mapping[str, Any]) -> Any:
-        """A namespace with every flag's value, `auto` as it stands."""
-        objects, words = {}, {}
+        """A namespace with every flag's value, `auto` as it stands; values from Python are parsed like flags."""
         for name, value in given.items():
-            parts = _parts(value)
-            if len(parts) > 1 and self._option_string_actions[f"--{name}"].nargs != "+":
-                _single(name, parts)
-            (words if all(isinstance(part, str) for part in parts) else objects)[name] = value
-        found = self.parse_args(words_of(words))
-        for name, value in objects.items():
-            setattr(found, name, self._object(name, value))
-        return found
-
-    def _object(self, name: str, value: Any) -> Any:
-        """A value from Python; BadInput if it is not of the flag's type."""
-        value, hint = value.item() if isinstance(value, np.generic) else value, self.hints[name]
-        for candidate in (value, [value]):  # a single value of a list
-            if _is_a(candidate, hint):
-                return candidate
-        raise BadInput(f"--{name} {value!r}: must be {str(getattr(hint, '__name__', hint)).replace('typing.', '')}")
-
-
-def _is_a(value: Any, hint: Any) -> bool:
-    """Whether a value is of a flag's type; an int is a float, a bool is neither."""
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        return any(_is_a(value, option) for option in get_args(hint))
-    if origin is Literal:
-        return value in get_args(hint)
-    if origin is list:
-        return isinstance(value, (list, tuple)) and all(_is_a(part, get_args(hint)[0]) for part in value)
-    numbers = {int: Integral, float: Real}
-    return isinstance(value, numbers.get(hint, origin or hint)) and not (hint in numbers and isinstance(value, bool))
+            if len(_parts(value)) > 1 and self._option_string_actions[f"--{name}"].nargs != "+":
+                _single(name, value)
+        return self.parse_args(words_of(given))
 
 
 def values_of(argv: Sequence[str]) -> dict[str, list[str]]:

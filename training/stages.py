@@ -45,7 +45,6 @@ from training.folder import (
     locked,
     open_run,
     read_run,
-    run_id_of,
     status_of,
     write_run,
 )
@@ -240,7 +239,7 @@ def _begin(root: Path, record: dict[str, Any], stack: ExitStack) -> Start:
     start = open_run(str(root), record["trajectory"])  # again, locked: another command may have been running
     if (root / RUN_FILE).is_file():
         old = read_run(root)
-        record["run_id"] = run_id_of(root)
+        record["run_id"] = old.get("run_id") or record["run_id"]
         if start.checkpoint:  # otherwise nothing of the earlier attempt remains
             record["earlier_starts"] = earlier_starts(old, record)
     return start

@@ -14,6 +14,7 @@ import torch
 
 from bench import gpu, gpu_fast, gpu_right, gpu_runs
 from bench.cases import Materials
+from tests.refusals import refused
 from tests.sources import ROOT
 from training.methods import method_names
 
@@ -110,6 +111,17 @@ def test_what_fails_or_comes_too_late_is_a_row_and_the_next_goes_on():
     assert failed == {"name": "a", "failed": "ZeroDivisionError: division by zero"} and done == {"name": "b", "ms": 1}
     [late] = gpu.within([({"name": "c"}, lambda: time.sleep(30))], now + 1.2)
     assert late["failed"].startswith("TimeoutError") or late["failed"] == "no time left for it"
+
+
+def test_rows_of_parts_that_are_gone_stay_and_the_page_does_not_replace_the_rows(tmp_path, monkeypatch):
+    facts = {"name": "", "device": "CPU", "torch": "2"}
+    older, fast, safe = (facts | {"part": part} for part in ("older", "fast", "safe"))
+    monkeypatch.setattr(gpu, "measured", lambda *_: [fast])
+    args = Namespace(device="cpu", parts=["fast"], output=str(tmp_path / "gpu.json"))
+    (tmp_path / "gpu.json").write_text(json.dumps([older, safe]))
+    assert gpu.rows(args) == [fast, safe, older] == json.loads((tmp_path / "gpu.json").read_text())
+    args.output = str(tmp_path / "gpu.md")
+    assert "give FILE.json" in refused(gpu.rows, args)
 
 
 @pytest.mark.slow

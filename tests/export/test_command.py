@@ -7,6 +7,7 @@ from common.errors import BadInput, CheckpointRefused
 from common.files import PARTIAL
 from export.__main__ import main
 from models.encoder import load_encoder
+from search.recipe import Recipe
 
 from .conftest import SCORES, record
 
@@ -76,6 +77,13 @@ def test_a_record_that_cannot_be_used_is_refused(make_run, tmp_path, change, err
     with pytest.raises(error, match=words):
         main([str(run), "--output", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
+
+
+def test_how_to_search_is_exported(make_run, tmp_path):
+    run, recipe = make_run(), Recipe(0.25, "german")
+    recipe.write(run)
+    main([str(run), "--output", str(tmp_path / "out")])
+    assert Recipe.of(tmp_path / "out") == recipe
 
 
 def test_a_run_without_scores_is_exported(make_run, tmp_path):

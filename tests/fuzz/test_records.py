@@ -12,7 +12,7 @@ from report.runs import read_run_folder
 from tests.folders import checkpoint
 from tests.fuzz.damage import MANY, as_json, damaged, result
 from training.checkpoint import MANIFEST, commit, owner, problem
-from training.folder import RUN_FILE, last_valid, open_run, read_run, run_id_of, write_run
+from training.folder import RUN_FILE, last_valid, open_run, read_run, write_run
 
 _RUN = {
     "trajectory": {
@@ -43,8 +43,6 @@ def test_the_record_of_a_run_is_read_or_refused_by_all_its_readers(tmp_path, con
     parsed = result(read_run, folder)
     if parsed is not None:
         assert isinstance(parsed["trajectory"], dict) and isinstance(parsed["status"], str)
-    identity = result(run_id_of, folder)
-    assert identity is None or isinstance(identity, str)
     start = result(open_run, str(folder), _RUN["trajectory"])
     if start is not None:
         assert parsed["trajectory"] == _RUN["trajectory"]

@@ -88,12 +88,16 @@ def test_a_replacement_that_is_cut_short_leaves_the_old_or_the_new_folder(tmp_pa
     assert (tmp_path / "best" / "model.safetensors").read_bytes() == expected
 
 
-def test_a_folder_that_is_not_ours_is_kept(tmp_path):
-    (tmp_path / "checkpoint-3").mkdir()
-    (tmp_path / "checkpoint-3" / "thesis.txt").write_text("mine")
-    assert problem(folder_of(tmp_path), "one") is None
-    [kept] = tmp_path.glob("checkpoint-3.refused-*/thesis.txt")
-    assert kept.read_text() == "mine"
+def test_what_is_in_the_place_of_a_folder_is_replaced_and_a_link_is_not_followed(tmp_path):
+    run, other = tmp_path / "run", folder_of(tmp_path / "other", run_id="two")
+    shutil.copytree(other, run / "checkpoint-1")
+    (run / "checkpoint-2").symlink_to(other)
+    (run / "checkpoint-3").symlink_to(tmp_path / "nowhere")
+    (run / "checkpoint-4").touch()
+    names = [f"checkpoint-{number}" for number in range(1, 5)]
+    for name in names:
+        assert problem(folder_of(run, name), "one") is None
+    assert problem(other, "two") is None and sorted(path.name for path in run.iterdir()) == names
 
 
 def test_an_error_while_writing_leaves_nothing(tmp_path):

@@ -180,16 +180,6 @@ def test_a_record_is_written_whole_or_not_at_all(run, monkeypatch):
     assert [path.name for path in run.iterdir()] == [RUN_FILE]
 
 
-def test_a_finished_run_of_an_older_version_is_finished_and_an_unfinished_one_refused(tmp_path):
-    record = {"trajectory": SETTINGS, "status": "finished"}
-    write_run(tmp_path, record)
-    assert open_run(str(tmp_path), SETTINGS) == Start(True, None)
-    write_run(tmp_path, record | {"status": "running"})
-    (tmp_path / "best").mkdir()
-    with pytest.raises(CheckpointRefused, match="older version"):
-        open_run(str(tmp_path), SETTINGS)
-
-
 @pytest.mark.parametrize("status", ["running", "finished"])
 def test_a_run_of_a_newer_version_is_refused(run, status):
     write_run(run, RECORD | {"format": FORMAT, "status": status})
