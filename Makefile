@@ -26,7 +26,7 @@ demo: $(VENV)/.installed  ## better search in real text that is here already: th
 quickstart: $(VENV)/.installed  ## both stages of InfoCSE on generated text, a table and a plot, in minutes
 	$(BIN)/python -m quickstart
 
-test: $(VENV)/.installed  ## every offline test, on generated data
+test: $(VENV)/.installed  ## the offline tests, on generated data, in minutes
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES)
 
 test-all: $(VENV)/.installed  ## the long tests too
