@@ -202,9 +202,10 @@ class SettingsParser(Parser, HfArgumentParser):
         super().__init__(kinds, usage=usage, description=description)
         theirs = {f.name for f in fields(TrainingArguments)} - {*RunArguments.__annotations__}
         for action in self._actions:
-            action.option_strings = [
-                word for word in action.option_strings if "-" not in word.lstrip("-")
-            ]  # one spelling
+            words = [word for word in action.option_strings if "-" not in word.lstrip("-")]
+            action.option_strings = words  # one spelling
+            if action.const is False and action.help:
+                action.help = f"same as --{action.dest} false"
             if action.type and not action.choices:
                 action.metavar = action.type.__name__.replace("string_to_bool", "bool")
             if not everything and (action.dest in theirs or not action.help):
