@@ -137,7 +137,6 @@ def options_of(args: argparse.Namespace, scored: Scored) -> Options:
         search=scored.search,
         language=args.language,
         device=device_here(),
-        progress=True,
     )
 
 

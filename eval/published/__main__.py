@@ -102,7 +102,7 @@ def tasks_of(groups: Sequence[str], record: Side | None) -> list:
         train, trial, test = (read_sick(file, data_dir)[WHOLE] for file in files)
         return {WHOLE: train + trial + test}
 
-    tasks = tasks_named(groups, Options(device=device_here(), progress=True))
+    tasks = tasks_named(groups, Options(device=device_here()))
     theirs = record.scores.get(SICK_R) if record else None
     if theirs and theirs.examples:
         tasks = [replace(t, read=whole, pairs=theirs.examples) if t.name == "SICK-R" else t for t in tasks]

@@ -40,7 +40,7 @@ def task(name, mode="test"):
 def test_two_files_are_sorted_by_words_then_label_and_keep_empty_sentences(tmp_path):
     put(tmp_path, "a", "three word s \n\none\n")
     put(tmp_path, "b", b"caf\xe9\nan other  one\n")
-    assert read_two_files(tmp_path, "a", "b")["all"] == Examples(
+    assert read_two_files("a", "b", tmp_path)["all"] == Examples(
         [("",), ("caf\xe9",), ("one",), ("an other one",), ("three word s",)], [1, 0, 1, 0, 1]
     )
 
