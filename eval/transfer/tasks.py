@@ -102,14 +102,16 @@ class TransferTask:
         return "dev" if self.mode == "dev" else "test"
 
     def load(self, data_dir: str | Path) -> dict[str, Examples]:
-        """The examples by split; BadInput if their numbers are not the published ones."""
-        splits = self.read(Path(data_dir))
+        """The examples by split; BadInput if a line is malformed or their numbers are not the published ones."""
+        changed = "a file is truncated or changed: `python -m data.prepare transfer` downloads the original"
+        try:
+            splits = self.read(Path(data_dir))
+        except (ValueError, IndexError) as error:
+            raise BadInput(f"{self.name} in {data_dir} has a malformed line; {changed}") from error
         sizes = tuple(len(part.labels) for part in splits.values())
         if sizes != self.sizes:
-            raise BadInput(
-                f"{self.name} in {data_dir} has {sizes} examples ({', '.join(splits)}) instead of {self.sizes}; a file "
-                "is truncated or changed: `python -m data.prepare transfer` downloads the original"
-            )
+            wrong = f"{sizes} examples ({', '.join(splits)}) instead of {self.sizes}"
+            raise BadInput(f"{self.name} in {data_dir} has {wrong}; {changed}")
         return splits
 
     def score(self, encode: Encoder, data_dir: str | Path) -> Result:
