@@ -201,15 +201,11 @@ def table(entries: Sequence[Mapping[str, Any]]) -> str:
     body = [["checkpoint", "", *titles]]
     for entry in entries:
         scores = {(score["task"], score["metric"]): score for score in entry["scores"]}
-
-        def cells(name: str, form: str, scores=scores) -> list[str]:
-            values = [scores.get(key, {}).get(name) for key in keys]
-            return ["-" if value is None else form.format(value) for value in values]
-
-        body.append([entry["name"], "ours", *cells("ours", "{:.2f}")])
-        body.append(["", "published", *cells("published", "{:.2f}")])
-        body.append(["", "difference", *cells("difference", "{:+.2f}")])
-        body.append(["", "", *cells("verdict", "{}")])
+        heads = [entry["name"], "ours"], ["", "published"], ["", "difference"], ["", ""]
+        forms = {"ours": "{:.2f}", "published": "{:.2f}", "difference": "{:+.2f}", "verdict": "{}"}
+        for head, (name, form) in zip(heads, forms.items(), strict=True):
+            cells = (form.format(scores[key][name]) if name in scores.get(key, {}) else "-" for key in keys)
+            body.append([*head, *cells])
     return markdown(body)
 
 
