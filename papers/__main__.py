@@ -37,7 +37,8 @@ _SWITCHES = {
     "float32": "no bfloat16 autocast, which is several times slower on CPUs without bfloat16 instructions",
     "collect": "do not train or score; only collect finished runs",
     "page": "only write the page again from TABLE.json in --output",
-    "list": "the rows and missing runs of a TABLE; without TABLE, all tables are listed",
+    "list": "the rows and missing runs of a TABLE, without later seeds of a study whose first seed chooses; without "
+    "TABLE, all tables are listed",
     "dry_run": "like --list, with the command of every missing run",
 }
 
