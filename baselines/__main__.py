@@ -5,7 +5,7 @@ import logging
 from dataclasses import asdict, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 from common.errors import BadInput, run_command
 
@@ -120,17 +120,8 @@ def _sentences(args: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
     return texts, {"texts": len(texts), "train_file": args.train_file, "train_sha256": source.sha256}
 
 
-class EncodedText(NamedTuple):
-    """An encoder and its vectors of the training text."""
-
-    encoder: SentenceEncoder
-    tokenizer: Any
-    vectors: np.ndarray  # (N, D) float32
-    record: dict[str, Any]  # their origin, for baseline.json
-
-
-def encode_text(args: argparse.Namespace) -> EncodedText:
-    """Load the encoder and encode every sentence of the text.
+def encode_text(args: argparse.Namespace) -> tuple[SentenceEncoder, Any, np.ndarray, dict[str, Any]]:
+    """The encoder, its tokenizer, its vectors (N, D) of every sentence of the text, their origin for baseline.json.
 
     Raises:
         BadInput: the text or the model cannot be read, or the model ends in a flow or a normalisation.
@@ -143,16 +134,15 @@ def encode_text(args: argparse.Namespace) -> EncodedText:
     shape = encoder.pooling, encoder.max_length, len(texts)
     logger.info("%s: pooling %s, at most %d tokens; encoding %d sentences", args.model, *shape)
     vectors = Encode(encoder, tokenizer, progress=True)(texts)
-    record = {"model": args.model, "pooling": encoder.pooling, **origin}
-    return EncodedText(encoder, tokenizer, vectors, record)
+    return encoder, tokenizer, vectors, {"model": args.model, "pooling": encoder.pooling, **origin}
 
 
-def save_encoder(folder: str, source: EncodedText, part: nn.Module) -> None:
+def save_encoder(folder: str, encoder: SentenceEncoder, tokenizer, part: nn.Module) -> None:
     """Save the encoder with `part`, (N, D) -> (N, K), after its pooling and head."""
-    kept = source.encoder.head if source.encoder.head is not None else []
-    source.encoder.head = Head(*kept, part)
-    source.encoder.cpu().save(folder, source.tokenizer)
-    if not source.encoder.has_modules:
+    kept = encoder.head if encoder.head is not None else []
+    encoder.head = Head(*kept, part)
+    encoder.cpu().save(folder, tokenizer)
+    if not encoder.has_modules:
         logger.info("no modules.json: sentence-transformers has no module for part of this model; use load_encoder")
 
 
@@ -160,23 +150,22 @@ def run_whitening(args: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Fit the whitening matrix, save the encoder with it as a linear layer, and return the record."""
     if not 0 <= args.power <= 1:
         raise BadInput(f"--power {args.power}: must be from 0 (centre only) to 1 (whiten)")
-    source = encode_text(args)
-    statistics = moments(source.vectors)
+    encoder, tokenizer, vectors, record = encode_text(args)
+    statistics = moments(vectors)
     matrix = kernel(statistics, args.dimensions, args.power)
     logger.info("whitening: %d to %d dimensions", *matrix.shape)
-    save_encoder(folder, source, linear_map(matrix, statistics.mean))
-    return source.record | {"command": "whitening", "dimensions": matrix.shape[1], "power": args.power}
+    save_encoder(folder, encoder, tokenizer, linear_map(matrix, statistics.mean))
+    return record | {"command": "whitening", "dimensions": matrix.shape[1], "power": args.power}
 
 
 def run_flow(args: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Train the flow, save the encoder with it, and return the record."""
     settings = Settings(**{field.name: getattr(args, field.name) for field in fields(Settings)})
-    source = encode_text(args)
-    vectors = torch.from_numpy(source.vectors).to(source.encoder.device)
-    flow, before, after = fit(vectors, settings)
-    save_encoder(folder, source, flow)
+    encoder, tokenizer, vectors, record = encode_text(args)
+    flow, before, after = fit(torch.from_numpy(vectors).to(encoder.device), settings)
+    save_encoder(folder, encoder, tokenizer, flow)
     show(f"mean negative log likelihood: {before:.3f} before, {after:.3f} nats per sentence after training")
-    return source.record | {"command": "flow", **asdict(settings), "nll_before": before, "nll_after": after}
+    return record | {"command": "flow", **asdict(settings), "nll_before": before, "nll_after": after}
 
 
 def run_word_vectors(args: argparse.Namespace, folder: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from common.errors import run_command
 from common.flags import Parser, add_encoder, add_prompts, check_output
@@ -22,7 +22,7 @@ from eval.labels import labelled
 from eval.mteb_files import require_mteb, write_mteb
 from eval.retrieval.beir import SEARCHES
 from eval.retrieval.lexical import LANGUAGES
-from eval.scores import Key, Result, items_path, markdown, refuse_foreign, rows_of, tables, write_scores
+from eval.scores import Key, items_path, markdown, refuse_foreign, rows_of, tables, write_scores
 from eval.sts import own_pairs
 from eval.tasks import GROUPS, Options, Task, score_all, tasks_named
 from eval.transfer.validation import MODES
@@ -33,19 +33,12 @@ logger = logging.getLogger(__name__)
 
 
 class Scored(NamedTuple):
-    """A line of the table: a model and how it searches.
+    """A line of the table: a model and how it searches."""
 
-    Attributes:
-        name: of the model, and of the search if there are several.
-        label: of the model.
-        model: its folder or hub id.
-        search: see `eval.retrieval.beir.SEARCHES`.
-    """
-
-    name: str
-    label: str
-    model: str
-    search: str
+    name: str  # of the model, and of the search if there are several
+    label: str  # of the model
+    model: str  # its folder or hub id
+    search: str  # see `eval.retrieval.beir.SEARCHES`
 
 
 def parser() -> Parser:
@@ -144,16 +137,22 @@ def options_of(args: argparse.Namespace, scored: Scored) -> Options:
         search=scored.search,
         language=args.language,
         device=device_here(),
-        progress=True,
     )
 
 
 def score_lines(args: argparse.Namespace, lines: list[Scored], outputs: Mapping[str, str | None]) -> list[dict]:
     """Score, write and print every line; return all rows."""
     rows: dict[str, list[dict]] = {}
+    prompts = {"query": args.query_prompt, "document": args.document_prompt}
     try:
         for scored in lines:
-            results, rows[scored.name] = score_model(args, scored)
+            encoder, tokenizer = load_encoder(scored.model, args.pooling, args.max_length, prompts)
+            encode = Encode(encoder.to(device_here()), tokenizer, bf16=args.bf16, progress=True)
+            logger.info("%s: %s", scored.model, json.dumps(encode.settings, ensure_ascii=False))
+            start = time.perf_counter()
+            results = score_all(encode, tasks_of(args, scored), args.data_dir)
+            logger.info("scored in %.1f s", time.perf_counter() - start)
+            rows[scored.name] = rows_of(results, scored.name, None, **encode.settings)
             if args.format == "mteb":
                 write_mteb(Path(args.output), scored.name, rows[scored.name])
             if outputs[scored.name]:
@@ -163,23 +162,6 @@ def score_lines(args: argparse.Namespace, lines: list[Scored], outputs: Mapping[
         if all_rows:
             show(tables(rows))
     return all_rows
-
-
-def score_model(args: argparse.Namespace, scored: Scored) -> tuple[dict[Any, Result], list[dict]]:
-    """Score one model with one search; return the results by task, and all rows."""
-    options, model = options_of(args, scored), scored.model
-    prompts = {"query": args.query_prompt, "document": args.document_prompt}
-    encoder, tokenizer = load_encoder(model, args.pooling, args.max_length, prompts)
-    encoder.to(options.device)
-    logger.info("%s: pooling %s, at most %d tokens", model, encoder.pooling, encoder.max_length)
-    start = time.perf_counter()
-    encode = Encode(encoder, tokenizer, bf16=args.bf16, progress=options.progress)
-    if prompts := encode.settings.get("prompts"):
-        logger.info("%s: prompts in search: %s", model, json.dumps(prompts, ensure_ascii=False))
-    results = score_all(encode, tasks_of(args, scored), args.data_dir)
-    rows = rows_of(results, scored.name, None, **encode.settings)
-    logger.info("scored in %.1f s", time.perf_counter() - start)
-    return results, rows
 
 
 def intervals(lines: list[Scored], files: Mapping[str, str]) -> str:

@@ -30,6 +30,7 @@ class DevSet:
         items: encoder -> the scores of every example.
         choosing: indices of the examples that select the best model; None: all.
         judging: indices of the examples that judge the result; None: all.
+        apart: whether the judging examples are others than the choosing ones.
     """
 
     metric: str
@@ -37,27 +38,19 @@ class DevSet:
     items: Callable[[Encoder], Items]
     choosing: Sequence[int] | None = None
     judging: Sequence[int] | None = None
-
-    def score(self, encode: Encoder) -> float:
-        """The score that selects the best model: Spearman's correlation of pairs or the mean over queries, x 100."""
-        return self.score_of(self.items(encode))
+    apart: bool = False
 
     def scores(self, encode: Encoder) -> dict[str, float]:
-        """METRIC -> score, as a run logs it."""
-        return {self.metric: self.score(encode)}
+        """METRIC -> the score that selects the best model, as a run logs it."""
+        return {self.metric: self.score_of(self.items(encode))}
 
     def score_of(self, items: Items) -> float:
-        """The same score from the scores of every example."""
+        """That score, from the scores of every example."""
         return score_of(_part(items, self.choosing))
 
     def verdict(self, initial: Items, result: Items) -> dict[str, Any]:
-        """Compare result and initial model on the judging examples, see `verdict`; `apart`: see the property."""
+        """Compare result and initial model on the judging examples, see `verdict`."""
         return verdict(_part(initial, self.judging), _part(result, self.judging)) | {"apart": self.apart}
-
-    @property
-    def apart(self) -> bool:
-        """Whether the judging examples are disjoint from those that selected the best model."""
-        return None not in (self.judging, self.choosing) and not {*self.judging} & {*self.choosing}
 
 
 def _part(items: Items, chosen: Sequence[int] | None) -> Items:
@@ -65,7 +58,7 @@ def _part(items: Items, chosen: Sequence[int] | None) -> Items:
 
 
 def score_of(items: Items) -> float:
-    """The score of an encoder from the scores of every example."""
+    """Spearman's correlation of pairs or the mean over queries, x 100, from the scores of every example."""
     if "gold" in items:
         return correlation(items["similarity"], items["gold"])
     return 100 * float(items["value"].mean())
@@ -100,7 +93,8 @@ def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
         return {"value": task.per_query(encode, WHOLE, whole)[METRICS[0]] / 100}
 
     rule = ["without own id"] if task.without_own_id else []
-    return DevSet("search_ndcg", [whole.corpus.sha256, queries, grades, *rule], items, chosen, judged)
+    content = [whole.corpus.sha256, queries, grades, *rule]
+    return DevSet("search_ndcg", content, items, chosen, judged, apart=len(parts) > 1)
 
 
 def verdict(initial: Items, result: Items) -> dict[str, Any]:

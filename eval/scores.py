@@ -181,25 +181,18 @@ def has_scores(path: Path) -> bool:
 
 
 def read_scores(path: Path) -> list[dict]:
-    """The rows of a scores.json; BadInput with file and reason if it is not one."""
+    """The rows of a scores.json; BadInput with file and row if it is not one."""
     rows = read_json(path, *_SCORES, kind=list)
-    problems = (f"row {number}: {problem}" for number, row in enumerate(rows, 1) if (problem := _problem(row)))
-    if problem := next(problems, None if rows else "contains no scores (--test_tasks none)"):
-        raise BadInput(f"{path}: {problem}; `python -m eval MODEL --output` writes valid files")
+    if not rows:
+        raise BadInput(f"{path}: contains no scores (--test_tasks none); {_SCORES[1]}")
+    for number, row in enumerate(rows, 1):
+        try:
+            words = [row[name] for name in (*Key._fields, "aggregation")]
+            if {*map(type, words)} != {str} or not (row["n"] >= 1 and abs(row["value"]) <= sys.float_info.max):
+                raise ValueError("expected texts, a positive 'n' and a finite 'value'")
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadInput(f"{path}: row {number} is no score ({brief(error)}); {_SCORES[1]}") from error
     return rows
-
-
-def _problem(row: Any) -> str | None:
-    if not isinstance(row, dict):
-        return "not an object"
-    if wrong := [name for name in (*Key._fields, "aggregation") if not isinstance(row.get(name), str)]:
-        return f"'{wrong[0]}' must be a string"
-    if type(row.get("n")) is not int or row["n"] < 1:
-        return "'n' must be a positive integer"
-    value = row.get("value")
-    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:  # a boolean is not a number
-        return f"the value {value} is not a finite number"
-    return None
 
 
 def read_items(scores: Path) -> dict[tuple[str, ...], dict[str, np.ndarray]]:

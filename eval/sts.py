@@ -108,13 +108,15 @@ class StsTask:
 
     def load(self, data_dir: str | Path) -> dict[str, Pairs]:
         """The pairs by subset; BadInput if their number is not the published one, or gives no correlation."""
-        subsets = self.read(Path(data_dir))
+        changed = "a file is truncated or changed: `python -m data.prepare sts` downloads the original"
+        try:
+            subsets = self.read(Path(data_dir))
+        except ValueError as error:  # of two files of a year, one is longer
+            raise BadInput(f"{self.name} in {data_dir} has more texts than scores, or fewer; {changed}") from error
         gold = merged(subsets).gold
         if self.pairs is not None and len(gold) != self.pairs:
-            raise BadInput(
-                f"{self.name} {self.split} in {data_dir} has {len(gold)} scored pairs instead of {self.pairs}; a file "
-                "is truncated or changed: `python -m data.prepare sts` downloads the original"
-            )
+            wrong = f"{len(gold)} scored pairs instead of {self.pairs}"
+            raise BadInput(f"{self.name} {self.split} in {data_dir} has {wrong}; {changed}")
         if len(set(gold)) < 2:
             raise BadInput(f"{self.name} has {len(gold)} pairs of one score; a correlation needs different scores")
         return subsets

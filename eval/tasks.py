@@ -36,10 +36,9 @@ class Options:
         mode: transfer: `test`, `fasttest` or `dev`, a key of `eval.transfer.validation.MODES`.
         beir: BEIR: folders in DATA_DIR/beir, or `paper14`, `nano`.
         embeddings: BEIR: folder that keeps document vectors, so that a stopped run can resume.
-        search: BEIR: `dense`, `bm25` or `hybrid`.
+        search: BEIR: `dense`, `bm25`, `hybrid`, or `hybrid-0.1` to `hybrid-0.9`, the weight of the cosine.
         language: BEIR: of the words of BM25.
         device: where classifiers are trained and documents searched.
-        progress: show progress bars.
     """
 
     split: str = "test"
@@ -49,7 +48,6 @@ class Options:
     search: str = "dense"
     language: str = "english"
     device: str = "cpu"
-    progress: bool = False
 
 
 def _sets(names: Sequence[str], o: Options) -> Sequence[Task]:
@@ -59,7 +57,7 @@ def _sets(names: Sequence[str], o: Options) -> Sequence[Task]:
 
 GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {
     "sts": lambda o: sts.tasks(o.split),
-    "transfer": lambda o: transfer.tasks(o.mode, o.device, o.progress),
+    "transfer": lambda o: transfer.tasks(o.mode, o.device),
     "retrieval": lambda o: in_domain.tasks(o.split),
     "beir": lambda o: _sets(o.beir, o),
     "nanobeir": lambda o: _sets(["nano"] if o.split == "test" else [], o),

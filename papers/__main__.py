@@ -37,7 +37,8 @@ _SWITCHES = {
     "float32": "no bfloat16 autocast, which is several times slower on CPUs without bfloat16 instructions",
     "collect": "do not train or score; only collect finished runs",
     "page": "only write the page again from TABLE.json in --output",
-    "list": "the rows and missing runs of a TABLE; without TABLE, all tables are listed",
+    "list": "the rows and missing runs of a TABLE, without later seeds of a study whose first seed chooses; without "
+    "TABLE, all tables are listed",
     "dry_run": "like --list, with the command of every missing run",
 }
 
@@ -72,7 +73,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
         show(overview([content for content, *_ in contents], contents[0][1], Path(args.output)))
         return []
     if args.list or args.dry_run:
-        show("\n".join(listing(*content, args.dry_run) for content in contents))
+        show("\n".join(listing(*content, args.rows, args.dry_run) for content in contents))
         return []
     output_folder(args.output)  # fail before training, not after it
     return [row for content, choice, path in contents for row in _fill(content, choice, path, args)]
@@ -86,15 +87,15 @@ def _read(name: str, args: argparse.Namespace) -> tuple[Table | Study, Choice, P
     """A table or study, the choice for it, and its JSON file in `--output`."""
     given = {name: getattr(args, name) for name in ("backbone", "model", "stage_one", "train_file", "data_dir", "runs")}
     choice = Choice(seeds=args.seeds or (0, 1, 2), steps=args.steps, bf16=not args.float32, **given)
-    if name in study.names():
-        content = study.read(name)
+    is_study = name in study.names()
+    content = study.read(name) if is_study else specification.read(name)
+    known = [levels[0] for levels in content.combinations] if is_study else [row.label for row in content.rows]
+    if unknown := [label for label in args.rows if label not in known]:
+        raise BadInput(f"unknown --rows '{unknown[0]}'; {name} has: {'; '.join(dict.fromkeys(known))}")
+    if is_study:
         choice = replace(choice, seeds=args.seeds or [int(seed) for seed in content.seeds])
         return content, choice, Path(args.output) / f"{name}.json"
-    table = specification.read(name)
-    known = [row.label for row in table.rows]
-    if unknown := [label for label in args.rows if label not in known]:
-        raise BadInput(f"unknown --rows '{unknown[0]}'; {table.name} has: {'; '.join(known)}")
-    table = replace(table, rows=tuple(row for row in table.rows if not args.rows or row.label in args.rows))
+    table = replace(content, rows=tuple(row for row in content.rows if not args.rows or row.label in args.rows))
     return table, choice, Path(args.output) / f"{name}{f'-{args.backbone}' * bool(args.backbone)}.json"
 
 
@@ -121,28 +122,28 @@ def overview(contents: Sequence[Table | Study], choice: Choice, output: Path) ->
     return "\n".join([markdown(body), *reasons])
 
 
-def listing(content: Table | Study, choice: Choice, path: Path, commands: bool) -> str:
-    """A line per row with its state, the number of missing runs and, if asked for, their commands."""
+def listing(content: Table | Study, choice: Choice, path: Path, some: Sequence[str], commands: bool) -> str:
+    """A line per row with its state, the number of missing runs and, if asked for, their commands.
+
+    `some` are the levels of a study, see `study.fill`.
+    """
     if isinstance(content, Study):
-        done: dict[tuple, set] = {}
-        for *levels, seed in study.known_rows(content, path):
-            done.setdefault(tuple(levels), set()).add(seed)
-        plans = [(levels, study.plan_of(content, levels, choice)) for levels in content.combinations]
-        rows = [(", ".join(levels), plan, done.get(levels, set())) for levels, plan in plans]
+        done, asked = study.known_rows(content, path), study.seeds_of(content, choice, path, some)
+        rows = [(levels, study.plan_of(content, levels, choice), seeds) for levels, seeds in asked.items()]
     else:
-        rows = [(row.label, plan_of(content, row, choice), set()) for row in content.rows]
+        done, rows = {}, [((row.label,), plan_of(content, row, choice), choice.seeds) for row in content.rows]
     body, missing = [["row", "state"]], {}
-    for label, plan, seeds in rows:
+    for levels, plan, seeds in rows:
         if isinstance(plan, RunPlan):
-            folders = plan.folders(choice)
-            left = [seed for seed, folder in folders.items() if str(seed) not in seeds and finished(folder) is None]
+            folders = plan.folders(replace(choice, seeds=seeds))
+            left = [s for s, folder in folders.items() if (*levels, str(s)) not in done and finished(folder) is None]
             for seed in left:
                 for planned in filter(None, (plan.starts_from, plan)):
                     if finished(planned.folder(choice, seed)) is None:
                         missing[planned.folder(choice, seed)] = planned.command(choice, seed)
             state = f"{len(folders) - len(left)} of {len(folders)} finished"
             plan = state if plan.flags or plan.baseline else "evaluated untrained"
-        body.append([label, plan])
+        body.append([", ".join(levels), plan])
     lines = [f"{content.name}: {content.title}", markdown(body)]
     lines.append(f"{len(missing)} runs are missing; runs shared by rows count once.")
     return "\n".join([*lines, *(shlex.join(["python", *words]) for words in missing.values() if commands and words)])

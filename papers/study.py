@@ -135,10 +135,9 @@ def fill(study: Study, choice: Choice, path: Path, collect: bool, some: Sequence
     Raises:
         BadInput: test data is missing, a flag is invalid, or the rows cannot be compared.
     """
+    if not (collect or choice.model):
+        raise BadInput(f"{study.name}: give --model, the initial model")
     combinations = [levels for levels in study.combinations if not some or levels[0] in some]
-    if not combinations or not (collect or choice.model):
-        first = "; ".join(dict.fromkeys(levels[0] for levels in study.combinations))
-        raise BadInput(f"{study.name}: give --model, the initial model, and --rows of: {first}")
     rows, tasks = known_rows(study, path), tasks_of(study)
     if not collect:
         for task in chain(*tasks.values()):
@@ -161,6 +160,17 @@ def fill(study: Study, choice: Choice, path: Path, collect: bool, some: Sequence
     if not rows:
         raise BadInput(f"{choice.runs}: no finished run of {study.name}; remove --collect to train")
     return ordered(study, rows)
+
+
+def seeds_of(study: Study, choice: Choice, path: Path, some: Sequence[str]) -> dict[Key, Sequence[int]]:
+    """Levels -> seeds that `fill` trains; with `choose`, a level that is not yet the best has the first seed only."""
+    combinations = [levels for levels in study.combinations if not some or levels[0] in some]
+    if not study.choose:
+        return dict.fromkeys(combinations, choice.seeds)
+    rows, first = known_rows(study, path), choice.seeds[0]
+    made = {(*levels, str(first)): _trained(study, levels, choice, first, train=False) for levels in combinations}
+    best = _best(combinations, rows | {key: found for key, found in made.items() if found}, str(first))
+    return {levels: choice.seeds if levels in best else [first] for levels in combinations}
 
 
 def _best(combinations: list[Key], rows: Rows, seed: str) -> list[Key]:

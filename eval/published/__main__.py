@@ -102,7 +102,7 @@ def tasks_of(groups: Sequence[str], record: Side | None) -> list:
         train, trial, test = (read_sick(file, data_dir)[WHOLE] for file in files)
         return {WHOLE: train + trial + test}
 
-    tasks = tasks_named(groups, Options(device=device_here(), progress=True))
+    tasks = tasks_named(groups, Options(device=device_here()))
     theirs = record.scores.get(SICK_R) if record else None
     if theirs and theirs.examples:
         tasks = [replace(t, read=whole, pairs=theirs.examples) if t.name == "SICK-R" else t for t in tasks]
@@ -201,15 +201,11 @@ def table(entries: Sequence[Mapping[str, Any]]) -> str:
     body = [["checkpoint", "", *titles]]
     for entry in entries:
         scores = {(score["task"], score["metric"]): score for score in entry["scores"]}
-
-        def cells(name: str, form: str, scores=scores) -> list[str]:
-            values = [scores.get(key, {}).get(name) for key in keys]
-            return ["-" if value is None else form.format(value) for value in values]
-
-        body.append([entry["name"], "ours", *cells("ours", "{:.2f}")])
-        body.append(["", "published", *cells("published", "{:.2f}")])
-        body.append(["", "difference", *cells("difference", "{:+.2f}")])
-        body.append(["", "", *cells("verdict", "{}")])
+        heads = [entry["name"], "ours"], ["", "published"], ["", "difference"], ["", ""]
+        forms = {"ours": "{:.2f}", "published": "{:.2f}", "difference": "{:+.2f}", "verdict": "{}"}
+        for head, (name, form) in zip(heads, forms.items(), strict=True):
+            cells = (form.format(scores[key][name]) if name in scores.get(key, {}) else "-" for key in keys)
+            body.append([*head, *cells])
     return markdown(body)
 
 

@@ -41,7 +41,7 @@ def _ordered(rows: list[Example]) -> Examples:
     return Examples([texts for texts, _ in rows], [label for _, label in rows])
 
 
-def read_two_files(data_dir: Path, positive: str, negative: str) -> dict[str, Examples]:
+def read_two_files(positive: str, negative: str, data_dir: Path) -> dict[str, Examples]:
     """MR, CR, SUBJ, MPQA: one file per class; an empty line is an empty sentence, as in SentEval."""
     rows = []
     for label, file in ((1, positive), (0, negative)):
@@ -89,7 +89,6 @@ class TransferTask:
         sizes: the published number of examples of each split.
         mode: a key of `eval.transfer.validation.MODES`.
         device: where classifiers are trained.
-        progress: show a bar.
     """
 
     name: str
@@ -97,21 +96,22 @@ class TransferTask:
     sizes: tuple[int, ...]
     mode: str = "test"
     device: str = "cpu"
-    progress: bool = False
 
     @property
     def split(self) -> str:
         return "dev" if self.mode == "dev" else "test"
 
     def load(self, data_dir: str | Path) -> dict[str, Examples]:
-        """The examples by split; BadInput if their numbers are not the published ones."""
-        splits = self.read(Path(data_dir))
+        """The examples by split; BadInput if a line is malformed or their numbers are not the published ones."""
+        changed = "a file is truncated or changed: `python -m data.prepare transfer` downloads the original"
+        try:
+            splits = self.read(Path(data_dir))
+        except (ValueError, IndexError) as error:
+            raise BadInput(f"{self.name} in {data_dir} has a malformed line; {changed}") from error
         sizes = tuple(len(part.labels) for part in splits.values())
         if sizes != self.sizes:
-            raise BadInput(
-                f"{self.name} in {data_dir} has {sizes} examples ({', '.join(splits)}) instead of {self.sizes}; a file "
-                "is truncated or changed: `python -m data.prepare transfer` downloads the original"
-            )
+            wrong = f"{sizes} examples ({', '.join(splits)}) instead of {self.sizes}"
+            raise BadInput(f"{self.name} in {data_dir} has {wrong}; {changed}")
         return splits
 
     def score(self, encode: Encoder, data_dir: str | Path) -> Result:
@@ -124,7 +124,7 @@ class TransferTask:
         if len(texts[0]) == 2:  # a pair: |u - v| and u * v, (2N, D) -> (N, 2D)
             left, right = vectors[::2], vectors[1::2]
             vectors = np.concatenate([np.abs(left - right), left * right], axis=1)
-        judge = Judge(vectors, labels, self.mode, self.name, self.progress, self.device)
+        judge = Judge(vectors, labels, self.mode, self.name, self.device)
         folds, single = "mean of folds", "single"
         if len(parts) == 1:
             outcome, dev, how_dev, how = judge.nested(), parts[0], folds, folds
@@ -145,21 +145,17 @@ class TransferTask:
         return Result(rows, {"value": (outcome.predicted == gold).astype(np.float64), "example": examples})
 
 
-_TWO_FILES = {
-    "MR": ("MR/rt-polarity.pos", "MR/rt-polarity.neg", 10662),
-    "CR": ("CR/custrev.pos", "CR/custrev.neg", 3775),
-    "SUBJ": ("SUBJ/subj.objective", "SUBJ/subj.subjective", 10000),
-    "MPQA": ("MPQA/mpqa.pos", "MPQA/mpqa.neg", 10606),
-}
+_SETS = (
+    ("MR", partial(read_two_files, "MR/rt-polarity.pos", "MR/rt-polarity.neg"), (10662,)),
+    ("CR", partial(read_two_files, "CR/custrev.pos", "CR/custrev.neg"), (3775,)),
+    ("SUBJ", partial(read_two_files, "SUBJ/subj.objective", "SUBJ/subj.subjective"), (10000,)),
+    ("MPQA", partial(read_two_files, "MPQA/mpqa.pos", "MPQA/mpqa.neg"), (10606,)),
+    ("SST2", read_sst, (67349, 872, 1821)),
+    ("TREC", read_trec, (5452, 500)),
+    ("MRPC", read_mrpc, (4076, 1725)),
+)
 
 
-def tasks(mode: str = "test", device: str = "cpu", progress: bool = False) -> tuple[TransferTask, ...]:
+def tasks(mode: str = "test", device: str = "cpu") -> tuple[TransferTask, ...]:
     """The seven sets in the papers' order; sizes as published by SentEval."""
-    sets = [
-        ("SST2", read_sst, (67349, 872, 1821)),
-        ("TREC", read_trec, (5452, 500)),
-        ("MRPC", read_mrpc, (4076, 1725)),
-    ]
-    for name, (positive, negative, size) in reversed(_TWO_FILES.items()):
-        sets.insert(0, (name, partial(read_two_files, positive=positive, negative=negative), (size,)))
-    return tuple(TransferTask(*fields, mode, device, progress) for fields in sets)
+    return tuple(TransferTask(*fields, mode, device) for fields in _SETS)

@@ -102,7 +102,6 @@ class Judge:
         labels: np.ndarray,
         mode: str,
         name: str = "",
-        progress: bool = False,
         device: str = "cpu",
         outer: int | None = None,
     ) -> None:
@@ -110,7 +109,7 @@ class Judge:
         self.labels = torch.from_numpy(np.asarray(labels, dtype=np.int64)).to(device)
         self.classes = np.asarray(labels)
         self.mode, self.settings = mode, MODES[mode]
-        self.name, self.progress, self.outer = name, progress, outer
+        self.name, self.outer = name, outer
 
     def nested(self) -> Outcome:
         """MR, CR, SUBJ, MPQA: an outer cross-validation for test, an inner one on its training rows for dev."""
@@ -159,8 +158,7 @@ class Judge:
 
     def _fit(self, fits: list[Fit], part: str) -> list[Fitted]:
         total = sum(len(fit.penalties) for fit in fits)
-        title = f"{self.name} {part}".strip()
-        with progress(total, title, "fit", self.progress) as bar:
+        with progress(total, f"{self.name} {part}".strip(), "fit") as bar:
             return fit_all(self.features, self.labels, fits, self.settings, bar)
 
     def _predict(self, model: Fitted, rows: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ def encode():
 
 def test_pairs_are_scored_as_the_sts_tasks_are(encode):
     pairs = Pairs(list("abcdef"), list("ghijkl"), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
-    assert pairs_set("dev_spearman", pairs).score(encode) == spearman(encode, pairs)
+    assert pairs_set("dev_spearman", pairs).scores(encode) == {"dev_spearman": spearman(encode, pairs)}
     assert score_of({"similarity": np.array([0.1, 0.3, 0.2]), "gold": np.array([1.0, 3.0, 2.0])}) == pytest.approx(100)
 
 
@@ -42,7 +42,8 @@ def test_a_search_set_is_scored_as_eval_does(encode, tmp_path, name):
     [task] = tasks([name], "dev")
     expected, plain = (one.score(encode, tmp_path).rows[0]["value"] for one in (task, BeirTask(name, "dev")))
     assert (expected != plain) == (name == "quora")
-    assert 0 < search_set(folder, ["dev"]).score(encode) == pytest.approx(expected)
+    [score] = search_set(folder, ["dev"]).scores(encode).values()
+    assert 0 < score == pytest.approx(expected)
 
 
 def test_one_split_chooses_and_the_other_judges(encode, search_folder):

@@ -90,15 +90,10 @@ def test_a_table_shows_all_cuts_of_a_ranking_and_averages_only_the_first():
 GOOD = full_row("STS12", "test", "spearman", "all", 9, 1.5)
 
 
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        ([], "contains no scores"),
-        ([{**GOOD, "metric": None}], "row 1: 'metric' must be a string"),
-        ([{**GOOD, "n": "9"}], "row 1: 'n' must be a positive integer"),
-        ([GOOD, {**GOOD, "value": math.nan}], "row 2: the value nan"),
-    ],
-)
-def test_a_bad_file_of_scores_is_refused(tmp_path, rows, said):
-    (tmp_path / "scores.json").write_text(json.dumps(rows))
-    assert said in refused(read_scores, tmp_path / "scores.json")
+@pytest.mark.parametrize("wrong", [{"metric": None}, {"n": "9"}, {"n": 0}, {"value": math.nan}, {"value": "1"}])
+def test_a_bad_file_of_scores_is_refused(tmp_path, wrong):
+    (tmp_path / "scores.json").write_text(json.dumps([GOOD, {**GOOD, **wrong}]))
+    assert "row 2 is no score" in refused(read_scores, tmp_path / "scores.json")
+    for rows, said in {"[]": "contains no scores", '["row"]': "row 1 is no score", "[{}]": "('task')"}.items():
+        (tmp_path / "scores.json").write_text(rows)
+        assert said in refused(read_scores, tmp_path / "scores.json")

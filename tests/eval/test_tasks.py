@@ -6,6 +6,7 @@ from eval.scores import average, row
 from eval.sts import STS_DEV, STS_TEST, Pairs, StsTask, correlation, merged, own_pairs, similarities
 from eval.tasks import Options, count_seen, describe_seen, tasks_named, with_share_seen
 from tests.eval.toys import write_stsb
+from tests.refusals import refused
 
 PUBLISHED = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, "STS-B": 1379, "SICK-R": 4927}
 SUBSETS = {
@@ -88,6 +89,14 @@ def test_another_number_of_pairs_than_the_published_one_is_refused(tmp_path, cou
     with pytest.raises(BadInput, match=f"STS99 test in .* has {count} scored pairs instead of 3"):
         task.score(encode, tmp_path)
     assert StsTask("own", "file", lambda _: {"": pairs}, None).load(tmp_path) == {"": pairs}
+
+
+def test_a_file_of_a_year_that_is_shorter_than_the_other_is_refused(tmp_path):
+    folder = tmp_path / "senteval" / "downstream" / "STS" / "STS13-en-test"
+    folder.mkdir(parents=True)
+    (folder / "STS.input.FNWN.txt").write_text("a\tb\nc\td\n")
+    (folder / "STS.gs.FNWN.txt").write_text("1.0\n")
+    assert "STS13 in" in (said := refused(STS_TEST[1].load, tmp_path)) and "truncated or changed" in said
 
 
 @pytest.mark.parametrize("rows", ["", "a\tb\t3\n", "a\tb\t3\nc\td\t3.0\n"])

@@ -100,9 +100,13 @@ def test_the_list_of_all_counts_what_is_run_and_says_why_a_row_cannot_be(runner,
     assert any(line.startswith("infocse-10, Skip-thought: published only: a recurrent network") for line in lines)
 
 
-def test_an_unknown_row_is_refused(tmp_path):
-    with pytest.raises(BadInput, match="unknown --rows 'InfoCES'; infocse-5 has: InfoCSE; w/o MLM loss"):
-        main(["infocse-5", "--rows", "InfoCES", f"--output={tmp_path}"])
+@pytest.mark.parametrize(
+    ("name", "known"), [("infocse-5", "InfoCSE; w/o MLM loss"), ("infocse-read-mini", "infocse-read-mini; infocse-")]
+)
+@pytest.mark.parametrize("flags", [[], ["--list"], ["--page"]])
+def test_an_unknown_row_is_refused(tmp_path, name, known, flags):
+    with pytest.raises(BadInput, match=f"unknown --rows 'InfoCES'; {name} has: {known}"):
+        main([name, "--rows", known.split(";")[0], "InfoCES", f"--output={tmp_path}", *flags])
 
 
 def test_where_a_method_starts():

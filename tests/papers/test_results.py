@@ -1,6 +1,7 @@
-"""Mean, deviation and verdict of runs that are written by hand, and the page they give."""
+"""Mean, deviation and verdict of runs that are written by hand, and the pages of results."""
 
 import json
+import shutil
 import statistics
 from dataclasses import replace
 
@@ -11,10 +12,12 @@ from eval.retrieval.beir import PAPER14
 from eval.scores import Key, write_rows
 from eval.scores import row as score_row
 from papers import results, runs
-from papers.page import draw, page, points
+from papers.__main__ import main
+from papers.page import draw, points
 from papers.results import collect
 from papers.runs import Choice, RunPlan, plan_of
-from papers.specification import Column, Figure, Table, TableRow
+from papers.specification import Column, Figure, Table, TableRow, names
+from tests.sources import ROOT
 
 DEV = Key("STS-B", "dev", "test", "spearman")
 AVERAGE = Key("Avg.", "test", "test", "spearman")
@@ -140,35 +143,13 @@ def test_an_average_over_sets_with_files_of_their_own_needs_them_all(choice):
     assert [one["ours"] for one in collect(table, choice)] == [11.0, 6.5]
 
 
-GOLDEN = """# A title
-
-A paper, table 1.
-
-    python -m papers t-1 --backbone mini --seeds 0 1 2
-
-|         |       | STS-B dev                          | n | verdict                                                  |
-|---------|-------|------------------------------------|---|----------------------------------------------------------|
-| InfoCSE | paper | 85.49                              | 1 |                                                          |
-|         | ours  | 81.50 ± 2.12                       | 2 | not comparable: other backbone, other text, other budget |
-| w/ \\| x | paper | 85.49 (the table prints 80.00)     | 1 |                                                          |
-|         | ours  | missing                            | 0 | not run                                                  |
-| GloVe   | paper | -                                  | - |                                                          |
-|         | ours  | missing                            | 0 | published only: no encoder                               |
-"""
-
-
-def test_the_page_is_this_one(choice):
-    odd = infocse("w/ | x", overrides={"aux_weight": "0"}, misprints={"STS-B dev": 80.0}, note="odd")
-    table = one_table(infocse(), odd, TableRow("GloVe", "bert-base", published_only="no encoder"), note="A note.")
-    finish(table, table.rows[0], choice, [80.0, 83.0])
-    text = page(table, collect(table, choice), choice)
-    rows = collect(table, choice)
-    assert (rows[0]["ours_runs"], rows[1]["ours"], rows[1]["ours_runs"]) == (2, None, 0)
-    squeezed = [" ".join(line.split()) for line in text.splitlines() if not line.startswith("|-")]
-    for line in GOLDEN.splitlines():
-        assert line.startswith("|-") or " ".join(line.split()) in squeezed, line
-    assert "A note.\n\n- w/ | x: odd\n\n- steps: 500\n- commit: abc\n- versions: torch 2\n" in text
-    assert text.endswith("- machine: machine m, device cpu\n")
+@pytest.mark.parametrize("name", [name for name in names() if (ROOT / "results" / f"{name}-mini.json").is_file()])
+def test_a_page_of_results_is_that_of_its_json(name, tmp_path):
+    shutil.copy(ROOT / "results" / f"{name}-mini.json", tmp_path)
+    text = (ROOT / "results" / f"{name}-mini.md").read_text(encoding="utf-8")
+    command = next(line for line in text.splitlines() if line.startswith("    python -m papers "))
+    main([*command.split()[3:], "--page", f"--output={tmp_path}"])
+    assert (tmp_path / f"{name}-mini.md").read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("chart", ["curve", "heat map"])

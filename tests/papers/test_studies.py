@@ -113,6 +113,13 @@ def test_every_flag_of_a_study_is_one_of_its_script(name):
 
 def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(asked, filled, tmp_path, capsys):
     flags = ["--rows", "simcse-mini", "moco-mini"]
+    filled("methods-mini", *flags, "--list")
+    assert "6 runs are missing" in capsys.readouterr().out
+    filled("methods-mini", *flags, "--seeds", "0")
+    (tmp_path / "results" / "methods-mini.json").unlink()  # the rates are read from the runs, too
+    filled("methods-mini", *flags, "--list")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "4 runs are missing" in printed and "| simcse-mini, 3e-5 | 1 of 3 finished |" in printed
     rows = filled("methods-mini", *flags)
     tried = [(flags["learning_rate"], flags["seed"]) for flags in asked if "simcse-mini.yaml" in flags["config"]]
     assert tried == [("1e-5", "0"), ("3e-5", "0"), ("1e-4", "0"), ("3e-5", "1"), ("3e-5", "2")]

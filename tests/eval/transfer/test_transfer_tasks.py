@@ -7,6 +7,7 @@ from common.errors import BadInput
 from eval.transfer import tasks as transfer
 from eval.transfer.tasks import Examples, read_mrpc, read_sst, read_trec, read_two_files
 from eval.transfer.validation import Judge
+from tests.refusals import refused
 
 FILES = {
     "MR": ("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
@@ -40,7 +41,7 @@ def task(name, mode="test"):
 def test_two_files_are_sorted_by_words_then_label_and_keep_empty_sentences(tmp_path):
     put(tmp_path, "a", "three word s \n\none\n")
     put(tmp_path, "b", b"caf\xe9\nan other  one\n")
-    assert read_two_files(tmp_path, "a", "b")["all"] == Examples(
+    assert read_two_files("a", "b", tmp_path)["all"] == Examples(
         [("",), ("caf\xe9",), ("one",), ("an other one",), ("three word s",)], [1, 0, 1, 0, 1]
     )
 
@@ -75,6 +76,22 @@ def test_the_seven_sets_have_their_published_sizes(tmp_path):
     assert len(task("CR").load(tmp_path)["all"].labels) == 3775
     with pytest.raises(BadInput, match=r"rt-polarity\.pos: cannot be read"):
         task("MR").load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "line"),
+    [
+        ("SST2", "SST/binary/sentiment-train", "no label\n"),
+        ("SST2", "SST/binary/sentiment-train", "text\tgood\n"),
+        ("TREC", "TREC/train_5500.label", "HUM:ind\n"),
+        ("MRPC", "MRPC/msr_paraphrase_train.txt", f"{MRPC_HEADER}\n1\t7\t8\tA\n"),
+        ("MRPC", "MRPC/msr_paraphrase_train.txt", ""),
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path, name, file, line):
+    put(tmp_path, file, line)
+    said = refused(task(name).load, tmp_path)
+    assert said.startswith(f"{name} in") and "a file is truncated or changed" in said
 
 
 def by_hash(sentences):
