@@ -2,32 +2,55 @@
 
 import math
 import re
-from base64 import b64decode
 from pathlib import Path
 from xml.etree import ElementTree
 
 import report.figures
-from report.figures import COLOURS, MARKERS, Curve, curves, image
+from report.figures import COLOURS, MARKERS, THEME, Curve, curves, svg
 
 STYLE = (Path(report.figures.__file__).parent / "style.css").read_text()
-SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(image):
-    """Shape and colour of every mark, and the texts of the axes."""
-    root = ElementTree.fromstring(b64decode(image.removeprefix("data:image/svg+xml;base64,")))
-    uses = [use for group in root.iter(f"{SVG}g") if group.get("clip-path") for use in group.iter(f"{SVG}use")]
-    marks = [(use.get("{http://www.w3.org/1999/xlink}href"), use.get("style").split(";")[0]) for use in uses]
-    return marks, [text.text for text in root.iter(f"{SVG}text")]
+def chart(*lines, title="c", unit="points"):
+    """The SVG of some lines, each with its run's number and points."""
+    return svg([Curve(run, points) for run, points in lines], title, unit, title)
+
+
+def parsed(svg):
+    """Run number -> its number of marks; the texts of the axes."""
+    root = ElementTree.fromstring(str(svg).replace("<svg", '<svg xmlns:xlink="x"', 1))
+    marks = {}
+    for group in root.iter("g"):
+        for use in group.iter("use") if group.get("clip-path") else ():
+            run = int(re.search(r"fill: var\(--c(\d)\)", use.get("style"))[1])
+            marks[run] = marks.get(run, 0) + 1
+    return marks, [text.text for text in root.iter("text")]
 
 
 def test_runs_differ_by_colour_or_marker_and_the_page_has_the_same_colours():
-    lines = [Curve(run, [(run, 1)]) for run in range(28)]
-    marks, texts = drawn(image(lines, "points"))
-    assert len({*marks}) == 28 == len(COLOURS) * len(MARKERS) and "points" in texts
-    assert {colour for _, colour in marks} == {f"fill: {colour}" for colour in COLOURS}
-    assert re.findall(r"--c\d: (#\w+);", STYLE) == [*COLOURS] and len(re.findall(r"\.mark-\d::", STYLE)) == len(MARKERS)
-    assert image(lines, "points") == image(lines, "points")
+    svg = chart(*((run, [(run, 1)]) for run in range(28)))
+    looks = set(re.findall(r'<use xlink:href="(#\w+)"[^>]*(fill: var\(--c\d\))', svg))
+    assert len(looks) == 28 == len(COLOURS) * len(MARKERS)
+    light = STYLE.split("@media")[0]
+    for name, colour in [*((f"c{i}", colour) for i, colour in enumerate(COLOURS)), *THEME.items()]:
+        assert f"--{name}: {colour};" in light
+    assert len(re.findall(r"\.mark-\d::before", STYLE)) == len(MARKERS)
+    assert not re.search(r"#[0-9a-f]{6}\b", svg), "every colour is the style sheet's"
+
+
+def test_names_are_escaped():
+    svg = chart((0, [(1, 1)]), title="<c>: <b>&", unit="<x> $a$")
+    assert "<b>" not in svg and "<x>" not in svg and "<style" not in svg and "http" not in svg
+    assert "<x> $a$" in parsed(svg)[1]
+    assert 'aria-label="&lt;c&gt;: &lt;b&gt;&amp;' in svg
+
+
+def test_a_chart_is_the_same_every_time_and_shares_no_id_with_another():
+    one, again, other = (chart((0, [(1, 1), (2, 3)]), title=title) for title in "aab")
+    ids = [set(re.findall(r' id="([^"]+)"', svg)) for svg in (one, other)]
+    assert one == again
+    assert ids[0] and not ids[0] & ids[1]
+    assert set(re.findall(r'(?:href="|url\()#([^")]+)', one)) == ids[0]
 
 
 HISTORY = [
@@ -40,8 +63,9 @@ def test_every_logged_quantity_has_a_chart_the_dev_score_first():
     second = [{"step": 5, "contrastive": value} for value in (math.nan, math.inf, 1.7e308)]
     charts = curves(["a", "b", "c"], [HISTORY, second, []])
     names = ["eval_dev_spearman", "contrastive", "eval_aux_gap", "eval_aux_mlm"]
-    assert [about.partition(";")[0] for _, about, *_ in charts] == names
-    assert charts[0][0] == "The dev score" and {named for *_, named, _ in charts} == {"a"}
-    marks, texts = drawn(charts[1][-1])
-    assert len(marks) == 2 and "log scale" in texts
-    assert len(drawn(charts[2][-1])[0]) == 2
+    assert [about.partition(";")[0] for _, about, _ in charts] == names
+    assert charts[0][0] == "The dev score"
+    marks, texts = parsed(charts[1][2])
+    assert list(marks) == [0] and "log scale" in texts
+    marks, texts = parsed(charts[2][2])
+    assert marks[0] == 2
