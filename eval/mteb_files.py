@@ -64,10 +64,10 @@ def write_mteb(folder: Path, model: str, rows: Iterable[Mapping[str, Any]]) -> N
     from mteb.models import ModelMeta
     from mteb.results import TaskResult
 
-    cache, found = mteb.ResultCache(folder), scores_by_task(rows)
+    cache, scored = mteb.ResultCache(folder), scores_by_task(rows)
     meta = ModelMeta.create_empty({"name": model if "/" in model else f"local/{model}"})
-    for name, values in found.items():
+    for name, values in scored.items():
         task = mteb.get_task(name)
         scores = {"default": {**values, "main_score": values[task.metadata.main_score]}}
         cache.save_to_cache(TaskResult.from_task_results(task, {"test": scores}, evaluation_time=0.0), meta)
-    logger.info("%s: results of %s", folder, ", ".join(found) or "no task of mteb")
+    logger.info("%s: results of %s", folder, ", ".join(scored) or "no task of mteb")

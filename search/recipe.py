@@ -30,10 +30,10 @@ class Recipe(NamedTuple):
         path = Path(model) / _FILE
         if not path.is_file():
             return None
-        found = read_json(path, "how to search with the model", "remove it", fields={"weight": float, "language": str})
-        if not 0 <= found["weight"] <= 1 or found["language"] not in LANGUAGES:
+        fields = read_json(path, "how to search with the model", "remove it", fields={"weight": float, "language": str})
+        if not 0 <= fields["weight"] <= 1 or fields["language"] not in LANGUAGES:
             raise BadInput(f"{path}: weight must be from 0 to 1, language one of {', '.join(LANGUAGES)}; remove it")
-        return cls(found["weight"], found["language"])
+        return cls(fields["weight"], fields["language"])
 
     def write(self, folder: Path) -> None:
         write_json(folder / _FILE, self._asdict())

@@ -149,10 +149,10 @@ def problem(folder: Path, run_id: str, needed: tuple[str, ...] = ()) -> str | No
         return "it belongs to another run"
     listed = content["files"]
     paths = {path.relative_to(folder): path for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()}
-    found = {str(name): path for name, path in paths.items() if not is_hidden(name)}
-    found.pop(MANIFEST, None)
-    names = sorted(listed.keys() | found.keys() | set(needed))
-    return next(filter(None, (_file_problem(name, found.get(name), listed.get(name)) for name in names)), None)
+    present = {str(name): path for name, path in paths.items() if not is_hidden(name)}
+    present.pop(MANIFEST, None)
+    names = sorted(listed.keys() | present.keys() | set(needed))
+    return next(filter(None, (_file_problem(name, present.get(name), listed.get(name)) for name in names)), None)
 
 
 def _file_problem(name: str, path: Path | None, expected: str | None) -> str | None:

@@ -59,7 +59,7 @@ def describe_gap(history: History) -> str | None:
             f"the auxiliary network hardly reads the sentence vector ({losses}): expect the result of the contrastive "
             "loss alone"
         )
-    first = next(one for one in evaluations if one.gap >= CLEAR)
+    first = next(point for point in evaluations if point.gap >= CLEAR)
     after = f" ({first.tokens:,} tokens)" if first.tokens else ""
     return f"the auxiliary network reads the sentence vector ({losses}), clearly from step {first.step}{after} on"
 
@@ -68,7 +68,7 @@ def logged(history: History) -> dict[str, tuple[list[int], list[float]]]:
     """Name -> steps and values of every curve in a Trainer's log history, including the gap."""
     curves: dict[str, tuple[list[int], list[float]]] = {}
     if losses := auxiliary_losses(history):
-        curves[GAP] = [one.step for one in losses], [one.gap for one in losses]
+        curves[GAP] = [point.step for point in losses], [point.gap for point in losses]
     for line in history:
         for name, value in line.items():
             if name not in _NOT_TERMS:
@@ -80,8 +80,8 @@ def logged(history: History) -> dict[str, tuple[list[int], list[float]]]:
 
 def dev_unit(name: str) -> str | None:
     """The unit of a curve that is a dev score, of pairs or of search; None for any other curve."""
-    found = _DEV_SCORE.fullmatch(name)
-    return _UNITS[found[1]] if found else None
+    match = _DEV_SCORE.fullmatch(name)
+    return _UNITS[match[1]] if match else None
 
 
 def draw(history: History, path: str | Path) -> None:

@@ -31,9 +31,9 @@ def storage_errors(folder: str | Path) -> Iterator[None]:
         message = _storage_message(error)
         if message is None:
             raise
-        place = getattr(error, "filename", None) or folder
+        path = getattr(error, "filename", None) or folder
         advice = "everything saved before is intact. Free some space and repeat the command"
-        raise StorageError(f"{place}: {message}; {advice}") from error
+        raise StorageError(f"{path}: {message}; {advice}") from error
 
 
 def _storage_message(error: Exception) -> str | None:

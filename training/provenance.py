@@ -55,8 +55,8 @@ def contents(settings: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
     For a list, the files are "1 FILE", "2 FILE" and so on; an item without local files represents itself.
     """
-    found = {name: _files(value) for name, value in settings.items()}
-    return {name: hashes for name, hashes in found.items() if hashes}
+    hashed = {name: _files(value) for name, value in settings.items()}
+    return {name: hashes for name, hashes in hashed.items() if hashes}
 
 
 def _files(value: Any) -> dict[str, str]:

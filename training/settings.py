@@ -126,15 +126,15 @@ def fill(script: str, values: Mapping[str, Any]) -> Settings:
     parser = SettingsParser(script, method)
     parser.check_names(file, flags, config)
     given = file | flags
-    found = parser.parse(given)
+    parsed = parser.parse(given)
     chosen = {}
     for name, choose in AUTOMATIC.items():
-        if getattr(found, name, None) == "auto":
-            value, reason = choose(found)
-            setattr(found, name, value)
+        if getattr(parsed, name, None) == "auto":
+            value, reason = choose(parsed)
+            setattr(parsed, name, value)
             given[name], chosen[name] = value, f"{_word(value)} ({reason})"
     sources = {name: "flag" if name in flags else str(config) for name in given}
-    *groups, args = _built(kinds_of(script, method), found)
+    *groups, args = _built(kinds_of(script, method), parsed)
     model_args, method_args, data_args = groups if method else (groups[0], None, groups[1])
     return Settings(script, method, model_args, method_args, data_args, args, given, sources, chosen)
 

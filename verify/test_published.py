@@ -48,15 +48,17 @@ def test_scifact_scores_what_is_published(ndcg):
 
 @pytest.mark.parametrize("name", ["cranfield", "cisi", "med", "npl", "cacm"])
 def test_a_collection_scores_what_one_full_product_gives(ndcg, minilm, data_dir, name):
-    one = read_set(Path(data_dir) / "beir" / name, "test")
+    beir = read_set(Path(data_dir) / "beir" / name, "test")
     encoder, tokenizer = load_encoder(str(minilm), max_length=MAX_LENGTH)
     encode = Encode(encoder, tokenizer)
-    documents, queries = encode(one.corpus.texts(0, len(one.corpus))), encode(list(one.queries.values()))
+    documents, queries = encode(beir.corpus.texts(0, len(beir.corpus))), encode(list(beir.queries.values()))
     documents /= np.linalg.norm(documents, axis=1, keepdims=True)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
     order = np.argsort(-(queries @ documents.T), axis=1, kind="stable")[:, :1000]
-    run = {q: {str(d): float(-rank) for rank, d in enumerate(best)} for q, best in zip(one.queries, order, strict=True)}
-    judged = {query: {str(place): grade for place, grade in grades.items()} for query, grades in one.grades.items()}
+    run = {
+        q: {str(d): float(-rank) for rank, d in enumerate(best)} for q, best in zip(beir.queries, order, strict=True)
+    }
+    judged = {query: {str(place): grade for place, grade in grades.items()} for query, grades in beir.grades.items()}
     values = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10"}).evaluate(run)
     expected = 100 * np.mean([value["ndcg_cut_10"] for value in values.values()])
     assert ndcg(name) == pytest.approx(expected, abs=1e-6)
@@ -80,11 +82,11 @@ def test_trec_equals_one_model_at_a_time(features):
     train, test = features("TREC")
     x, y = (np.concatenate(parts) for parts in zip(train, test, strict=True))
     rows = np.split(np.arange(len(y)), [len(train[1])])
-    found = Judge(x, y, "test").crossed(*rows)
-    assert (found.dev, found.test) == plain.crossed(MODES["test"], *train, *test)
+    result = Judge(x, y, "test").crossed(*rows)
+    assert (result.dev, result.test) == plain.crossed(MODES["test"], *train, *test)
 
 
 def test_the_first_outer_split_of_mr_equals_one_model_at_a_time(features):
     [(x, y)] = features("MR")
-    found = Judge(x, y, "test", outer=1).nested()
-    assert (found.dev, found.test) == plain.nested(MODES["test"], x, y, outer=1)
+    result = Judge(x, y, "test", outer=1).nested()
+    assert (result.dev, result.test) == plain.nested(MODES["test"], x, y, outer=1)
