@@ -68,9 +68,9 @@ def test_the_processes_agree_on_the_counts_of_all_terms_by_one_message(monkeypat
     sent = []
     monkeypatch.setattr(collectives, "world_size", lambda: 2)
     monkeypatch.setattr(collectives.dist, "all_reduce", lambda counts: sent.append(counts.add_(torch.tensor([6, 2]))))
-    own = {"one": Term(torch.tensor(12.0), 1.0, torch.tensor(4)), "two": Term(torch.tensor(3.0), 0.5)}
+    terms = {"one": Term(torch.tensor(12.0), 1.0, torch.tensor(4)), "two": Term(torch.tensor(3.0), 0.5)}
     third = "three", Term(torch.tensor(10.0), 0.1, torch.tensor(3))
-    loss, values = add_up([*own.items(), third], torch.device("cpu"))
+    loss, values = add_up([*terms.items(), third], torch.device("cpu"))
     assert values == {"one": 12 * 2 / 10, "two": 3, "three": 10 * 2 / 5}
     assert loss.item() == pytest.approx(2.4 + 1.5 + 0.4)
     assert len(sent) == 1
@@ -84,7 +84,7 @@ AGAIN += [(case, False) for case in ("infocse, no detach", "consert", "ct", "sta
 @pytest.mark.parametrize(("case", "packed"), AGAIN)
 def test_recomputed_layers_have_the_same_gradients(tiny_bert, case, packed):
     """With dropout; `--gradient_checkpointing` of the Trainer."""
-    found = []
+    results = []
     for again in (False, True):
         if case == "stage 1":
             model, made = methods.stage_one(tiny_bert, packed, dropout=0.1), methods.stage_one_batch(tiny_bert, LENGTHS)
@@ -99,7 +99,7 @@ def test_recomputed_layers_have_the_same_gradients(tiny_bert, case, packed):
             model.gradient_checkpointing_enable()
         torch.manual_seed(3)
         model(**made).loss.backward()
-        found.append(([p.grad for p in model.parameters()], len(computed)))
-    (plain, once), (other, twice) = found
+        results.append(([p.grad for p in model.parameters()], len(computed)))
+    (plain, once), (other, twice) = results
     assert twice > once
-    assert all((one is None and two is None) or torch.equal(one, two) for one, two in zip(plain, other, strict=True))
+    assert all((a is None and b is None) or torch.equal(a, b) for a, b in zip(plain, other, strict=True))
