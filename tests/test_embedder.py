@@ -6,8 +6,7 @@ import pytest
 
 from common.errors import BadInput
 from embedder import Embedder
-from eval.encode import Encode
-from models.encoder import load_encoder
+from tests.encoders import encode_of
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +27,7 @@ def test_the_nearest_texts_are_those_of_the_highest_cosine(model, sentences):
 
 
 def test_vectors_are_those_of_the_one_encode_loop(model, tiny_bert, sentences):
-    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
-    expected = Encode(encoder, tokenizer)(sentences[:5])
+    expected = encode_of(tiny_bert, "avg")(sentences[:5])
     assert np.array_equal(model.encode(sentences[:5]), expected)
     assert np.allclose(model.encode(sentences[0]), expected[0], atol=1e-5)
     assert model.similarity(sentences[:2], sentences[:3]).shape == (2, 3)

@@ -67,28 +67,24 @@ def test_a_singular_covariance_is_refused_with_its_rank(vectors):
         kernel(moments(np.repeat(vectors[:1], 50, axis=0)), 1)
 
 
-def encoded(encoder, tokenizer, texts):
-    return Encode(encoder, tokenizer)(texts)
-
-
 @pytest.mark.parametrize("pooling", ["avg", "cls_before_pooler", "avg_first_last"])
 def test_the_saved_encoder_gives_whitened_vectors_everywhere(pooling, tiny_bert, tmp_path, sentences):
     encoder, tokenizer = load_encoder(str(tiny_bert), pooling)
-    plain = encoded(encoder, tokenizer, sentences)
+    plain = Encode(encoder, tokenizer)(sentences)
     stats = moments(plain)
     matrix = kernel(stats, 20)
     encoder.head = Head(linear_map(matrix, stats.mean))
-    expected = encoded(encoder, tokenizer, sentences)
+    expected = Encode(encoder, tokenizer)(sentences)
     assert np.abs(expected - (plain - stats.mean) @ matrix).max() < 1e-4
     encoder.save(str(tmp_path / "model"), tokenizer)
 
     again, tokenizer = load_encoder(str(tmp_path / "model"))
     bound = 1e-6 * np.abs(expected).max()
-    assert np.abs(encoded(again, tokenizer, sentences) - expected).max() < bound
+    assert np.abs(Encode(again, tokenizer)(sentences) - expected).max() < bound
     if pooling != "cls_before_pooler":
         theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(sentences[:20])
         assert theirs.shape == (20, 20)
         assert np.abs(theirs - expected[:20]).max() < 5 * bound  # another padding of the encoder, scaled up
     again.save(str(tmp_path / "again"), tokenizer)  # what was loaded can be saved
     twice = load_encoder(str(tmp_path / "again"))[0]
-    assert np.array_equal(encoded(twice, tokenizer, sentences[:5]), encoded(again, tokenizer, sentences[:5]))
+    assert np.array_equal(Encode(twice, tokenizer)(sentences[:5]), Encode(again, tokenizer)(sentences[:5]))

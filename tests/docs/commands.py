@@ -109,9 +109,7 @@ def parse(words):
             raise Parsed
         return parsed, unknown
 
-    with (
-        mock.patch.object(argparse.ArgumentParser, "parse_known_args", parse_known_args),
-    ):
+    with mock.patch.object(argparse.ArgumentParser, "parse_known_args", parse_known_args):
         try:
             call(words)
         except Parsed:

@@ -1,7 +1,6 @@
-"""Mean, deviation and verdict of runs that are written by hand, and the pages of results."""
+"""Mean, deviation and verdict of runs that are written by hand."""
 
 import json
-import shutil
 import statistics
 from dataclasses import replace
 
@@ -12,12 +11,10 @@ from eval.retrieval.beir import PAPER14
 from eval.scores import Key, write_rows
 from eval.scores import row as score_row
 from papers import results, runs
-from papers.__main__ import main
 from papers.page import draw, points
 from papers.results import collect
 from papers.runs import Choice, RunPlan, plan_of
-from papers.specification import Column, Figure, Table, TableRow, names
-from tests.sources import ROOT
+from papers.specification import Column, Figure, Table, TableRow
 
 DEV = Key("STS-B", "dev", "test", "spearman")
 AVERAGE = Key("Avg.", "test", "test", "spearman")
@@ -141,15 +138,6 @@ def test_an_average_over_sets_with_files_of_their_own_needs_them_all(choice):
             assert [row["ours"] for row in collect(table, choice)] == [11.0, None]
         write_rows(folder / f"beir-{name}.json", [score_row(name, "test", "ndcg@10", "mean of queries", 5, i)])
     assert [row["ours"] for row in collect(table, choice)] == [11.0, 6.5]
-
-
-@pytest.mark.parametrize("name", [name for name in names() if (ROOT / "results" / f"{name}-mini.json").is_file()])
-def test_a_page_of_results_is_that_of_its_json(name, tmp_path):
-    shutil.copy(ROOT / "results" / f"{name}-mini.json", tmp_path)
-    text = (ROOT / "results" / f"{name}-mini.md").read_text(encoding="utf-8")
-    command = next(line for line in text.splitlines() if line.startswith("    python -m papers "))
-    main([*command.split()[3:], "--page", f"--output={tmp_path}"])
-    assert (tmp_path / f"{name}-mini.md").read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("chart", ["curve", "heat map"])

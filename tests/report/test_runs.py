@@ -23,12 +23,3 @@ def test_facts_hold_names_and_no_paths(tmp_path, write_run):
     weighed = {"aux_weight": 1e-5, "rtd_weight": 0.005, "hard_negative_weight": 0.0}
     shown = facts({"settings": weighed, "status": "finished", "trajectory": {}})
     assert shown["weights of the losses (lambda)"] == "aux_weight 1e-05, rtd_weight 0.005"
-
-
-def test_what_is_missing_is_none_and_no_error(tmp_path, write_run):
-    folder = write_run(tmp_path / "a")
-    (folder / "log.jsonl").unlink()
-    run = read_run_folder("a", folder, "scores.json")
-    assert (run.history, run.scores) == ([], None)
-    (folder / "scores.json").write_text("[\n\n]\n")
-    assert read_run_folder("a", folder, "scores.json").scores is None

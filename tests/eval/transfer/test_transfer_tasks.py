@@ -101,8 +101,7 @@ def by_hash(sentences):
 
 
 def small(name, sizes, mode="fasttest"):
-    chosen = task(name, mode)
-    return replace(chosen, sizes=sizes)
+    return replace(task(name, mode), sizes=sizes)
 
 
 def test_a_set_without_official_test_rows_is_scored_by_nested_folds(tmp_path):
