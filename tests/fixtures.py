@@ -57,8 +57,8 @@ _WORDS = {
 
 
 def _sentence(rng: random.Random) -> str:
-    def word(kind):
-        return rng.choice(_WORDS[kind])
+    def word(role):
+        return rng.choice(_WORDS[role])
 
     parts = [word("opening") + ","] if rng.random() < 0.4 else []
     parts += [word("article")] + [word("quality")] * (rng.random() < 0.6) + [word("noun")]
@@ -92,8 +92,8 @@ def dev_file(sentences, tmp_path_factory) -> Path:
         words = sentence.split()
         replaced = round(len(words) * (number % 6) / 5)
         other = words.copy()
-        for place in rng.sample(range(len(words)), replaced):
-            other[place] = rng.choice([w for w in _WORDS["noun"] + _WORDS["verb"] if w not in words])
+        for index in rng.sample(range(len(words)), replaced):
+            other[index] = rng.choice([w for w in _WORDS["noun"] + _WORDS["verb"] if w not in words])
         lines.append(f"{sentence}\t{' '.join(other)}\t{5 * (1 - replaced / len(words)):.3f}")
     path = tmp_path_factory.mktemp("dev") / "pairs.tsv"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -176,7 +176,7 @@ def tiny(tiny_bert, tiny_roberta, bert_tokenizer, roberta_tokenizer, tmp_path_fa
         tokenizer = copy.deepcopy(roberta_tokenizer if behind else bert_tokenizer)
         tokenizer.model_input_names = ["input_ids", "attention_mask"]
         tokens = {"pad": "pad", "cls": "cls", "sep": "sep", "bos": "cls", "eos": "sep"}
-        ids = {f"{one}_token_id": getattr(tokenizer, f"{other}_token_id") for one, other in tokens.items()}
+        ids = {f"{token}_token_id": getattr(tokenizer, f"{other}_token_id") for token, other in tokens.items()}
         size = {"vocab_size": len(tokenizer), "max_position_embeddings": 66 if behind else 64} | ids
         config = AutoConfig.for_model(name, **size, **_SIZES.get(name, _SIZE))
         return _saved(config, tokenizer, tmp_path_factory)

@@ -52,8 +52,8 @@ def times(run):
     return {path: path.stat().st_mtime_ns for path in run.rglob("*")}
 
 
-def same_weights(one, other, file="model.safetensors"):
-    a, b = load_file(one / file), load_file(other / file)
+def same_weights(left, right, file="model.safetensors"):
+    a, b = load_file(left / file), load_file(right / file)
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 

@@ -79,8 +79,8 @@ def build_model(
     config = load_config(folder)
     set_dropout(config, dropout)
     torch.manual_seed(1)
-    place = mask_place(method.tokenizer(args, load_tokenizer(folder))) or -1  # where nothing has a template: the last
-    encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64, packed, place=place)
+    mask_at = mask_place(method.tokenizer(args, load_tokenizer(folder))) or -1  # where nothing has a template: the last
+    encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64, packed, place=mask_at)
     projection = projection_named(head, config.hidden_size, spread)
     objectives = method.build(args, encoder, projection, folder)
     if case in WORDS:

@@ -6,8 +6,7 @@ import pytest
 
 from common.errors import BadInput
 from embedder import Embedder
-from eval.encode import Encode
-from models.encoder import load_encoder
+from tests.encoders import encode_of
 
 
 @pytest.fixture(scope="module")
@@ -17,19 +16,18 @@ def model(tiny_bert):
 
 def test_the_nearest_texts_are_those_of_the_highest_cosine(model, sentences):
     texts, queries = sentences[:50], sentences[50:53]
-    found = model.build_index(texts).search(queries, top_k=4)
-    for query, hits in zip(queries, found, strict=True):
+    results = model.build_index(texts).search(queries, top_k=4)
+    for query, hits in zip(queries, results, strict=True):
         cosines = {text: model.similarity(query, text).item() for text in texts}
         expected = sorted(texts, key=cosines.get, reverse=True)[:4]
         assert [text for text, _ in hits] == expected
         assert [score for _, score in hits] == pytest.approx([cosines[text] for text in expected], abs=1e-5)
-    [(text, score), *rest] = model.search(texts[7], top_k=99, threshold=found[0][0][1])
+    [(text, score), *rest] = model.search(texts[7], top_k=99, threshold=results[0][0][1])
     assert text == texts[7] and score == pytest.approx(1) and len(rest) < 49
 
 
 def test_vectors_are_those_of_the_one_encode_loop(model, tiny_bert, sentences):
-    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
-    expected = Encode(encoder, tokenizer)(sentences[:5])
+    expected = encode_of(tiny_bert, "avg")(sentences[:5])
     assert np.array_equal(model.encode(sentences[:5]), expected)
     assert np.allclose(model.encode(sentences[0]), expected[0], atol=1e-5)
     assert model.similarity(sentences[:2], sentences[:3]).shape == (2, 3)

@@ -22,8 +22,8 @@ UNTRUSTING = {"quickstart/__main__.py"}  # own models
 
 def ours(path):
     """The packages and scripts of this project that a file imports, its own package left out."""
-    found = {name.split(".")[0] for name in imports(path)}
-    return found & {*PACKAGES, *(script.stem for script in ROOT.glob("run_*.py"))} - {folder(path)}
+    names = {name.split(".")[0] for name in imports(path)}
+    return names & {*PACKAGES, *(script.stem for script in ROOT.glob("run_*.py"))} - {folder(path)}
 
 
 def folder(path):
@@ -37,7 +37,7 @@ def test_imports_go_one_way():
             read = {name for name in imports(path) if name.split(".")[0] == "data"}
             declared = folder(path) == "models" and read <= DECLARED
             wrong[str(path)] = ours(path) - ALLOWED[folder(path)] - ({"data"} if declared else set())
-    assert not {path: found for path, found in wrong.items() if found}
+    assert not {path: names for path, names in wrong.items() if names}
 
 
 def test_no_packages_import_each_other_in_a_circle():
@@ -54,8 +54,8 @@ def test_no_packages_import_each_other_in_a_circle():
 
 def test_kernels_are_fenced_off():
     for path in (ROOT / "models" / "fast" / "kernels").glob("*.py"):
-        found = {name for name in imports(path) if name.split(".")[0] in PACKAGES}
-        assert all(f"{name}.".startswith("models.fast.kernels.") for name in found), path
+        names = {name for name in imports(path) if name.split(".")[0] in PACKAGES}
+        assert all(f"{name}.".startswith("models.fast.kernels.") for name in names), path
 
 
 def test_the_fast_path_has_one_door():

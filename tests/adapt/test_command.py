@@ -67,11 +67,11 @@ def best(monkeypatch):
     """Makes a search the best one by far, in what adapt believes."""
 
     def best(chosen):
-        def found(task, vectors, compared, *_):
+        def ndcg(task, vectors, compared, *_):
             noise = np.random.default_rng(0).uniform(size=len(task.queries)) / 10
-            return {one: noise + 0.5 * (one == chosen) for one in compared}
+            return {option: noise + 0.5 * (option == chosen) for option in compared}
 
-        monkeypatch.setattr(adapt.run, "ndcg", found)
+        monkeypatch.setattr(adapt.run, "ndcg", ndcg)
 
     return best
 
@@ -79,9 +79,9 @@ def best(monkeypatch):
 @pytest.mark.parametrize("chosen", [BM25, ALL])
 def test_the_best_search_is_one_folder_for_every_reader(arguments, model, corpus, best, tmp_path, chosen, capsys):
     best(chosen)
-    found = command.main(arguments())
-    assert found["shipped"] == str(chosen) and found["verdict"]["verdict"] == "better"
-    assert found == json.loads((tmp_path / "out" / "adapt.json").read_text())
+    result = command.main(arguments())
+    assert result["shipped"] == str(chosen) and result["verdict"]["verdict"] == "better"
+    assert result == json.loads((tmp_path / "out" / "adapt.json").read_text())
     assert f"{tmp_path / 'out'}: {chosen}. On 33 pseudo-queries it is better" in capsys.readouterr().out
     shipped, theirs = Embedder(tmp_path / "out"), SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert shipped.recipe == (chosen.weight, "english") and theirs.prompts["query"] == "find: "
@@ -98,28 +98,28 @@ def test_the_best_search_is_one_folder_for_every_reader(arguments, model, corpus
 
 def test_a_model_that_is_not_beaten_is_written_as_it_is(arguments, model, best, tmp_path, capsys):
     best(AS_IT_IS)
-    found = command.main(arguments())
-    assert found["shipped"] == str(AS_IT_IS)
+    result = command.main(arguments())
+    assert result["shipped"] == str(AS_IT_IS)
     assert "the model as it is. No other search is better" in capsys.readouterr().out
     assert same_weights(tmp_path / "out", model) and Embedder(tmp_path / "out").recipe.weight == 1
     assert np.abs(Embedder(tmp_path / "out").encode(TEXTS) - Embedder(model).encode(TEXTS)).max() < 1e-6
 
 
 def test_a_part_that_is_not_better_is_left_out(arguments, monkeypatch):
-    def found(task, vectors, compared, *_):
+    def ndcg(task, vectors, compared, *_):
         rng = np.random.default_rng(0)
         gains = {AS_IT_IS: 0.0, BM25: -0.2, HYBRID: 0.3, LAYER: 0.01, ALL: 0.31}
-        return {one: 0.2 + gains[one] + rng.uniform(-0.2, 0.2, size=len(task.queries)) for one in compared}
+        return {option: 0.2 + gains[option] + rng.uniform(-0.2, 0.2, size=len(task.queries)) for option in compared}
 
-    monkeypatch.setattr(adapt.run, "ndcg", found)
+    monkeypatch.setattr(adapt.run, "ndcg", ndcg)
     assert command.main(arguments())["shipped"] == str(HYBRID)
 
 
 def test_scores_are_those_of_the_written_folder(arguments, corpus, tmp_path):
-    found = command.main(arguments())
-    rows = {row["search"]: row for row in found["searches"]}
+    result = command.main(arguments())
+    rows = {row["search"]: row for row in result["searches"]}
     assert [*rows] == list(map(str, searches(False, True))) and {"pseudo", "real"} <= rows[str(BM25)].keys()
-    pseudo = search_set(found["pseudo_queries"], ["dev", "test"])
+    pseudo = search_set(result["pseudo_queries"], ["dev", "test"])
     for data, side in ((search_set(corpus, ["test"]), "real"), (pseudo, "pseudo")):
         score = 100 * data.items(Encode(*load_encoder(str(tmp_path / "model"))))["value"].mean()
         assert rows[str(AS_IT_IS)][side]["result"] == pytest.approx(score, abs=1e-4)
@@ -132,15 +132,15 @@ def test_scores_are_those_of_the_written_folder(arguments, corpus, tmp_path):
         for rank, hit in enumerate(row)
     ]
     score = sum(gains) / len(data.queries)
-    assert rows[found["shipped"]]["real"]["result"] == pytest.approx(100 * score, abs=0.1)
+    assert rows[result["shipped"]]["real"]["result"] == pytest.approx(100 * score, abs=0.1)
 
 
 def test_the_same_command_changes_nothing_and_another_one_is_refused(arguments, tmp_path, monkeypatch):
-    found = command.main(arguments(labels=None))
+    result = command.main(arguments(labels=None))
     with monkeypatch.context() as patch:
         patch.setattr(adapt.run, "ndcg", lambda *_: 1 / 0)
-        assert command.main(arguments(labels=None)) == found
-    assert command.main(arguments("other", labels=None))["searches"] == found["searches"]
+        assert command.main(arguments(labels=None)) == result
+    assert command.main(arguments("other", labels=None))["searches"] == result["searches"]
     with pytest.raises(BadInput, match="out: exists already"):
         command.main(arguments(labels=None, seed=1))
 
@@ -148,9 +148,9 @@ def test_the_same_command_changes_nothing_and_another_one_is_refused(arguments, 
 def test_training_adds_a_model_to_the_comparison(arguments, best, tmp_path):
     trained = Search(trained=True, power=0.25, weight=WEIGHT)
     best(trained)
-    found = command.main(arguments("whole", *TRAINED))
-    assert len(found["searches"]) == 9 and found["shipped"] == "trained model + linear layer + BM25"
-    assert record(tmp_path / "whole-training")["verdict"] == found["training"]
+    result = command.main(arguments("whole", *TRAINED))
+    assert len(result["searches"]) == 9 and result["shipped"] == "trained model + linear layer + BM25"
+    assert record(tmp_path / "whole-training")["verdict"] == result["training"]
     assert same_weights(tmp_path / "whole", tmp_path / "whole-training")
 
 

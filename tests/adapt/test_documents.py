@@ -35,32 +35,32 @@ def test_documents_are_those_of_search_in_passages(tmp_path):
 
 
 def test_queries_come_from_documents_that_are_not_trained_on(documents):
-    found = split(documents, seed=0)
-    assert len(found.queries) == 50 and len(found.training) == 100 and found.copies == 0
-    rest = " ".join(document.text for document in found.training)
-    for query, answer in found.queries:
+    parts = split(documents, seed=0)
+    assert len(parts.queries) == 50 and len(parts.training) == 100 and parts.copies == 0
+    rest = " ".join(document.text for document in parts.training)
+    for query, answer in parts.queries:
         [source] = [document for document in documents if answer.split()[-1] in document.text.split()[-1:]]
         assert {*query.replace(".", "").split()} <= {*source.text.replace(".", "").split()} and source.body not in rest
-    assert split(documents, seed=0) == found and split(documents, seed=1).queries != found.queries
+    assert split(documents, seed=0) == parts and split(documents, seed=1).queries != parts.queries
 
 
 def test_a_title_that_several_documents_have_is_no_query(documents):
-    found = split([Document("Introduction", body) for _, body in documents], seed=0)
-    assert not any("Introduction" == query for query, _ in found.queries)
+    parts = split([Document("Introduction", body) for _, body in documents], seed=0)
+    assert not any("Introduction" == query for query, _ in parts.queries)
 
 
 def test_a_shared_title_becomes_part_of_the_body(documents):
     shared = [Document("Notes", body) for _, body in documents[:2]]
-    found = with_unique_titles([*shared, *documents[2:4]])
-    assert found == [*(Document("", f"Notes {body}") for _, body in shared), *documents[2:4]]
+    unique = with_unique_titles([*shared, *documents[2:4]])
+    assert unique == [*(Document("", f"Notes {body}") for _, body in shared), *documents[2:4]]
 
 
 def test_near_copies_of_held_out_documents_are_not_trained_on(documents):
     copies = [Document(title, f"{body} and a word more") for title, body in documents]
-    found = split([*documents, *copies], seed=0)
-    assert len(found.queries) == 100 and found.copies == 100
-    told = {document.title for document in found.training}
-    assert not told & {query for query, _ in found.queries}
+    parts = split([*documents, *copies], seed=0)
+    assert len(parts.queries) == 100 and parts.copies == 100
+    told = {document.title for document in parts.training}
+    assert not told & {query for query, _ in parts.queries}
 
 
 JAPANESE = (
@@ -83,16 +83,16 @@ def test_documents_without_spaces_are_held_out_and_their_copies_found():
     sentences = [text[start:end] for start, end in pairwise([0, *ends, None])]
     assert query in sentences and rest == text.replace(query, ""), "a quoted sentence ends none"
     texts = [japanese(number) for number in range(150)]
-    found = split([Document("", f"{more}{text}") for text in texts for more in ("", "追記あり。")], 0, "none")
-    assert len(found.queries) == found.copies == 100
+    parts = split([Document("", f"{more}{text}") for text in texts for more in ("", "追記あり。")], 0, "none")
+    assert len(parts.queries) == parts.copies == 100
 
 
 def test_boilerplate_makes_no_copies_but_copies_of_it_are_found(documents):
     footer = " ".join(f"footer{number}" for number in range(60))
     notes = [Document("", footer) for _ in range(30)]
-    found = split([*(Document(title, f"{body} {footer}") for title, body in documents), *notes], seed=0)
-    assert len(found.queries) == 60
-    assert len(found.training) + found.copies + 60 == 180 and found.copies in (0, 29)
+    parts = split([*(Document(title, f"{body} {footer}") for title, body in documents), *notes], seed=0)
+    assert len(parts.queries) == 60
+    assert len(parts.training) + parts.copies + 60 == 180 and parts.copies in (0, 29)
 
 
 def test_too_few_documents_are_refused(documents):
@@ -103,13 +103,13 @@ def test_too_few_documents_are_refused(documents):
 
 
 def test_the_task_is_a_beir_set_whose_halves_share_no_query(documents, tmp_path):
-    found = split(documents, seed=0)
-    write_task(tmp_path / "task", found, seed=0)
+    parts = split(documents, seed=0)
+    write_task(tmp_path / "task", parts, seed=0)
     chosen, judged = (read_set(tmp_path / "task", part) for part in ("dev", "test"))
     assert len(chosen.queries) == len(judged.queries) == 25 and not chosen.queries.keys() & judged.queries.keys()
     assert len(chosen.corpus) == 150
-    answers = dict(found.queries)
-    for one in (chosen, judged):
-        for name, query in one.queries.items():
-            [(place, grade)] = one.grades[name].items()
-            assert grade == 1 and one.corpus.texts(place, place + 1) == [answers[query]]
+    answers = dict(parts.queries)
+    for half in (chosen, judged):
+        for name, query in half.queries.items():
+            [(index, grade)] = half.grades[name].items()
+            assert grade == 1 and half.corpus.texts(index, index + 1) == [answers[query]]

@@ -17,11 +17,11 @@ def queries():
     return PseudoQueries(CORPUS)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("recipe", KINDS)
 @pytest.mark.parametrize("seed", range(5))
-def test_every_kind_has_its_words_from_what_it_takes_out(queries, kind, seed):
-    query, answer = queries.make(kind, TITLE, f"{FIRST} {REST}", np.random.default_rng(seed))
-    source, _, made = kind.partition(", ")
+def test_every_kind_has_its_words_from_what_it_takes_out(queries, recipe, seed):
+    query, answer = queries.make(recipe, TITLE, f"{FIRST} {REST}", np.random.default_rng(seed))
+    source, _, made = recipe.partition(", ")
     taken = {"title": TITLE, "first": FIRST}.get(source)
     if source == "title":
         assert (query, answer) == (TITLE, f"{FIRST} {REST}")
@@ -33,7 +33,7 @@ def test_every_kind_has_its_words_from_what_it_takes_out(queries, kind, seed):
         assert {*Words()(query)} <= {*Words()(taken)}
     if made == "keywords":
         assert 2 <= len(query.split()) <= 8
-    assert queries.make(kind, TITLE, f"{FIRST} {REST}", np.random.default_rng(seed)) == (query, answer)
+    assert queries.make(recipe, TITLE, f"{FIRST} {REST}", np.random.default_rng(seed)) == (query, answer)
 
 
 def test_the_rarest_half_is_left_out_or_replaced_by_words_of_the_answer(queries):

@@ -20,9 +20,9 @@ def test_whitening_from_text_to_scores(tiny_bert, text_file, dev_file, sentences
     out = tmp_path / "white"
     flags = ["--pooling=avg", f"--train_file={text_file}", "--dimensions=31", f"--output={out}"]
     command.main(["whitening", str(tiny_bert), *flags])
-    found = encode_of(out)(sentences).astype(np.float64)
-    assert found.shape == (300, 31)
-    assert np.abs(found.T @ found / 300 - np.eye(31)).max() < 1e-3  # the last directions are small: float32
+    vectors = encode_of(out)(sentences).astype(np.float64)
+    assert vectors.shape == (300, 31)
+    assert np.abs(vectors.T @ vectors / 300 - np.eye(31)).max() < 1e-3  # the last directions are small: float32
     assert record(out)["texts"] == 300 and record(out)["dimensions"] == 31 and len(record(out)["train_sha256"]) == 64
     rows = scoring.main([str(out), f"--dev_file={dev_file}"])
     assert [row["task"] for row in rows if row["headline"]] == ["pairs"]

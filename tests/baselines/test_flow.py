@@ -29,13 +29,13 @@ def test_training_raises_the_likelihood_above_that_of_a_gaussian(vectors):
 
 def test_a_seed_repeats_and_the_global_state_stays(vectors):
     state = torch.get_rng_state()
-    one, two = fit(vectors, SMALL), fit(vectors, SMALL)
+    first, second = fit(vectors, SMALL), fit(vectors, SMALL)
     other = fit(vectors, replace(SMALL, seed=7))
     assert torch.equal(torch.get_rng_state(), state)
-    assert one[1:] == two[1:]
-    weights = two.flow.state_dict()
-    assert all(torch.equal(value, weights[name]) for name, value in one.flow.state_dict().items())
-    assert other.after != one.after
+    assert first[1:] == second[1:]
+    weights = second.flow.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in first.flow.state_dict().items())
+    assert other.after != first.after
 
 
 def test_what_cannot_be_trained_is_refused(vectors):

@@ -23,35 +23,35 @@ def test_moments_are_those_of_a_slow_loop(vectors, monkeypatch):
     monkeypatch.setattr("baselines.whitening.BLOCK", 64)
     exact = vectors.astype(np.float64)
     mean = sum(exact) / 400
-    found = moments(vectors)
-    assert np.allclose(found.mean, mean, rtol=1e-12)
-    assert np.allclose(found.covariance, sum(np.outer(x - mean, x - mean) for x in exact) / 400, rtol=1e-9, atol=1e-9)
-    assert found.length == pytest.approx(np.sqrt(np.mean([x @ x for x in exact])))
+    stats = moments(vectors)
+    assert np.allclose(stats.mean, mean, rtol=1e-12)
+    assert np.allclose(stats.covariance, sum(np.outer(x - mean, x - mean) for x in exact) / 400, rtol=1e-9, atol=1e-9)
+    assert stats.length == pytest.approx(np.sqrt(np.mean([x @ x for x in exact])))
 
 
 def test_the_kernel_is_the_closed_form_up_to_signs(vectors):
     values, columns = np.linalg.eigh(np.cov(vectors.astype(np.float64).T, bias=True))
     expected = (columns / np.sqrt(values))[:, ::-1]
-    found = kernel(moments(vectors))
-    assert np.abs(np.abs(found) - np.abs(expected)).max() < 1e-6 * np.abs(expected).max()
-    assert np.allclose(np.abs((found * expected).sum(0)), (expected**2).sum(0), rtol=1e-5)  # one sign a column
+    matrix = kernel(moments(vectors))
+    assert np.abs(np.abs(matrix) - np.abs(expected)).max() < 1e-6 * np.abs(expected).max()
+    assert np.allclose(np.abs((matrix * expected).sum(0)), (expected**2).sum(0), rtol=1e-5)  # one sign a column
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
 def test_a_power_leaves_the_rest_of_each_eigenvalue(power, vectors):
-    found = moments(vectors)
-    softened = (vectors.astype(np.float64) - found.mean) @ kernel(found, power=power)
-    covariance, values = softened.T @ softened / 400, np.linalg.eigvalsh(found.covariance)[::-1]
+    stats = moments(vectors)
+    softened = (vectors.astype(np.float64) - stats.mean) @ kernel(stats, power=power)
+    covariance, values = softened.T @ softened / 400, np.linalg.eigvalsh(stats.covariance)[::-1]
     assert np.allclose(covariance, np.diag(values ** (1 - power)), rtol=1e-6, atol=1e-6 * values[0])
 
 
 def test_fewer_dimensions_are_the_first_columns(vectors):
-    found = moments(vectors)
+    stats = moments(vectors)
     for k in (1, 4):
-        assert np.array_equal(kernel(found, k), kernel(found)[:, :k])
+        assert np.array_equal(kernel(stats, k), kernel(stats)[:, :k])
     for k in (0, 7):
         with pytest.raises(BadInput, match=f"--dimensions {k}: .* vary in 6 directions"):
-            kernel(found, k)
+            kernel(stats, k)
 
 
 def test_a_singular_covariance_is_refused_with_its_rank(vectors):
@@ -67,28 +67,24 @@ def test_a_singular_covariance_is_refused_with_its_rank(vectors):
         kernel(moments(np.repeat(vectors[:1], 50, axis=0)), 1)
 
 
-def encoded(encoder, tokenizer, texts):
-    return Encode(encoder, tokenizer)(texts)
-
-
 @pytest.mark.parametrize("pooling", ["avg", "cls_before_pooler", "avg_first_last"])
 def test_the_saved_encoder_gives_whitened_vectors_everywhere(pooling, tiny_bert, tmp_path, sentences):
     encoder, tokenizer = load_encoder(str(tiny_bert), pooling)
-    plain = encoded(encoder, tokenizer, sentences)
-    found = moments(plain)
-    matrix = kernel(found, 20)
-    encoder.head = Head(linear_map(matrix, found.mean))
-    expected = encoded(encoder, tokenizer, sentences)
-    assert np.abs(expected - (plain - found.mean) @ matrix).max() < 1e-4
+    plain = Encode(encoder, tokenizer)(sentences)
+    stats = moments(plain)
+    matrix = kernel(stats, 20)
+    encoder.head = Head(linear_map(matrix, stats.mean))
+    expected = Encode(encoder, tokenizer)(sentences)
+    assert np.abs(expected - (plain - stats.mean) @ matrix).max() < 1e-4
     encoder.save(str(tmp_path / "model"), tokenizer)
 
     again, tokenizer = load_encoder(str(tmp_path / "model"))
     bound = 1e-6 * np.abs(expected).max()
-    assert np.abs(encoded(again, tokenizer, sentences) - expected).max() < bound
+    assert np.abs(Encode(again, tokenizer)(sentences) - expected).max() < bound
     if pooling != "cls_before_pooler":
         theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(sentences[:20])
         assert theirs.shape == (20, 20)
         assert np.abs(theirs - expected[:20]).max() < 5 * bound  # another padding of the encoder, scaled up
     again.save(str(tmp_path / "again"), tokenizer)  # what was loaded can be saved
     twice = load_encoder(str(tmp_path / "again"))[0]
-    assert np.array_equal(encoded(twice, tokenizer, sentences[:5]), encoded(again, tokenizer, sentences[:5]))
+    assert np.array_equal(Encode(twice, tokenizer)(sentences[:5]), Encode(again, tokenizer)(sentences[:5]))

@@ -45,8 +45,8 @@ def test_a_step_makes_the_host_wait_for_nothing_and_mixes_no_devices(tmp_path):
         assert row["operations"] > 100
         cases.setdefault(row["objective"], []).append((row["family"], row["packed"], row["precision"]))
     assert cases.keys() == {*method_names(), "stage 1"}
-    for found in cases.values():
-        assert [len(set(values)) for values in zip(*found, strict=True)] == [2, 2, 2]
+    for combinations in cases.values():
+        assert [len(set(values)) for values in zip(*combinations, strict=True)] == [2, 2, 2]
 
 
 SEES = """

@@ -56,10 +56,10 @@ def unsup_in(stage_one_folder, text_file, nli_file, dev_file, tmp_path_factory):
         values |= {"dev_file": dev_file, "test_tasks": "none", "cache_dir": cache, "output_dir": folder / output}
         values |= {"eval_steps": 2, "per_device_train_batch_size": 8, "projection": "batch_norm"}
         with suppress(BadInput):  # some tests give a name that no method has
-            found = load_method(method)
+            loaded = load_method(method)
             small = SMALL | dict.fromkeys(("generator", "teacher", "complement"), stage_one_folder)
-            values |= {field.name: small[field.name] for field in fields(found.arguments) if field.name in small}
-            values |= {"train_file": nli_file, "view_1": "adversarial"} if found.labels else {}
+            values |= {field.name: small[field.name] for field in fields(loaded.arguments) if field.name in small}
+            values |= {"train_file": nli_file, "view_1": "adversarial"} if loaded.labels else {}
         if flags.get("dev") == "none":
             del values["dev_file"]
         return [f"--{name}={value}" for name, value in (values | flags).items()]

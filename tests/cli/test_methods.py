@@ -108,9 +108,9 @@ def test_a_method_trains_resumes_and_is_exported(whole, tmp_path):
     bare = without_pooler(type(model.encoder.backbone))
     _, info = AutoModel.from_pretrained(folder, output_loading_info=True, **bare)
     assert not info["missing_keys"] and not info["unexpected_keys"]
-    found = record(folder)
+    run_record = record(folder)
     exported, start = load_file(folder / "model.safetensors"), load_backbone(str(start)).state_dict()
-    trained = load_file(folder / f"checkpoint-{found['best']['step']}" / "model.safetensors")
+    trained = load_file(folder / f"checkpoint-{run_record['best']['step']}" / "model.safetensors")
     assert len(exported) == len(model.encoder.backbone.state_dict())
     assert all(torch.equal(value, trained[f"encoder.backbone.{name}"]) for name, value in exported.items())
     frozen = {name for name in exported if not learns.get(f"encoder.backbone.{name}", True)}
@@ -118,7 +118,7 @@ def test_a_method_trains_resumes_and_is_exported(whole, tmp_path):
 
     cut = shutil.copytree(folder, tmp_path / "cut")
     rewind(cut, 1)
-    if found["best"]["step"] > 1:
+    if run_record["best"]["step"] > 1:
         (cut / "best" / "model.safetensors").write_bytes(b"to be written again")
     torch.manual_seed(99)
     train(arguments("cut"), method)
@@ -192,6 +192,6 @@ def test_momentum_keys_differ_from_the_queries_by_dropout(unsup):
     assert apart(model.eval().encoder(ids, mask).pooled, keys(ids, mask)).max() < 1e-5
 
 
-def apart(one, two):
+def apart(left, right):
     """Distance of each pair of rows."""
-    return (one - two).norm(dim=1).detach()
+    return (left - right).norm(dim=1).detach()

@@ -79,7 +79,7 @@ def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, mon
 
 
 def test_packing_is_the_default_only_on_a_cpu():
-    on = {kind: SimpleNamespace(device=torch.device(kind), cuda_graph=False) for kind in ("cpu", "cuda")}
+    on = {name: SimpleNamespace(device=torch.device(name), cuda_graph=False) for name in ("cpu", "cuda")}
     assert [settle_packing(None, args) for args in on.values()] == [True, False]
     assert [settle_packing(given, on["cuda"]) for given in (True, False)] == [True, False]
 

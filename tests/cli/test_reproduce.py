@@ -29,12 +29,10 @@ def test_a_run_is_reproduced_and_a_changed_one_is_not(unsup, tmp_path, capsys):
     assert reproduce.Unequal.exit_code == 1
 
 
-_RUN = {"status": "finished", "trajectory": {}, "script": "run_unsup.py", "command": ["python", "run_unsup.py"]}
-
-
 def test_a_record_of_another_script_is_refused_before_the_training(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"")
-    (tmp_path / "run.json").write_text(json.dumps(_RUN | {"script": "rm.py", "command": ["python", "rm.py"]}))
+    run = {"status": "finished", "trajectory": {}, "script": "rm.py", "command": ["python", "rm.py"]}
+    (tmp_path / "run.json").write_text(json.dumps(run))
     with pytest.raises(BadInput, match="only a finished run"):
         reproduce.main([str(tmp_path)])
 

@@ -23,11 +23,11 @@ UNSCORED = {"method": "simcse", "dev": "none"}
 
 
 def test_a_run_leaves_the_artefact_its_record_and_its_log(infocse_run, tmp_path, dev_file):
-    run, found, log = infocse_run, record(infocse_run), history(infocse_run)
-    assert found["status"] == "finished" and found["steps"] == 6
+    run, run_record, log = infocse_run, record(infocse_run), history(infocse_run)
+    assert run_record["status"] == "finished" and run_record["steps"] == 6
     scores = {line["step"]: line["eval_dev_spearman"] for line in log if "eval_dev_spearman" in line}
     assert set(scores) == {2, 4, 6}
-    assert found["best"]["value"] == max(scores.values()) == scores[found["best"]["step"]]
+    assert run_record["best"]["value"] == max(scores.values()) == scores[run_record["best"]["step"]]
     terms = [line for line in log if "contrastive" in line]
     assert [line["step"] for line in terms] == [1, 2, 3, 4, 5, 6]
     for line in terms:
@@ -40,7 +40,7 @@ def test_a_run_leaves_the_artefact_its_record_and_its_log(infocse_run, tmp_path,
     assert not info["missing_keys"] and not info["unexpected_keys"]
     eval.__main__.main([str(run), "--dev_file", str(dev_file), "--output", str(tmp_path / "scores.json")])
     [value] = [row["value"] for row in json.loads((tmp_path / "scores.json").read_text()) if row["headline"]]
-    assert value == pytest.approx(found["best"]["value"], abs=1e-9)
+    assert value == pytest.approx(run_record["best"]["value"], abs=1e-9)
 
 
 def test_without_a_dev_task_the_last_model_is_the_result(unscored):
@@ -290,9 +290,9 @@ def test_a_run_out_of_patience_ends_also_after_a_resume(unsup, tmp_path):
     flags = {"method": "simcse", "patience": 2, "eval_steps": 1, "save_steps": 1, "save_total_limit": 9}
     flags["learning_rate"] = 0
     run_unsup.main(unsup("whole", **flags))
-    whole, found = tmp_path / "whole", record(tmp_path / "whole")
-    assert (found["steps"], found["best"]["step"], found["status"]) == (3, 1, "finished")
-    assert found["findings"][0] == "training ended after step 3 of 6"
+    whole, run_record = tmp_path / "whole", record(tmp_path / "whole")
+    assert (run_record["steps"], run_record["best"]["step"], run_record["status"]) == (3, 1, "finished")
+    assert run_record["findings"][0] == "training ended after step 3 of 6"
 
     def logged(run):
         kept = ("eval_dev_spearman", "contrastive", "eval_uniformity")
@@ -302,7 +302,7 @@ def test_a_run_out_of_patience_ends_also_after_a_resume(unsup, tmp_path):
         run = shutil.copytree(whole, tmp_path / f"from-{step}")
         rewind(run, step)
         run_unsup.main(unsup(run.name, **flags))
-        assert record(run)["steps"] == 3 and record(run)["findings"] == found["findings"]
+        assert record(run)["steps"] == 3 and record(run)["findings"] == run_record["findings"]
         assert same_weights(whole, run) and same_weights(whole / "checkpoint-3", run / "checkpoint-3")
         assert logged(whole) == logged(run)
 
@@ -311,12 +311,12 @@ def test_a_run_in_chunks_logs_what_a_plain_run_logs(unsup, tmp_path):
     flags = {"optim": "sgd", "learning_rate": "0.05", "dropout": 0, "projection": "linear_tanh", "max_steps": 4}
     run_unsup.main(unsup("plain", **flags))
     run_unsup.main(unsup("chunks", **flags, chunk_size=3))
-    for one, two in zip(history(tmp_path / "plain"), history(tmp_path / "chunks"), strict=True):
-        assert one.keys() == two.keys()
-        for key in one.keys() & {"loss", "grad_norm", "contrastive", "aux_mlm", "eval_dev_spearman"}:
+    for plain, chunked in zip(history(tmp_path / "plain"), history(tmp_path / "chunks"), strict=True):
+        assert plain.keys() == chunked.keys()
+        for key in plain.keys() & {"loss", "grad_norm", "contrastive", "aux_mlm", "eval_dev_spearman"}:
             # Two nearly equal cosines of thirty may change places.
             allowed = {"abs": 1.0} if key == "eval_dev_spearman" else {"rel": 1e-3}
-            assert one[key] == pytest.approx(two[key], **allowed), (key, one["step"])
+            assert plain[key] == pytest.approx(chunked[key], **allowed), (key, plain["step"])
 
 
 def test_collapse_is_logged(unsup, tmp_path, stage_one_folder, caplog):

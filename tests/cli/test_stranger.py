@@ -30,8 +30,8 @@ def test_a_method_is_picked_up_from_its_one_file(toy, unsup, tmp_path, capsys):
     assert len(terms) == 4
     for line in terms:
         assert line["loss"] == pytest.approx(line["alignment"] + line["uniformity"], rel=1e-4)
-    found = record(tmp_path / "run")
-    assert (found["status"], found["settings"]["drop_rate"]) == ("finished", 0.3)
+    run_record = record(tmp_path / "run")
+    assert (run_record["status"], run_record["settings"]["drop_rate"]) == ("finished", 0.3)
     assert load_file(tmp_path / "run" / "model.safetensors")
     with pytest.raises(SystemExit):
         run_unsup.main(["--method", "toy", "--help"])

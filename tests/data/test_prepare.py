@@ -139,9 +139,9 @@ def members(*named):
     """A tar archive of (name, content) or (name, content, type), whose links lead outside."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
-        for name, content, *kind in named:
+        for name, content, *flag in named:
             info = tarfile.TarInfo(name)
-            info.size, info.linkname, info.type = len(content), "/etc/passwd", *(kind or [tarfile.REGTYPE])
+            info.size, info.linkname, info.type = len(content), "/etc/passwd", *(flag or [tarfile.REGTYPE])
             tar.addfile(info, io.BytesIO(content))
     return packed.getvalue()
 
@@ -153,7 +153,7 @@ FULL = members(("./", b"", tarfile.DIRTYPE), (GOLD, bytes(range(256)) * 200))
 @pytest.mark.parametrize(
     "archive",
     [
-        *(members((GOLD, b"", kind)) for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)),
+        *(members((GOLD, b"", flag)) for flag in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)),
         members(("../x", b"x"), ("/etc/x", b"x"), (f"../{GOLD}", b"x"), ("STS/STS13-en-test/../../README", b"x")),
         members((GOLD, b"1"), (f"downstream/{GOLD}", b"2")),
         *(pack(FULL)[: len(pack(FULL)) // 2] for pack in (bytes, gzip.compress)),

@@ -243,9 +243,8 @@ def test_a_dataset_of_the_library_gives_the_rows_of_a_split(tmp_path):
 
 @pytest.mark.parametrize("name", ["x.csv.gz", "x.jsonl.gz"])
 def test_a_small_packed_table_does_not_fill_the_memory(tmp_path, monkeypatch, name):
-    path = written(
-        tmp_path, gzip.compress(b'text\n"' + b"a" * 1000 if "csv" in name else b'{"b": "' + b"b" * 1000), name
-    )
+    content = b'text\n"' + b"a" * 1000 if "csv" in name else b'{"b": "' + b"b" * 1000
+    path = written(tmp_path, gzip.compress(content), name)
     monkeypatch.setattr(data.text, "_LONGEST_ROW", 900)
     assert "line longer than 900 bytes" in refusal(tmp_path, path)
 

@@ -21,13 +21,13 @@ def test_two_processes_that_differ_end_before_the_first_step(tiny_bert, text_fil
 
     common = {"method": "simcse", "model_name_or_path": tiny_bert, "train_file": text_file, "dev": "none"}
     common |= {"cache_dir": tmp_path / "cache", "output_dir": tmp_path / "run", "max_steps": 2}
-    own = {"model_name_or_path": start, "train_file": text, "max_steps": 3, "seed": 7, "learning_rate": 1e-3}
-    both = start_both(flags(**common), others=flags(**common | own, logging_steps=1))
+    changes = {"model_name_or_path": start, "train_file": text, "max_steps": 3, "seed": 7, "learning_rate": 1e-3}
+    both = start_both(flags(**common), others=flags(**common | changes, logging_steps=1))
     said = [process.end(LIMIT) for process in both]
     assert [process.poll() for process in both] == [2, 2], said
     for text in said:
         [line] = [line for line in text.splitlines() if line.startswith("error: ")]
-        for name in (*own.keys() - {"train_file"}, "text", "start", "logging_steps"):
+        for name in (*changes.keys() - {"train_file"}, "text", "start", "logging_steps"):
             assert f" {name}: " in line, name
         assert "learning_rate: 3e-05, 0.001;" in line
         assert "Traceback" not in text

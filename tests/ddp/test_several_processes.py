@@ -161,10 +161,10 @@ def measure_in(tmp_path_factory):
     return measured
 
 
-def worst_ratio(one, two):
+def worst_ratio(first, second):
     """Largest |g1 - g2| over 1e-5 |g| + 1e-7 |gradient of the whole model|; at most 1 is equal."""
-    whole = torch.cat([g.flatten() for g in one.values()]).norm()
-    return max(((one[n] - two[n]).norm() / (1e-5 * one[n].norm() + 1e-7 * whole)).item() for n in one)
+    whole = torch.cat([g.flatten() for g in first.values()]).norm()
+    return max(((first[n] - second[n]).norm() / (1e-5 * first[n].norm() + 1e-7 * whole)).item() for n in first)
 
 
 FOUR = ["simcse", "infocse", "esimcse", "diffcse, packed", "stage 1, packed"]
@@ -182,8 +182,8 @@ def test_several_processes_equal_one(case, cached, steps, processes, tiny_bert, 
     """Also in chunks and with accumulated gradients; the one process takes every batch whole."""
     model = build(case, str(tiny_bert))
     loss, gradients, buffers = measure(model, model, make_batches(case, str(tiny_bert), steps))
-    found = measure_in(processes, case, tiny_bert, cached=cached, steps=steps)
-    for other_loss, other_gradients, other_buffers in found:
+    answers = measure_in(processes, case, tiny_bert, cached=cached, steps=steps)
+    for other_loss, other_gradients, other_buffers in answers:
         assert other_loss.item() == pytest.approx(loss.item(), rel=1e-5)
         assert gradients.keys() == other_gradients.keys()
         assert worst_ratio(gradients, other_gradients) <= 1
@@ -215,13 +215,13 @@ def test_two_processes_train_what_one_trains(
     said = finish(start(two)) if launched else "".join(process.end() for process in start_both(two))
     assert "processes: 2 on cpu" in said, said
     run_unsup.main(flags(**common, output_dir=tmp_path / "one", per_device_train_batch_size=8))
-    one, two = (load_file(tmp_path / run / "checkpoint-4" / "model.safetensors") for run in ("one", "two"))
+    alone, two = (load_file(tmp_path / run / "checkpoint-4" / "model.safetensors") for run in ("one", "two"))
     before = load_backbone(str(tiny_bert)).state_dict()
     moved = max(
-        (one[f"encoder.backbone.{n}"] - v).abs().max().item() for n, v in before.items() if v.is_floating_point()
+        (alone[f"encoder.backbone.{n}"] - v).abs().max().item() for n, v in before.items() if v.is_floating_point()
     )
     assert moved > 1e-3
-    assert max((one[name] - two[name]).abs().max().item() for name in one) < 1e-5
+    assert max((alone[name] - two[name]).abs().max().item() for name in alone) < 1e-5
     logs = [history(tmp_path / run) for run in ("one", "two")]
     for a, b in zip(*logs, strict=True):
         for name in {"loss", "aux_mlm", "contrastive", "eval_aux_mlm", "eval_uniformity"} & set(a):

@@ -52,8 +52,8 @@ def check_end(arguments, run, whole):
     for output in (run, whole):
         said = finish(start([*arguments, f"--output_dir={output}"]))
         assert (f"resuming from {run}/checkpoint-{step}" in said) == (output == run and step > 0)
-    one, other = (load_file(folder / "model.safetensors") for folder in (run, whole))
-    assert max((one[name] - other[name]).abs().max().item() for name in one) == 0
+    resumed, undisturbed = (load_file(folder / "model.safetensors") for folder in (run, whole))
+    assert max((resumed[name] - undisturbed[name]).abs().max().item() for name in resumed) == 0
 
 
 @pytest.mark.slow  # three starts of two processes
@@ -67,8 +67,8 @@ def test_a_signal_to_one_process_stops_both_after_the_same_step(arguments, tmp_p
         said = [process.end() for process in both]
         assert [process.poll() for process in both] == [75, 75], said
         stops = [re.findall(r"stopped by (.*) after step ([0-9]+)", text) for text in said]
-        (one, step), (other, same) = (found for [found] in stops)
-        assert {one, other} == {"SIGTERM", "a signal to another process"}
+        (cause, step), (other, same) = (stop for [stop] in stops)
+        assert {cause, other} == {"SIGTERM", "a signal to another process"}
         assert newest_step(run) == int(step) == int(same)
         check_at_rest(run)
     check_end(arguments, run, tmp_path / "whole")

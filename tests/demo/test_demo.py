@@ -71,10 +71,10 @@ def test_the_installed_packages_have_thousands_of_documents(installed):
 
 def test_nearly_every_question_has_an_answer_here(installed, tmp_path):
     command.write(installed, read_yaml(command._QUESTIONS), tmp_path)
-    found = read_set(tmp_path, "test")
-    assert len(found.queries) >= 39 and len(found.corpus) == len(installed)
-    [grades] = [found.grades[one] for one in found.queries if one == "inverse of a matrix"]
-    names = {found.corpus.texts(place, place + 1)[0].split()[0] for place in grades}
+    data = read_set(tmp_path, "test")
+    assert len(data.queries) >= 39 and len(data.corpus) == len(installed)
+    [grades] = [data.grades[name] for name in data.queries if name == "inverse of a matrix"]
+    names = {data.corpus.texts(index, index + 1)[0].split()[0] for index in grades}
     assert names == {"numpy.linalg.inv", "scipy.linalg.inv", "scipy.sparse.linalg.inv"}
 
 

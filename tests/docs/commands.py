@@ -35,16 +35,16 @@ class Parsed(BaseException):
     """The command has parsed its flags and would start its work."""
 
 
-def blocks(text, kind):
-    """Contents of a page's fenced blocks of a kind ("sh", or "" for unmarked ones)."""
-    return [content for found, content in _BLOCK.findall(text) if found == kind]
+def blocks(text, language):
+    """Contents of a page's fenced blocks of a language ("sh", or "" for unmarked ones)."""
+    return [content for marked, content in _BLOCK.findall(text) if marked == language]
 
 
 def commands(text):
     """Every command of a page's sh blocks, without comments, and every inline command with flags."""
     lines = "".join(blocks(text, "sh")).replace("\\\n", " ").splitlines()
     shown = [" ".join(shlex.quote(word) for word in shlex.split(line, comments=True)) for line in lines]
-    inline = [" ".join(found.split()) for found in _INLINE.findall(_BLOCK.sub("", text))]
+    inline = [" ".join(command.split()) for command in _INLINE.findall(_BLOCK.sub("", text))]
     return [command for command in (*shown, *inline) if command]
 
 
@@ -104,14 +104,12 @@ def parse(words):
     original = argparse.ArgumentParser.parse_known_args
 
     def parse_known_args(self, *args, **named):
-        found, unknown = original(self, *args, **named)
+        parsed, unknown = original(self, *args, **named)
         if self.add_help and not unknown:
             raise Parsed
-        return found, unknown
+        return parsed, unknown
 
-    with (
-        mock.patch.object(argparse.ArgumentParser, "parse_known_args", parse_known_args),
-    ):
+    with mock.patch.object(argparse.ArgumentParser, "parse_known_args", parse_known_args):
         try:
             call(words)
         except Parsed:

@@ -94,7 +94,7 @@ def test_headline_figures_stand_in_the_generated_table(page, source, figures):
 def test_flags_that_replace_those_of_other_repositories_exist():
     methods = [load_method(name).arguments for name in method_names()]
     kinds = (ModelArguments, PretrainArguments, SentenceArguments, RunArguments, *methods)
-    known = {field.name for kind in kinds for field in fields(kind)}
+    known = {field.name for arguments in kinds for field in fields(arguments)}
     known |= {name.lstrip("-") for action in eval.__main__.parser()._actions for name in action.option_strings}
     page = (ROOT / "docs" / "from_the_old_repositories.md").read_text(encoding="utf-8")
     ours = re.findall(r"--(\w+)", " ".join(line.split("|")[2] for line in page.splitlines() if line.startswith("| ")))

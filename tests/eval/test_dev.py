@@ -40,7 +40,7 @@ def test_a_search_set_is_scored_as_eval_does(encode, tmp_path, name):
     judged = [(f"d{i}", f"d{i + 4}", 1) for i in range(4)]
     folder = write_beir(tmp_path / "beir" / name, documents, {f"d{i}": f"text {i}" for i in range(4)}, dev=judged)
     [task] = tasks([name], "dev")
-    expected, plain = (one.score(encode, tmp_path).rows[0]["value"] for one in (task, BeirTask(name, "dev")))
+    expected, plain = (scored.score(encode, tmp_path).rows[0]["value"] for scored in (task, BeirTask(name, "dev")))
     assert (expected != plain) == (name == "quora")
     [score] = search_set(folder, ["dev"]).scores(encode).values()
     assert 0 < score == pytest.approx(expected)
@@ -50,13 +50,13 @@ def test_one_split_chooses_and_the_other_judges(encode, search_folder):
     lines = ["query-id\tcorpus-id\tscore", "q2\td2\t1", "q3\td3\t1", ""]
     (search_folder / "qrels" / "test.tsv").write_text("\n".join(lines), encoding="utf-8")
     (search_folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq0\td0\t1\n")
-    found = search_set(search_folder, ["dev", "test"])
+    task = search_set(search_folder, ["dev", "test"])
     items = {"value": np.array([0.5, 1.0, 0.25, 0.5])}
-    assert found.score_of(items) == 75.0
-    judged = found.verdict({"value": np.zeros(4)}, items)
+    assert task.score_of(items) == 75.0
+    judged = task.verdict({"value": np.zeros(4)}, items)
     assert (judged["examples"], judged["result"]) == (2, 37.5)
     assert "from only 2 examples" in in_words(judged | {"metric": "search_ndcg"})
-    assert found.items(encode)["value"].shape == (4,)
+    assert task.items(encode)["value"].shape == (4,)
     (search_folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td0\t1\n")
     with pytest.raises(BadInput, match=r"query 'q2' is in qrels/dev\.tsv and qrels/test\.tsv: it cannot both select"):
         search_set(search_folder, ["dev", "test"])
@@ -68,9 +68,9 @@ def test_a_verdict_needs_an_interval_beside_zero(shift, word):
     before = rng.uniform(0.2, 0.8, size=200)
     after = before + shift + rng.normal(scale=0.2, size=200)
     after += shift - (after - before).mean()  # the difference is exactly the shift
-    found = verdict({"value": before}, {"value": after})
-    assert found["verdict"] == word and found["examples"] == 200
-    assert found["difference"] == pytest.approx(100 * shift, abs=1e-9)
-    low, high = found["interval"]
+    judged = verdict({"value": before}, {"value": after})
+    assert judged["verdict"] == word and judged["examples"] == 200
+    assert judged["difference"] == pytest.approx(100 * shift, abs=1e-9)
+    low, high = judged["interval"]
     error = 100 * (after - before).std() / np.sqrt(200)  # of the mean of paired differences, in closed form
     assert [low, high] == pytest.approx([100 * shift - 1.96 * error, 100 * shift + 1.96 * error], abs=0.15 * error * 2)

@@ -15,8 +15,8 @@ def row(task, value, split="test"):
 
 def test_a_table_has_a_line_a_model_and_a_column_a_task():
     longer = [row("STS12", 100.0), row("SICK-R", -1)]
-    found = table({"first": [row("STS12", 70.126), row("Avg.", 7.5)], "a longer name": longer})
-    assert found.splitlines() == [
+    text = table({"first": [row("STS12", 70.126), row("Avg.", 7.5)], "a longer name": longer})
+    assert text.splitlines() == [
         "| model         | STS12  | Avg.    | SICK-R  |",
         "|---------------|--------|---------|---------|",
         "| first         | 70.13  | 7.50    | missing |",
@@ -30,9 +30,9 @@ def test_a_name_does_not_break_its_line():
 
 
 def test_a_task_with_two_splits_has_two_columns():
-    found = table({"m": [row("STS-B", 80.0), row("STS-B", 12.0, "file"), row("Avg.", 1.0)]})
-    assert found.splitlines()[0] == "| model | STS-B test | STS-B file | Avg. |"
-    assert found.splitlines()[2] == "| m     | 80.00      | 12.00      | 1.00 |"
+    text = table({"m": [row("STS-B", 80.0), row("STS-B", 12.0, "file"), row("Avg.", 1.0)]})
+    assert text.splitlines()[0] == "| model | STS-B test | STS-B file | Avg. |"
+    assert text.splitlines()[2] == "| m     | 80.00      | 12.00      | 1.00 |"
 
 
 def test_a_dev_score_is_never_shown_as_a_test_score():
@@ -40,7 +40,7 @@ def test_a_dev_score_is_never_shown_as_a_test_score():
         full_row("MR", split, "accuracy", "single", 9, 80.0, mode)
         for split, mode in (("dev", "dev"), ("test", "fasttest"))
     ]
-    headings = [table({"m": [one]}).splitlines()[0] for one in (*rows, row("STS-B", 80.0, "dev"))]
+    headings = [table({"m": [scored]}).splitlines()[0] for scored in (*rows, row("STS-B", 80.0, "dev"))]
     assert headings == ["| model | MR dev |", "| model | MR fasttest |", "| model | STS-B dev |"]
 
 
@@ -76,7 +76,7 @@ def test_a_table_shows_all_cuts_of_a_ranking_and_averages_only_the_first():
     metrics = ["recall@1", "recall@5", "recall@10"]
     cuts = [full_row("A", "test", metric, "single", 10, 10.0 * i) for i, metric in enumerate(metrics)]
     rows = {name: rows_of({"A": Result(cuts, shown=3)}, name, None) for name in ("m", "n")}
-    assert [one["metric"] for one in headline(rows["m"])] == ["recall@1"]
+    assert [cut["metric"] for cut in headline(rows["m"])] == ["recall@1"]
     assert tables(rows).splitlines() == [
         "| model | A recall@1 | A recall@5 | A recall@10 |",
         "|-------|------------|------------|-------------|",

@@ -9,7 +9,7 @@ HEADER = "sentence1\tsentence2\tscore\n"
 COLUMNS = ("score", "sentence1", "sentence2")
 
 
-def own(folder, content, name="pairs.tsv"):
+def put(folder, content, name="pairs.tsv"):
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
@@ -20,8 +20,8 @@ def refusal(path, columns=COLUMNS):
 
 
 def year(folder, texts, golds):
-    own(folder, texts, "STS.input.X.txt")
-    own(folder, golds, "STS.gs.X.txt")
+    put(folder, texts, "STS.input.X.txt")
+    put(folder, golds, "STS.gs.X.txt")
     return read_sts_year(folder, "X")
 
 
@@ -52,19 +52,19 @@ def test_a_bad_subset_is_refused_with_its_file_and_line(tmp_path, texts, golds, 
 
 
 def test_columns_are_found_by_name_in_any_order_or_by_number(tmp_path):
-    plain = read_columns(own(tmp_path, HEADER + "a b\tc\t1\nd\te\t2.5\n"), *COLUMNS)
+    plain = read_columns(put(tmp_path, HEADER + "a b\tc\t1\nd\te\t2.5\n"), *COLUMNS)
     assert plain == Pairs(["a b", "d"], ["c", "e"], [1.0, 2.5])
-    other = own(tmp_path, "id\tscore\tsentence2\tsentence1\n7\t1\tc\ta  b\n8\t2.5\te\td\n")
+    other = put(tmp_path, "id\tscore\tsentence2\tsentence1\n7\t1\tc\ta  b\n8\t2.5\te\td\n")
     assert read_columns(other, *COLUMNS) == plain
-    crlf = own(tmp_path, "\ufeff" + (HEADER + "a b\tc\t1\nd\te\t2.5\n\n").replace("\n", "\r\n"))  # an empty last line
+    crlf = put(tmp_path, "\ufeff" + (HEADER + "a b\tc\t1\nd\te\t2.5\n\n").replace("\n", "\r\n"))  # an empty last line
     assert read_columns(crlf, *COLUMNS) == plain
     rows = "main\tnews\t2015\t1\t3.2\ta\tb\tlicence\nmain\tnews\t2015\t2\t0\tc\td\n"
-    assert read_columns(own(tmp_path, rows), 4, 5, 6) == Pairs(["a", "c"], ["b", "d"], [3.2, 0.0])
+    assert read_columns(put(tmp_path, rows), 4, 5, 6) == Pairs(["a", "c"], ["b", "d"], [3.2, 0.0])
 
 
 def test_lone_quotes_keep_rows_apart_and_words_stay_text(tmp_path):
     rows = ['"an open quote\tand "another\t1', "None\tNA\t2", "007\tnan\t3", "1e5\tnull\t4", '"\t""\t5']
-    pairs = read_columns(own(tmp_path, HEADER + "\n".join(rows) + "\n"), *COLUMNS)
+    pairs = read_columns(put(tmp_path, HEADER + "\n".join(rows) + "\n"), *COLUMNS)
     assert pairs.left == ['"an open quote', "None", "007", "1e5", '"']
     assert pairs.right == ['and "another', "NA", "nan", "null", '""']
     assert pairs.gold == [1, 2, 3, 4, 5]
@@ -72,7 +72,7 @@ def test_lone_quotes_keep_rows_apart_and_words_stay_text(tmp_path):
 
 @pytest.mark.parametrize("score", ["nan", "inf", "", "5.0001", "-1", "five", "1,5", "infinity", "1 2"])
 def test_a_bad_score_is_refused_with_its_line(tmp_path, score):
-    path = own(tmp_path, HEADER + f"a\tb\t1\nc\td\t{score}\ne\tf\t2\n")
+    path = put(tmp_path, HEADER + f"a\tb\t1\nc\td\t{score}\ne\tf\t2\n")
     assert refusal(path) == f"{path}:3: '{score}' is not a score from 0 to 5"
 
 
@@ -88,7 +88,7 @@ def test_a_bad_score_is_refused_with_its_line(tmp_path, score):
     ],
 )
 def test_a_bad_row_is_refused_with_its_line(tmp_path, content, line, said):
-    path = own(tmp_path, content.encode("latin-1"))
+    path = put(tmp_path, content.encode("latin-1"))
     message = refusal(path)
     assert message.startswith(f"{path}:{line}: ")
     assert said in message
@@ -127,8 +127,8 @@ def test_spearman_equals_a_slow_loop_with_ties(seed):
     gold = rng.integers(0, 6, 40).astype(float).tolist()
     angles = rng.integers(0, 10, 40) / 4
     expected = 100 * slow_spearman([round(float(np.cos(a)), 6) for a in angles], gold)
-    found = spearman(at_angles(angles, lengths=(1,)), numbered(gold))  # other lengths would break ties by rounding
-    assert found == pytest.approx(expected, abs=1e-9)
+    score = spearman(at_angles(angles, lengths=(1,)), numbered(gold))  # other lengths would break ties by rounding
+    assert score == pytest.approx(expected, abs=1e-9)
     distinct = rng.permutation(40) / 20
     expected = 100 * slow_spearman(np.cos(distinct).tolist(), gold)
     assert spearman(at_angles(distinct), numbered(gold)) == pytest.approx(expected, abs=1e-9)
@@ -144,10 +144,10 @@ def test_cosines_equal_a_slow_loop_and_are_0_for_a_zero_vector():
     rng = np.random.default_rng(0)
     left, right = rng.normal(size=(6, 5)).astype(np.float32), rng.normal(size=(6, 5)).astype(np.float32)
     left[2] = right[4] = 0
-    found = cosines(left, right)
+    values = cosines(left, right)
     for i in range(6):
         norm = sum(float(v) ** 2 for v in left[i]) ** 0.5 * sum(float(v) ** 2 for v in right[i]) ** 0.5
         dot = sum(float(a) * float(b) for a, b in zip(left[i], right[i], strict=True))
-        assert found[i] == pytest.approx(dot / norm if norm else 0.0, abs=1e-12)
-    assert found[2] == found[4] == 0
-    assert found.dtype == np.float64
+        assert values[i] == pytest.approx(dot / norm if norm else 0.0, abs=1e-12)
+    assert values[2] == values[4] == 0
+    assert values.dtype == np.float64

@@ -125,10 +125,10 @@ def test_tasks_are_chosen_by_group_or_name():
 
 def test_the_average_rounds_each_value_first():
     values = enumerate([70.006, 80.006, 60.006])
-    found = average([row(str(i), "test", "spearman", "all", 10 * i, value) for i, value in values])
-    assert found.pop("value") == pytest.approx((70.01 + 80.01 + 60.01) / 3, abs=1e-9)
+    averaged = average([row(str(i), "test", "spearman", "all", 10 * i, value) for i, value in values])
+    assert averaged.pop("value") == pytest.approx((70.01 + 80.01 + 60.01) / 3, abs=1e-9)
     plain = {"split": "test", "mode": "test", "metric": "spearman"}
-    assert found == {**plain, "task": "Avg.", "aggregation": "mean of tasks", "n": 30}
+    assert averaged == {**plain, "task": "Avg.", "aggregation": "mean of tasks", "n": 30}
 
 
 def test_subsets_means_and_pearson_are_reported_beside_the_headline(data_dir):

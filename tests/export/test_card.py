@@ -64,8 +64,8 @@ def test_the_card_holds_what_is_known_of_the_run(card_of):
 
 def test_the_head_is_read_back_by_the_hub_s_library(card_of):
     data = ModelCard(card_of(record())).data
-    found = {(result.dataset_name, result.metric_type): result.metric_value for result in data.eval_results}
-    assert found == {("STS12", "cosine_spearman"): 62.376, ("STS-B", "cosine_spearman"): 70.448}
+    shown = {(result.dataset_name, result.metric_type): result.metric_value for result in data.eval_results}
+    assert shown == {("STS12", "cosine_spearman"): 62.376, ("STS-B", "cosine_spearman"): 70.448}
     assert data.library_name == "sentence-transformers"
     assert "simcse" in data.tags
     assert data.base_model is None
@@ -128,5 +128,5 @@ def test_no_file_of_an_export_holds_a_path_of_this_machine(card_of, tmp_path, ti
     card_of(record())
     for file in (tmp_path / "a-model").rglob("*"):
         content = file.read_bytes() if file.is_file() else b""
-        for place in (tmp_path, tiny_bert, Path.home(), Path(__file__).parents[2]):
-            assert str(place).encode() + b"/" not in content, file
+        for path in (tmp_path, tiny_bert, Path.home(), Path(__file__).parents[2]):
+            assert str(path).encode() + b"/" not in content, file

@@ -30,7 +30,7 @@ def test_servers_find_the_pooling(make_run, tmp_path, pooling, mode):
     assert read("sentence_bert_config.json") == described
     kinds = [module["type"] for module in read("modules.json")]
     expected = ["Transformer", "Pooling"] + ["Dense"] * (2 if head else 0)
-    assert kinds == [f"sentence_transformers.models.{kind}" for kind in expected]
+    assert kinds == [f"sentence_transformers.models.{name}" for name in expected]
     config = read("config.json")
     assert (config["architectures"], config["model_type"]) == (["BertModel"], "bert")
     assert config["max_position_embeddings"] == 64

@@ -34,25 +34,25 @@ def test_every_snippet_gives_the_same_vectors(make_run, tmp_path, monkeypatch, p
     for snippet in snippets:
         names = run_snippet(snippet)
         expected = Encode(encoder, tokenizer)(names["sentences"])
-        found = np.asarray(names["embeddings"])
-        assert found.shape == expected.shape == (3, 32)
-        assert np.abs(found - expected).max() < 2e-6 * np.abs(expected).max(), snippet
+        theirs = np.asarray(names["embeddings"])
+        assert theirs.shape == expected.shape == (3, 32)
+        assert np.abs(theirs - expected).max() < 2e-6 * np.abs(expected).max(), snippet
     assert np.abs(expected[0] - expected[2]).max() > 0.1 * np.abs(expected).max()
     assert np.allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-6) == (head == "unit")
 
 
-@pytest.mark.parametrize("kind", ["flow", "word_vectors"])
-def test_what_only_this_repository_computes_says_so(kind, tiny_bert, text_file, tmp_path, monkeypatch):
+@pytest.mark.parametrize("model", ["flow", "word_vectors"])
+def test_what_only_this_repository_computes_says_so(model, tiny_bert, text_file, tmp_path, monkeypatch):
     (tmp_path / "words.txt").write_text("child 1 2\ngirl 2 1\nstocks -1 0.5\n")
     flow = [str(tiny_bert), "--pooling=avg", f"--train_file={text_file}", "--epochs=1", "--steps=1"]
-    baseline([kind, *(flow if kind == "flow" else [str(tmp_path / "words.txt")]), f"--output={tmp_path / 'made'}"])
+    baseline([model, *(flow if model == "flow" else [str(tmp_path / "words.txt")]), f"--output={tmp_path / 'made'}"])
     main([str(tmp_path / "made"), "--output", str(tmp_path / "a-model")])
     card = (tmp_path / "a-model" / "README.md").read_text()
-    part = "the flow" if kind == "flow" else "this model's tokenization"
+    part = "the flow" if model == "flow" else "this model's tokenization"
     assert f"Neither sentence-transformers nor transformers implements {part}" in card
     assert "library_name" not in card and "- transformers" not in card.split("---")[1]
     assert "Unknown: the model was exported" not in card and str(tmp_path) not in card
-    assert re.search(rf"\| command +\| {kind} ", card) and "sha256" in card
+    assert re.search(rf"\| command +\| {model} ", card) and "sha256" in card
     [snippet] = SNIPPET.findall(card)
     monkeypatch.chdir(tmp_path)
     names = run_snippet(snippet)

@@ -45,8 +45,8 @@ def check_kills(command, root, placed, count):
         fault, killed = (("kill", signal.SIGKILL), ("stop", signal.SIGTERM))[number % 2]
         folder = root / f"at-{at}"
         assert run(command, folder, {fault: at})[0] == -killed
-        found = placed(folder)
-        assert found.items() <= expected.items(), (at, found.keys())
-        if found != expected:
+        files = placed(folder)
+        assert files.items() <= expected.items(), (at, files.keys())
+        if files != expected:
             assert run(command, folder)[0] == 0
             assert placed(folder) == expected, at

@@ -110,8 +110,8 @@ def check_at_rest(folder):
 
 
 def newest_step(folder):
-    found = checkpoints(folder) if folder.exists() else []
-    return step_of(found[0]) if found else 0
+    saved = checkpoints(folder) if folder.exists() else []
+    return step_of(saved[0]) if saved else 0
 
 
 def last_logged(folder):

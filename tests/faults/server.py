@@ -115,9 +115,8 @@ def main():
     """Answer until the input ends."""
     torch.set_num_threads(1)
     stages.draw = lambda *_: None  # the slowest part of a tiny run
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a shell's background jobs ignore it, nohup's hang-ups too
+    # A shell's background jobs ignore the first, those of nohup the second.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     for line in sys.stdin:
         request = json.loads(line)

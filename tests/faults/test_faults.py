@@ -81,8 +81,8 @@ def test_a_signal_to_the_whole_job_spares_the_data_workers_until_the_step_ends(s
         time.sleep(0.01)
     workers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     assert len(workers) == 2
-    for each in (*map(int, workers), pid):
-        os.kill(each, signal.SIGTERM)
+    for process in (*map(int, workers), pid):
+        os.kill(process, signal.SIGTERM)
     assert server.wait(pid) == 75, server.said("workers")
     assert newest_step(server.folder / "workers") > 0 and "Traceback" not in server.said("workers")
     assert not any(Path(f"/proc/{worker}").exists() for worker in workers)

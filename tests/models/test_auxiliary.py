@@ -38,8 +38,8 @@ def test_stage_one_is_saved_as_an_unprefixed_model_and_a_head(folder, tmp_path):
     assert_same(head, model.c_head)
 
 
-def assert_same(one, other):
-    assert all(torch.equal(one.state_dict()[name], value) for name, value in other.state_dict().items())
+def assert_same(left, right):
+    assert all(torch.equal(left.state_dict()[name], value) for name, value in right.state_dict().items())
 
 
 def write_condenser(folder, target, drop=(), extra=None):

@@ -30,9 +30,9 @@ def test_the_words_are_those_of_the_text_before_its_edit(folder, batch, sentence
     special = set(tokenizer.all_special_ids)
     for view in batch["words"]:
         for row, words in enumerate(view):
-            found = words[words != IGNORED].tolist()
-            assert len(found) == len(set(found))
-            assert set(found) == set(tokenizer(sentences[row])["input_ids"]) - special
+            tokens = words[words != IGNORED].tolist()
+            assert len(tokens) == len(set(tokens))
+            assert set(tokens) == set(tokenizer(sentences[row])["input_ids"]) - special
     assert (batch["words"][0] != IGNORED).sum() < (batch["attention_mask"][0] == 1).sum(), "some words are repeated"
 
 

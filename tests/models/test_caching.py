@@ -51,17 +51,17 @@ def measured(model, output):
     return output.loss.detach(), output.terms, gradients, dict(model.named_buffers())
 
 
-def assert_equal(one, two):
-    assert one[1].keys() == two[1].keys()
-    torch.testing.assert_close(one[0], two[0], rtol=1e-6, atol=1e-7)  # the terms are added up in float32
-    for name, value in one[1].items():
-        torch.testing.assert_close(value.double(), two[1][name].double(), rtol=1e-6, atol=1e-7, msg=name)
-    whole = torch.cat([g.flatten() for g in one[2].values()]).norm()
+def assert_equal(left, right):
+    assert left[1].keys() == right[1].keys()
+    torch.testing.assert_close(left[0], right[0], rtol=1e-6, atol=1e-7)  # the terms are added up in float32
+    for name, value in left[1].items():
+        torch.testing.assert_close(value.double(), right[1][name].double(), rtol=1e-6, atol=1e-7, msg=name)
+    whole = torch.cat([g.flatten() for g in left[2].values()]).norm()
     assert whole > 1e-3
-    for name, gradient in one[2].items():
-        assert (gradient - two[2][name]).norm() <= 1e-6 * gradient.norm() + 1e-8 * whole, name
-    for name, value in one[3].items():
-        torch.testing.assert_close(value, two[3][name], rtol=1e-9, atol=1e-12, msg=name)
+    for name, gradient in left[2].items():
+        assert (gradient - right[2][name]).norm() <= 1e-6 * gradient.norm() + 1e-8 * whole, name
+    for name, value in left[3].items():
+        torch.testing.assert_close(value, right[3][name], rtol=1e-9, atol=1e-12, msg=name)
 
 
 SIZES = dict.fromkeys(CASES, (3,)) | {"simcse": (1, 3, 7, 50), "infocse_rtd": (1, 3, 7, 50)}
@@ -90,7 +90,7 @@ def test_without_a_head_with_another_pooling_and_packed_too(folder, case, option
 
 
 def test_queues_hold_the_same_over_several_steps(folder):
-    batch, found = batch_of("esimcse", folder), []
+    batch, results = batch_of("esimcse", folder), []
     for step in steps(2):
         model = build(folder, "esimcse")
         for _ in range(3):
@@ -100,9 +100,9 @@ def test_queues_hold_the_same_over_several_steps(folder):
                 for p in model.parameters():
                     p -= 0.1 * p.grad if p.grad is not None else 0
             model.after_step()
-        found.append(last)
-    assert found[0][3]["objectives.0.memory.queue.pushed"] == 3 * ROWS
-    assert_equal(*found)
+        results.append(last)
+    assert results[0][3]["objectives.0.memory.queue.pushed"] == 3 * ROWS
+    assert_equal(*results)
 
 
 @pytest.mark.parametrize(("size", "chunks"), [(3, [3, 3, 1]), (ROWS, [ROWS])])
@@ -138,8 +138,8 @@ def all_graphs_kept(model, batch, size):
             loss, terms[name] = loss + term.weight * term.value, term.value.detach()
     for number, chunk in enumerate(chunks):
         rows = slice(number * size, (number + 1) * size)
-        own = encoded.local_projected[:, rows]
-        part = replace(encoded, pooled=encoded.pooled[:, rows], cls=encoded.cls[:, rows], local_projected=own)
+        projected = encoded.local_projected[:, rows]
+        part = replace(encoded, pooled=encoded.pooled[:, rows], cls=encoded.cls[:, rows], local_projected=projected)
         for objective in tokens:
             for name, term in objective(part, chunk).items():
                 mean = term.value / objective.tokens(batch)
@@ -156,18 +156,18 @@ def test_with_dropout_it_is_the_chunked_forward_with_all_graphs_kept(folder, cas
     loss, terms = all_graphs_kept(models[0], batch, 3)
     state = torch.get_rng_state()
     torch.manual_seed(3)
-    found = cached(models[1], batch, 3)
+    result = cached(models[1], batch, 3)
     assert torch.equal(torch.get_rng_state(), state), "a step draws as much as its first pass"
     gradients = {name: p.grad for name, p in models[0].named_parameters() if p.requires_grad}
-    assert_equal((loss, terms, gradients, dict(models[0].named_buffers())), found)
+    assert_equal((loss, terms, gradients, dict(models[0].named_buffers())), result)
 
 
 def test_scaled_steps_add_up(folder):
     model, again = (build(folder, "infocse") for _ in range(2))
     batch = batch_of("infocse", folder)
     for synchronise in (False, True):
-        found = cached(model, batch, 3, scale=0.5, synchronise=synchronise)
-    assert_equal((*cached(again, batch, 3)[:3], {}), found)
+        result = cached(model, batch, 3, scale=0.5, synchronise=synchronise)
+    assert_equal((*cached(again, batch, 3)[:3], {}), result)
 
 
 def test_autocast_gives_the_weights_a_gradient(folder):
@@ -179,5 +179,5 @@ def test_autocast_gives_the_weights_a_gradient(folder):
     with bf16():
         loss = again(**batch).loss
     loss.backward()
-    one, two = (torch.cat([p.grad.flatten() for p in m.parameters() if p.requires_grad]) for m in (again, model))
-    assert torch.cosine_similarity(one, two, dim=0) > 0.95
+    left, right = (torch.cat([p.grad.flatten() for p in m.parameters() if p.requires_grad]) for m in (again, model))
+    assert torch.cosine_similarity(left, right, dim=0) > 0.95

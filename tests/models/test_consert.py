@@ -107,8 +107,8 @@ def test_the_encoder_applies_the_drawn_change(folder, packed, change):
     positions = torch.arange(9).repeat(5, 1)
     kept = torch.ones(5, 9, 32, dtype=torch.bool)
     for row, count in enumerate(mask.sum(1).tolist()):
-        found = changed(change, count, 32, seed=row)
-        positions[row, :count], kept[row, :count] = map(torch.from_numpy, found)
+        drawn = changed(change, count, 32, seed=row)
+        positions[row, :count], kept[row, :count] = map(torch.from_numpy, drawn)
     encoder = encoder_of(folder, packed)
     with torch.no_grad():
         plain = encoder(ids, mask).pooled

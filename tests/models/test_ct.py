@@ -54,7 +54,7 @@ def test_the_model_s_loss_equals_a_computation_pair_by_pair(tiny_bert, packed):
             last = encoder.backbone.encoder.layer[-1].output
             last.dense.weight.add_(torch.randn_like(last.dense.weight))
             last.LayerNorm.weight.mul_(scale)
-    found = model(**batch).terms["contrastive"].item()
+    loss = model(**batch).terms["contrastive"].item()
 
     def vector(encoder, row):
         ids = batch["input_ids"][0, row : row + 1, : LENGTHS[row]]
@@ -64,7 +64,7 @@ def test_the_model_s_loss_equals_a_computation_pair_by_pair(tiny_bert, packed):
     values = [(vector(model.encoder, i) @ vector(objective.second, j)).item() for i, j in pairs]
     assert max(map(abs, values)) < 20 and max(values) - min(values) > 0.1
     want = sum(entropy(x, i == j) for x, (i, j) in zip(values, pairs, strict=True)) / len(LENGTHS)
-    assert found == pytest.approx(want, rel=1e-5)
+    assert loss == pytest.approx(want, rel=1e-5)
 
 
 def test_both_encoders_start_alike_and_learn_apart(tiny_bert):

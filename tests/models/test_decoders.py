@@ -28,14 +28,14 @@ def decoder(roberta_tokenizer, tmp_path_factory):
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **options)
     made = {}
 
-    def folder(kind):
-        if kind not in made:
-            made[kind] = tmp_path_factory.mktemp(kind)
+    def folder(name):
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp(name)
             torch.manual_seed(2)
-            config = AutoConfig.for_model(kind, **SIZE, vocab_size=len(tokenizer) + 8, pad_token_id=None)
-            AutoModelForCausalLM.from_config(config).save_pretrained(made[kind])
-            tokenizer.save_pretrained(made[kind])
-        return str(made[kind])
+            config = AutoConfig.for_model(name, **SIZE, vocab_size=len(tokenizer) + 8, pad_token_id=None)
+            AutoModelForCausalLM.from_config(config).save_pretrained(made[name])
+            tokenizer.save_pretrained(made[name])
+        return str(made[name])
 
     return folder
 
@@ -47,11 +47,11 @@ def test_a_decoder_that_does_not_say_it_is_causal_is_taken_for_one():
         SentenceEncoder(backbone, "cls_before_pooler", None, 40)
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "falcon", "gptj", "phi"])
-def test_dropout_is_set_under_the_names_of_other_families(kind):
-    config = AutoConfig.for_model(kind)
+@pytest.mark.parametrize("name", ["gpt2", "gpt_neox", "falcon", "gptj", "phi"])
+def test_dropout_is_set_under_the_names_of_other_families(name):
+    config = AutoConfig.for_model(name)
     set_dropout(config, 0.3)
-    config.update({"num_hidden_layers": 1} if kind in ("gpt_neox", "falcon", "phi") else {"n_layer": 1})
+    config.update({"num_hidden_layers": 1} if name in ("gpt_neox", "falcon", "phi") else {"n_layer": 1})
     with torch.device("meta"):
         model = AutoModel.from_config(config)
     assert {part.p for part in model.modules() if isinstance(part, torch.nn.Dropout)} == {0.3}
@@ -70,11 +70,11 @@ def encoder_of(folder, pooling, both_ways):
 
 
 @pytest.mark.parametrize("both_ways", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", KINDS)
 @torch.no_grad()
-def test_tokens_attend_to_later_ones_only_if_config_json_says_so_and_never_to_padding(decoder, kind, both_ways):
+def test_tokens_attend_to_later_ones_only_if_config_json_says_so_and_never_to_padding(decoder, name, both_ways):
     ids = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 8, 10]])
-    encoder, seen = encoder_of(decoder(kind), "avg", both_ways), []
+    encoder, seen = encoder_of(decoder(name), "avg", both_ways), []
     for pads in (0, 2):
         padded = torch.nn.functional.pad(ids, (0, pads), value=3)
         mask = torch.nn.functional.pad(torch.ones_like(ids), (0, pads))
@@ -86,19 +86,19 @@ def test_tokens_attend_to_later_ones_only_if_config_json_says_so_and_never_to_pa
 
 
 @pytest.mark.parametrize("both_ways", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", KINDS)
 @torch.no_grad()
-def test_the_side_of_the_padding_does_not_matter(decoder, kind, both_ways):
+def test_the_side_of_the_padding_does_not_matter(decoder, name, both_ways):
     rows = [[5, 6, 7, 8, 9, 11], [12, 13], [14, 15, 16]]
     for pooling in POOLINGS:
-        encoder = encoder_of(decoder(kind), pooling, both_ways)
+        encoder = encoder_of(decoder(name), pooling, both_ways)
         alone = torch.cat([encoder.embed(torch.tensor([row]), torch.ones(1, len(row)).long()) for row in rows])
         for left in (False, True):
             pads = [[3] * (6 - len(row)) for row in rows]
             ids = torch.tensor([pad + row if left else row + pad for row, pad in zip(rows, pads, strict=True)])
             mask = (ids != 3).long()
-            found = encoder.embed(ids, mask)
-            assert torch.allclose(found, alone, atol=1e-4 * float(alone.abs().max())), (pooling, left)
+            vectors = encoder.embed(ids, mask)
+            assert torch.allclose(vectors, alone, atol=1e-4 * float(alone.abs().max())), (pooling, left)
         last = [encoder.backbone(input_ids=torch.tensor([row])).last_hidden_state[0] for row in rows]
         expected = torch.stack([states[-1] if pooling == "last_token" else states.mean(0) for states in last])
         assert torch.allclose(alone, expected, atol=1e-4 * float(alone.abs().max()))
@@ -107,9 +107,9 @@ def test_the_side_of_the_padding_does_not_matter(decoder, kind, both_ways):
 SAVED = [("qwen2", "last_token", True), ("qwen3", "avg", False), ("llama", "avg", True), ("gemma", "last_token", False)]
 
 
-@pytest.mark.parametrize(("kind", "pooling", "both_ways"), [*SAVED, ("gemma3_text", "last_token", True)])
-def test_a_saved_decoder_is_the_same_in_sentence_transformers(decoder, tmp_path, sentences, kind, pooling, both_ways):
-    encoder_of(decoder(kind), pooling, both_ways).save(str(tmp_path), load_tokenizer(decoder(kind)))
+@pytest.mark.parametrize(("name", "pooling", "both_ways"), [*SAVED, ("gemma3_text", "last_token", True)])
+def test_a_saved_decoder_is_the_same_in_sentence_transformers(decoder, tmp_path, sentences, name, pooling, both_ways):
+    encoder_of(decoder(name), pooling, both_ways).save(str(tmp_path), load_tokenizer(decoder(name)))
     texts = sentences[:12]
     expected = encode_of(tmp_path)(texts)
     assert load_encoder(str(tmp_path))[0].pooling == pooling
@@ -119,8 +119,8 @@ def test_a_saved_decoder_is_the_same_in_sentence_transformers(decoder, tmp_path,
     for side in ("right", "left"):
         peer.tokenizer.padding_side = side
         for size in (1, 12):  # without padding, and with
-            found = peer.encode(texts, batch_size=size)
-            assert np.allclose(found, expected, rtol=0, atol=1e-5 * scale), (side, size)
+            theirs = peer.encode(texts, batch_size=size)
+            assert np.allclose(theirs, expected, rtol=0, atol=1e-5 * scale), (side, size)
 
 
 def test_sg_opt_freezes_the_word_embeddings_of_a_decoder(decoder):

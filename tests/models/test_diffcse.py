@@ -29,7 +29,7 @@ def built(folder, packed=False, **options):
 @pytest.mark.parametrize("positions", ["all", "masked"])
 def test_the_loss_equals_a_computation_sentence_by_sentence(folder, pad_as_negative, positions):
     model, rtd, _, batch = built(folder, pad_as_negative=pad_as_negative, rtd_positions=positions)
-    found = model(**batch).terms["rtd"]
+    term = model(**batch).terms["rtd"]
     lm = AutoModelForMaskedLM.from_pretrained(folder).eval()
     total = count = replaced_tokens = 0
     for view in range(2):
@@ -53,7 +53,7 @@ def test_the_loss_equals_a_computation_sentence_by_sentence(folder, pad_as_negat
             total += F.cross_entropy(logits, target, reduction="sum")
             count += length
     assert replaced_tokens > 3
-    assert found.item() == pytest.approx((total / count).item(), rel=1e-5)
+    assert term.item() == pytest.approx((total / count).item(), rel=1e-5)
 
 
 def test_the_new_layer_starts_with_torch_s_own_values(tiny_bert):
@@ -90,9 +90,9 @@ def test_sampling_follows_the_distribution_and_the_numbers_alone():
         assert sampled(logits, torch.tensor([last])).item() == 3
 
 
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
-def test_of_equally_likely_tokens_the_first_is_chosen(kind):
-    logits = torch.randint(0, 4, (200, 50)).to(kind)  # every row has ties
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_of_equally_likely_tokens_the_first_is_chosen(dtype):
+    logits = torch.randint(0, 4, (200, 50)).to(dtype)  # every row has ties
     expected = [row.index(max(row)) for row in logits.tolist()]
     assert chosen(logits, None).tolist() == expected
 
@@ -113,8 +113,8 @@ def test_a_generator_with_another_vocabulary_is_refused(tiny_bert, tiny_roberta,
     other = shutil.copytree(tiny_bert, tmp_path / "other")  # as many tokens, two of them swapped
     vocabulary = json.loads((other / "tokenizer.json").read_text())
     words = vocabulary["model"]["vocab"]
-    one, two = [*words][-2:]
-    words[one], words[two] = words[two], words[one]
+    first, second = [*words][-2:]
+    words[first], words[second] = words[second], words[first]
     (other / "tokenizer.json").write_text(json.dumps(vocabulary))
     for generator in (tiny_roberta, other):
         with pytest.raises(BadInput, match="needs the vocabulary of"):

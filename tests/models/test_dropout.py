@@ -56,12 +56,12 @@ def test_attention_and_its_gradients_equal_plain_operations(rates):
     query, key, value, gradient = (torch.randn(3, 5, 2, 4, generator=generator).double() for _ in range(4))
     keys = torch.ones(3, 1, 1, 5, dtype=torch.bool)
     keys[1, ..., 3:] = False
-    found = []
+    results = []
     for way in ("ours", "plain"):
         parts = [part.transpose(1, 2).clone().requires_grad_() for part in (query, key, value)]
         torch.manual_seed(7)
         made = attend(*parts, keys, rates, 0.5) if way == "ours" else _plain_attention(*parts, keys, rates, 0.5, 7)
         made.backward(gradient.transpose(1, 2))
-        found.append([made, *(part.grad for part in parts)])
-    for ours, plain in zip(*found, strict=True):
+        results.append([made, *(part.grad for part in parts)])
+    for ours, plain in zip(*results, strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-10, atol=1e-12)

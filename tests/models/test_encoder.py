@@ -35,10 +35,6 @@ def make_encoder(folder, pooling, head=None):
     return SentenceEncoder(backbone, pooling, trained, length, place=mask_place(tokenizer)).eval(), tokenizer
 
 
-def vectors(encoder, tokenizer, texts):
-    return Encode(encoder, tokenizer)(texts)
-
-
 SAVED = [(name, None) for name in POOLINGS if name != "cls"] + [("cls", "linear_tanh"), ("cls", "batch_norm")]
 SAVED = [(family, *how) for family in ("bert", "roberta") for how in SAVED]
 SAVED += [(family, "avg", None) for family in OTHER_FAMILIES]
@@ -49,13 +45,13 @@ def test_a_saved_encoder_gives_the_same_vectors_everywhere(family, pooling, head
     torch.manual_seed(0)
     encoder, tokenizer = make_encoder(tiny(family), pooling, head)
     texts = [*sentences[:12], "one", f"a {tokenizer.mask_token} of our own", "many words " * 40]
-    expected = vectors(encoder, tokenizer, texts)
+    expected = Encode(encoder, tokenizer)(texts)
     bound = 1e-6 * np.abs(expected).max()  # folding batch norm rounds once more, relative to the values
     encoder.save(str(tmp_path), tokenizer)
 
     again, tokenizer = load_encoder(str(tmp_path))
     assert again.pooling == pooling
-    assert np.abs(vectors(again, tokenizer, texts) - expected).max() < bound
+    assert np.abs(Encode(again, tokenizer)(texts) - expected).max() < bound
     theirs = SentenceTransformer(str(tmp_path), device="cpu").encode(texts, show_progress_bar=False)
     assert np.abs(theirs - expected).max() < bound
     if head is None:
@@ -208,9 +204,9 @@ def test_the_checkpoints_own_pooler_is_a_pooling_and_is_saved(family, tiny, tmp_
     with torch.no_grad():
         expected = model(**tokenizer(sentences[:9], padding=True, return_tensors="pt")).pooler_output.numpy()
     encoder, tokenizer = load_encoder(str(tmp_path / "sup"), "pooler")
-    assert np.abs(vectors(encoder, tokenizer, sentences[:9]) - expected).max() < 1e-6
+    assert np.abs(Encode(encoder, tokenizer)(sentences[:9]) - expected).max() < 1e-6
     encoder.save(tmp_path / "saved", tokenizer)
-    assert np.abs(vectors(*load_encoder(str(tmp_path / "saved")), sentences[:9]) - expected).max() < 1e-6
+    assert np.abs(Encode(*load_encoder(str(tmp_path / "saved")))(sentences[:9]) - expected).max() < 1e-6
     theirs = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(sentences[:9])
     assert np.abs(theirs - expected).max() < 1e-6
     with pytest.raises(BadInput, match="a 'electra' has no pooler"):

@@ -34,20 +34,20 @@ def test_parts_composed_equal_the_whole_model(tiny, name, packed):
     fast.choose(lm, packed)
     tokens, labels = fast.tokens_of(lm.config, mask), ids.masked_fill(~chosen, -100)
     transform, decoder = output_of(lm)
-    logits = decoder(transform(found(tokens.encode(lm.base_model, ids, UNCHANGED).labelled(labels))))
+    logits = decoder(transform(at_labels(tokens.encode(lm.base_model, ids, UNCHANGED).labelled(labels))))
     assert torch.allclose(logits, expected, atol=1e-10)
     assert expected.std() > 0.1
     for made in (logits, expected):
         made.square().sum().backward()
-    for (key, one), two in zip(lm.named_parameters(), whole.parameters(), strict=True):
-        assert (one.grad is None) == (two.grad is None), key
-        assert one.grad is None or torch.allclose(one.grad, two.grad, rtol=1e-8, atol=1e-8), key
+    for (key, ours), theirs in zip(lm.named_parameters(), whole.parameters(), strict=True):
+        assert (ours.grad is None) == (theirs.grad is None), key
+        assert ours.grad is None or torch.allclose(ours.grad, theirs.grad, rtol=1e-8, atol=1e-8), key
     if name in APART:
         lower = LowerLayers(lm.base_model, 2).eval()(ids, mask).labelled(labels)
-        assert torch.allclose(found(lower), given.hidden_states[2][chosen], atol=1e-10)
+        assert torch.allclose(at_labels(lower), given.hidden_states[2][chosen], atol=1e-10)
 
 
-def found(read):
+def at_labels(read):
     """The states at the labels alone."""
     return read.states.flatten(0, -2)[read.labels != -100]
 

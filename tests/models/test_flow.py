@@ -35,7 +35,7 @@ def test_the_log_determinant_is_that_of_the_jacobian(width, vectors):
     flow, vectors = made(width).double(), vectors[:, :width].double()
     _, log_det = flow.transform(vectors)
     for row in vectors:
-        jacobian = torch.autograd.functional.jacobian(lambda one: flow(one[None])[0], row)
+        jacobian = torch.autograd.functional.jacobian(lambda vector: flow(vector[None])[0], row)
         assert torch.linalg.slogdet(jacobian)[1] == pytest.approx(float(log_det.detach()), abs=1e-10)
 
 

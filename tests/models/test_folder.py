@@ -98,8 +98,8 @@ def test_modules_are_read_in_the_spelling_of_every_version(folder, form):
     load_encoder(str(folder), "avg")[0].save(str(folder), load_tokenizer(str(folder)))
     change_json(folder / "config.json", sentence_embedding=None)
     modules = json.loads((folder / "modules.json").read_text())
-    for module, kind in zip(modules, ("Transformer", "Pooling"), strict=True):
-        module["type"] = f"sentence_transformers.{form.format(kind, kind.lower())}"
+    for module, name in zip(modules, ("Transformer", "Pooling"), strict=True):
+        module["type"] = f"sentence_transformers.{form.format(name, name.lower())}"
     (folder / "modules.json").write_text(json.dumps(modules))
     assert load_encoder(str(folder))[0].pooling == "avg"
 
@@ -140,38 +140,38 @@ def test_output_options_of_a_configuration_change_no_vector(folder):
 OUTSIDE = "../other/model.{0} {other}/model.{0} link.{0} sub/model.{0} other.pt"
 
 
-@pytest.mark.parametrize("kind", ["safetensors", "bin"])
+@pytest.mark.parametrize("suffix", ["safetensors", "bin"])
 @pytest.mark.parametrize("outside", OUTSIDE.split())
-def test_an_index_may_only_name_files_of_its_folder(folder, tmp_path, outside, kind):
+def test_an_index_may_only_name_files_of_its_folder(folder, tmp_path, outside, suffix):
     other = tmp_path / "other"
     other.mkdir()
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
-    write = {"safetensors": save_file, "bin": torch.save}[kind]
-    write(tensors, other / f"model.{kind}")
-    (folder / f"link.{kind}").symlink_to(other / f"model.{kind}")
-    index = {"metadata": {}, "weight_map": dict.fromkeys(tensors, outside.format(kind, other=other))}
-    name = {"safetensors": SAFE_WEIGHTS_INDEX_NAME, "bin": WEIGHTS_INDEX_NAME}[kind]
+    write = {"safetensors": save_file, "bin": torch.save}[suffix]
+    write(tensors, other / f"model.{suffix}")
+    (folder / f"link.{suffix}").symlink_to(other / f"model.{suffix}")
+    index = {"metadata": {}, "weight_map": dict.fromkeys(tensors, outside.format(suffix, other=other))}
+    name = {"safetensors": SAFE_WEIGHTS_INDEX_NAME, "bin": WEIGHTS_INDEX_NAME}[suffix]
     (folder / name).write_text(json.dumps(index))
-    refusal(folder, f"is not a {kind} file of this folder; refused")
+    refusal(folder, f"is not a {suffix} file of this folder; refused")
 
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_weights_in_several_files_are_read_also_from_the_hubs_cache(folder, tmp_path, cached):
     """The cache's files are links to its blobs."""
     whole = load_backbone(str(folder)).state_dict()
-    place = tmp_path / "models--a--b" / "snapshots" / "1" if cached else tmp_path / "shards"
-    shutil.copytree(folder, place)
-    load_backbone(str(folder)).save_pretrained(place, max_shard_size="20KB")
-    (place / "model.safetensors").unlink()
+    target = tmp_path / "models--a--b" / "snapshots" / "1" if cached else tmp_path / "shards"
+    shutil.copytree(folder, target)
+    load_backbone(str(folder)).save_pretrained(target, max_shard_size="20KB")
+    (target / "model.safetensors").unlink()
     if cached:
-        blobs = place.parents[1] / "blobs"
+        blobs = target.parents[1] / "blobs"
         blobs.mkdir()
-        for file in list(place.iterdir()):
+        for file in list(target.iterdir()):
             file.rename(blobs / file.name)
             file.symlink_to(blobs / file.name)
-    assert (place / SAFE_WEIGHTS_INDEX_NAME).exists()
-    for name, value in load_backbone(str(place)).state_dict().items():
+    assert (target / SAFE_WEIGHTS_INDEX_NAME).exists()
+    for name, value in load_backbone(str(target)).state_dict().items():
         assert torch.equal(value, whole[name])
 
 

@@ -19,8 +19,8 @@ def test_three_terms_add_up_and_each_depends_on_its_own_twin(folder):
     assert base.loss.item() == pytest.approx(total, rel=1e-6)
     for changed, prefix in (("aux_mlm", "masked_"), ("rtd", "rtd_")):
         twin = {name: value for name, value in other.items() if name.startswith(prefix)}
-        found = model(**batch | twin).terms
-        assert {name for name in terms if abs(found[name].item() - terms[name]) > 1e-4} == {changed}
+        after = model(**batch | twin).terms
+        assert {name for name in terms if abs(after[name].item() - terms[name]) > 1e-4} == {changed}
 
 
 def test_its_twins_are_masked_at_rates_of_their_own():

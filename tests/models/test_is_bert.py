@@ -20,12 +20,12 @@ def softplus(x):
     return math.log1p(math.exp(x))
 
 
-def estimate(features, vectors, own):
-    """The paper's estimate, summed over one sentence's tokens; its vector is number `own` of the vectors."""
+def estimate(features, vectors, row):
+    """The paper's estimate, summed over one sentence's tokens; its vector is number `row` of the vectors."""
     total = 0.0
     for token in features:
-        total += math.log(2) - softplus(-(token @ vectors[own]).item())
-        wrong = [softplus((token @ v).item()) - math.log(2) for n, v in enumerate(vectors) if n != own]
+        total += math.log(2) - softplus(-(token @ vectors[row]).item())
+        wrong = [softplus((token @ v).item()) - math.log(2) for n, v in enumerate(vectors) if n != row]
         total -= sum(wrong) / len(wrong)
     return total
 
@@ -46,18 +46,18 @@ def convolved(states, convolution):
 
 def test_the_estimate_equals_its_formula():
     torch.manual_seed(0)
-    features, vectors, own = torch.randn(2, 3, 4), torch.randn(4, 4), torch.tensor([2, 0])
+    features, vectors, rows = torch.randn(2, 3, 4), torch.randn(4, 4), torch.tensor([2, 0])
     mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
     want = -estimate(features[0], vectors, 2) - estimate(features[1][:2], vectors, 0)
-    assert jensen_shannon(features, mask, vectors, own).item() == pytest.approx(want, rel=1e-5)
+    assert jensen_shannon(features, mask, vectors, rows).item() == pytest.approx(want, rel=1e-5)
 
 
 def test_nothing_known_is_zero_and_everything_known_is_two_log_two():
-    mask, own = torch.ones(3, 2), torch.arange(3)
-    assert jensen_shannon(torch.zeros(3, 2, 4), mask, torch.randn(3, 4), own).item() == pytest.approx(0, abs=1e-5)
+    mask, rows = torch.ones(3, 2), torch.arange(3)
+    assert jensen_shannon(torch.zeros(3, 2, 4), mask, torch.randn(3, 4), rows).item() == pytest.approx(0, abs=1e-5)
     apart = 100 * (2 * torch.eye(3) - 1)
-    found = jensen_shannon(apart[:, None].expand(3, 2, 3), mask, torch.eye(3), own)
-    assert found.item() == pytest.approx(-6 * 2 * math.log(2), rel=1e-6)
+    loss = jensen_shannon(apart[:, None].expand(3, 2, 3), mask, torch.eye(3), rows)
+    assert loss.item() == pytest.approx(-6 * 2 * math.log(2), rel=1e-6)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -65,7 +65,7 @@ def test_nothing_known_is_zero_and_everything_known_is_two_log_two():
 @pytest.mark.parametrize("activation", ["none", "relu"])
 def test_the_model_s_loss_equals_a_computation_token_by_token(tiny_bert, packed, pooling, activation):
     model, batch = made(tiny_bert, packed, pooling, activation=activation)
-    found = model(**batch).terms["information"].item()
+    loss = model(**batch).terms["information"].item()
     [objective] = model.objectives
     features = []
     for row, length in enumerate(LENGTHS):
@@ -74,4 +74,4 @@ def test_the_model_s_loss_equals_a_computation_token_by_token(tiny_bert, packed,
         features.append(local.clamp(min=0) if activation == "relu" else local)
     vectors = torch.stack([made.mean(0) for made in features])
     want = -sum(estimate(made, vectors, row) for row, made in enumerate(features)) / sum(LENGTHS)
-    assert found == pytest.approx(want, rel=1e-4)
+    assert loss == pytest.approx(want, rel=1e-4)

@@ -49,14 +49,14 @@ def model_of(lm, packed, layers=2, skip_from=1, bow_weight=0.3, clean=False):
 
 def slow(model, batch):
     """Loss name -> (sum, number of targets)."""
-    lm, found = model.lm, {}
+    lm, sums = model.lm, {}
     output = lm.get_submodule("cls.predictions" if hasattr(lm, "cls") else "lm_head")
 
     def add(name, states, labels):
         for state, label in zip(states, labels.tolist(), strict=True):
             if label != IGNORED:
-                total, count = found.get(name, (0.0, 0))
-                found[name] = total - F.log_softmax(output(state), dim=-1)[label].item(), count + 1
+                total, count = sums.get(name, (0.0, 0))
+                sums[name] = total - F.log_softmax(output(state), dim=-1)[label].item(), count + 1
 
     for row, length in enumerate(LENGTHS):
         part = {name: value[0, row : row + 1, :length] for name, value in batch.items()}
@@ -72,7 +72,7 @@ def slow(model, batch):
             add("aux_mlm", head[0], part.get("aux_labels", part["masked_labels"])[0])
         for word in part["words"][0].tolist() if "words" in part else ():
             add("bow", [cls], torch.tensor([word]))
-    return found
+    return sums
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -99,8 +99,8 @@ def test_without_head_layers_it_is_the_plain_masked_language_model(lm, packed):
     batch = {name: batch[name] for name in PLAIN}
     ids, mask, labels = (batch[name][0] for name in ("masked_input_ids", "attention_mask", "masked_labels"))
     with torch.no_grad():
-        own, out = lm(ids, mask, labels=labels).loss, model(**batch)
-    assert out.loss.item() == pytest.approx(own.item(), rel=1e-4)
+        theirs, out = lm(ids, mask, labels=labels).loss, model(**batch)
+    assert out.loss.item() == pytest.approx(theirs.item(), rel=1e-4)
     assert out.terms.keys() == {"mlm"}
     assert model.probe(**batch).keys() == {"mlm"}
 

@@ -27,9 +27,9 @@ def test_one_mask_token_stands_for_a_span_anywhere(length):
     places = np.zeros(len(IDS) - length + 1)
     for seed in range(3000):
         made = spanned(seed, length=length)
-        [place] = np.flatnonzero(made == MASK)
-        assert made.tolist() == [*IDS[:place], MASK, *IDS[place + length :]]
-        places[place] += 1
+        [start] = np.flatnonzero(made == MASK)
+        assert made.tolist() == [*IDS[:start], MASK, *IDS[start + length :]]
+        places[start] += 1
     share = places / places.sum()
     assert np.abs(share - 1 / len(places)).max() < 5 * (1 / len(places) / 3000) ** 0.5
 

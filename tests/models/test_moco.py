@@ -70,9 +70,9 @@ def test_keys_carry_no_gradient_and_the_trained_head_none_from_them(tiny_bert):
         model(**make_batch("simcse", tiny_bert, torch.ones(ROWS, 8))).loss.backward()
         assert all(p.grad is None for p in model.objectives[0].memory.parameters())
         gradients.append([p.grad for p in model.projection.parameters()])
-    assert all(one.abs().max() > 1e-4 for one in gradients[0])
-    for one, two in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, two)
+    assert all(gradient.abs().max() > 1e-4 for gradient in gradients[0])
+    for gradient, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(gradient, other)
 
 
 @pytest.mark.parametrize(("method", "head"), [("moco", "momentum"), ("esimcse", "online")])

@@ -95,8 +95,8 @@ def test_premises_are_compared_with_premises_and_hypotheses_with_hypotheses(enco
         cosines = torch.nn.functional.normalize(both, dim=-1)
         for row in range(8):
             scores = [float(cosines[row] @ cosines[other]) / 0.1 for other in range(8) if other != row]
-            own = float(cosines[row] @ cosines[(row + 4) % 8]) / 0.1
-            expected += (np.logaddexp.reduce(scores) - own) / 4
+            positive = float(cosines[row] @ cosines[(row + 4) % 8]) / 0.1
+            expected += (np.logaddexp.reduce(scores) - positive) / 4
     assert term.value.item() == pytest.approx(expected, rel=1e-5)
     assert term.weight == 0.15
 

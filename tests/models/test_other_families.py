@@ -48,8 +48,8 @@ WORKING = [name for name in SIZES if name not in ("fnet", "convbert")]
 def test_it_trains_and_encodes_texts_of_full_length_as_the_library_does(make, short_run, name):
     folder, texts = make(name), ["a dog", "the river watches a teacher " * 20]
     encoder, tokenizer = load_encoder(folder, "avg")
-    found = Encode(encoder, tokenizer)(texts)
-    for text, vector in zip(texts, found, strict=True):
+    vectors = Encode(encoder, tokenizer)(texts)
+    for text, vector in zip(texts, vectors, strict=True):
         inputs = AutoTokenizer.from_pretrained(folder)(
             text, truncation=True, max_length=encoder.max_length, return_tensors="pt"
         )

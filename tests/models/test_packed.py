@@ -46,11 +46,11 @@ def measured(model, batch):
 
 
 def assert_equal(padded, packed, batch):
-    one, gradients = measured(padded, batch)
-    two, others = measured(packed, batch)
-    assert two.loss.item() == pytest.approx(one.loss.item(), rel=1e-5, abs=1e-6)
-    for name, value in one.terms.items():
-        assert two.terms[name].item() == pytest.approx(value.item(), rel=1e-5, abs=1e-6)
+    expected, gradients = measured(padded, batch)
+    output, others = measured(packed, batch)
+    assert output.loss.item() == pytest.approx(expected.loss.item(), rel=1e-5, abs=1e-6)
+    for name, value in expected.terms.items():
+        assert output.terms[name].item() == pytest.approx(value.item(), rel=1e-5, abs=1e-6)
     assert gradients.keys() == others.keys()
     whole = torch.cat([g.flatten() for g in gradients.values()]).norm()
     assert whole > 1e-3
@@ -78,13 +78,13 @@ def test_every_pooling_at_every_length(tiny, family, pooling):
     folder = str(tiny(family))
     models = [model.encoder.eval() for model in pair(folder, "simcse", pooling=pooling)]
     for lengths in LENGTHS.values():
-        batch, found = batch_of(folder, lengths, "simcse"), []
+        batch, results = batch_of(folder, lengths, "simcse"), []
         for encoder in models:
             encoder.zero_grad()
             encoded = encoder(batch["input_ids"][0], batch["attention_mask"][0])
             (encoded.pooled * torch.arange(32)).sum().backward()
-            found.append((encoded.pooled, encoded.cls, [p.grad for p in encoder.parameters()]))
-        (pooled, cls, gradients), (other_pooled, other_cls, others) = found
+            results.append((encoded.pooled, encoded.cls, [p.grad for p in encoder.parameters()]))
+        (pooled, cls, gradients), (other_pooled, other_cls, others) = results
         assert (pooled - other_pooled).abs().max() < 1e-5 and pooled.std() > 0.1
         assert (cls - other_cls).abs().max() < 1e-5
         whole = torch.cat([g.flatten() for g in gradients]).norm()

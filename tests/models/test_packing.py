@@ -46,37 +46,37 @@ def test_a_layout_equals_a_plain_loop(seed, left, static):
     mask, labels = batch(seed, left=left)
     layout = Layout(mask, {"masked": labels}, static)
     slots, first, tokens, targets = by_loops(mask, labels, static)
-    parts, found = layout.parts, layout.labels("masked", None)
+    parts, marks = layout.parts, layout.labels("masked", None)
     assert parts["slots"].tolist() == slots and parts["first"].tolist() == first
-    assert found.tokens.tolist() == tokens and found.targets.tolist() == targets
-    assert found.read.tolist() == sorted({*first, *tokens})
-    assert found.read[found.first_among].tolist() == first and found.read[found.tokens_among].tolist() == tokens
+    assert marks.tokens.tolist() == tokens and marks.targets.tolist() == targets
+    assert marks.read.tolist() == sorted({*first, *tokens})
+    assert marks.read[marks.first_among].tolist() == first and marks.read[marks.tokens_among].tolist() == tokens
     source = mask.ravel()[parts["source"].numpy()]
     assert source.sum() >= mask.sum() and set(np.flatnonzero(mask)) <= set(parts["source"].tolist())
 
 
-@pytest.mark.parametrize("kind", [Layout, Grid])
-def test_labels_that_did_not_travel_are_found_from_the_batch(kind):
+@pytest.mark.parametrize("layout", [Layout, Grid])
+def test_labels_that_did_not_travel_are_found_from_the_batch(layout):
     mask, labels = batch(3)
-    travelled = kind(mask, {"masked": labels}).labels("masked", None)
-    found = kind.of(torch.from_numpy(mask).long()).labels("masked", torch.from_numpy(labels))
-    for one, other in zip(travelled, found, strict=True):
-        assert (one is None and other is None) or torch.equal(one, other)
+    travelled = layout(mask, {"masked": labels}).labels("masked", None)
+    marks = layout.of(torch.from_numpy(mask).long()).labels("masked", torch.from_numpy(labels))
+    for part, other in zip(travelled, marks, strict=True):
+        assert (part is None and other is None) or torch.equal(part, other)
 
 
 def test_a_padded_batch_knows_its_labelled_places():
     mask, labels = batch(4, rows=30)
-    found = Grid(mask, {"masked": labels}).labels("masked", None)
+    marks = Grid(mask, {"masked": labels}).labels("masked", None)
     count = (labels != IGNORED).sum()
-    assert len(found.tokens) % 128 == 0 and len(found.tokens) - count < 128
-    assert found.tokens[:count].tolist() == np.flatnonzero(labels != IGNORED).tolist()
-    assert (found.targets[count:] == IGNORED).all()
-    assert found.targets[:count].tolist() == labels[labels != IGNORED].tolist()
+    assert len(marks.tokens) % 128 == 0 and len(marks.tokens) - count < 128
+    assert marks.tokens[:count].tolist() == np.flatnonzero(labels != IGNORED).tolist()
+    assert (marks.targets[count:] == IGNORED).all()
+    assert marks.targets[:count].tolist() == labels[labels != IGNORED].tolist()
 
 
 def test_groups_of_views_and_chunks_of_sentences_have_layouts_of_their_own():
     masks = [batch(seed) for seed in (5, 6)]
-    mask, labels = (np.stack(each) for each in zip(*masks, strict=True))
+    mask, labels = (np.stack(arrays) for arrays in zip(*masks, strict=True))
     made = Packing(Layout, chunk=4).layouts(mask, {"masked": ((1,), labels[1:])})
     assert set(made) == {(views, *rows) for views in ((0, 1), (0,), (1,)) for rows in ((0, 6), (0, 4), (4, 6))}
     chunk, whole = made[(1,), 4, 6], Layout(mask[1, 4:], {"masked": labels[1, 4:]})

@@ -27,5 +27,5 @@ EXPECTED = {
 
 @pytest.mark.parametrize("name", POOLINGS)
 def test_pooling_equals_the_hand_computation(name):
-    for place in (1, -1):  # of the mask, the same token here
-        assert POOLINGS[name].pool(STATES, MASK, place).tolist() == [EXPECTED[name]]
+    for index in (1, -1):  # of the mask, the same token here
+        assert POOLINGS[name].pool(STATES, MASK, index).tolist() == [EXPECTED[name]]

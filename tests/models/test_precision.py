@@ -10,8 +10,8 @@ from models.fast.casting import cast_together
 class Autocasting:
     """Torch that says bf16 autocast is on. Torch itself must not say so: autocast would restore that at its end."""
 
-    is_autocast_enabled = staticmethod(lambda kind: True)
-    get_autocast_dtype = staticmethod(lambda kind: torch.bfloat16)
+    is_autocast_enabled = staticmethod(lambda device: True)
+    get_autocast_dtype = staticmethod(lambda device: torch.bfloat16)
 
     def __getattr__(self, name):
         return getattr(torch, name)
@@ -22,7 +22,7 @@ def test_cast_together_is_autocast_to_the_bit(monkeypatch):
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4, bias=False))
     frozen = nn.Linear(4, 4).requires_grad_(False)
     model.append(frozen)
-    x, found, cast = torch.randn(5, 8), [], []
+    x, results, cast = torch.randn(5, 8), [], []
     monkeypatch.setattr(casting, "torch", Autocasting())
     for device in ("cpu", "cuda"):  # by name: all is computed on the CPU
         model.zero_grad()
@@ -31,7 +31,7 @@ def test_cast_together_is_autocast_to_the_bit(monkeypatch):
             loss = model(x).float().square().sum()
         loss.backward()
         assert all(isinstance(p, nn.Parameter) and p.dtype == torch.float32 for p in model.parameters())
-        found.append([loss, *(p.grad for p in model.parameters() if p.requires_grad)])
+        results.append([loss, *(p.grad for p in model.parameters() if p.requires_grad)])
     assert cast == [[torch.float32] * 3, [torch.bfloat16, torch.float32, torch.float32]]
-    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+    assert all(torch.equal(left, right) for left, right in zip(*results, strict=True))
     assert not torch.is_autocast_enabled("cpu")

@@ -50,8 +50,8 @@ def expected_loss(folder, head, denoise):
             vectors.append(torch.tanh(head.linear.weight @ vector + head.linear.bias))
         views.append(vectors)
     total = 0.0
-    for i, one in enumerate(views[0]):
-        scores = [torch.cosine_similarity(one, other, dim=0) / ARGS["temperature"] for other in views[1]]
+    for i, query in enumerate(views[0]):
+        scores = [torch.cosine_similarity(query, other, dim=0) / ARGS["temperature"] for other in views[1]]
         total += torch.stack(scores).logsumexp(0) - scores[i]
     return total / len(TEXTS)
 

@@ -45,8 +45,8 @@ def test_vectors_of_every_role_equal_those_of_sentence_transformers(make, tmp_pa
     folder = make(family, pooling, settings)
     load_encoder(str(folder))[0].save(tmp_path / "saved", load_encoder(str(folder))[1])
     peer = SentenceTransformer(str(folder), device="cpu")
-    for place in (folder, tmp_path / "saved"):
-        ours = encode_of(place)
+    for path in (folder, tmp_path / "saved"):
+        ours = encode_of(path)
         roles = [
             (ours, peer.encode),
             (ours.of("query"), peer.encode_query),
@@ -55,8 +55,8 @@ def test_vectors_of_every_role_equal_those_of_sentence_transformers(make, tmp_pa
         for mine, theirs in roles:
             expected = theirs(TEXTS)
             assert np.abs(mine(TEXTS) - expected).max() < 1e-6 * np.abs(expected).max()
-        assert np.abs(ours.of("query")(TEXTS) - encode_of(place, pooling).of("document")(TEXTS)).max() > 1e-3
-        assert SentenceTransformer(str(place), device="cpu").default_prompt_name == settings.get("default_prompt_name")
+        assert np.abs(ours.of("query")(TEXTS) - encode_of(path, pooling).of("document")(TEXTS)).max() > 1e-3
+        assert SentenceTransformer(str(path), device="cpu").default_prompt_name == settings.get("default_prompt_name")
 
 
 def test_search_uses_them_and_flags_replace_them(make):
@@ -66,9 +66,9 @@ def test_search_uses_them_and_flags_replace_them(make):
     query, document = peer.encode_query("a river"), peer.encode("the dog", prompt="")
     assert cosine == pytest.approx(query @ document / np.linalg.norm(query) / np.linalg.norm(document), abs=1e-6)
     assert np.abs(ours.encode("the dog", "document") - document).max() < 1e-6
-    one, other = (load_encoder(str(folder), None, None, {"query": text}) for text in (None, "find: "))
-    assert Encode(*one).of("document").identity == Encode(*other).of("document").identity
-    assert len({Encode(*each).of("query").identity for each in (one, other)}) == 2
+    plain, other = (load_encoder(str(folder), None, None, {"query": text}) for text in (None, "find: "))
+    assert Encode(*plain).of("document").identity == Encode(*other).of("document").identity
+    assert len({Encode(*loaded).of("query").identity for loaded in (plain, other)}) == 2
     other[0].save(folder, other[1])
     assert SentenceTransformer(str(folder), device="cpu").prompts == {"query": "find: ", "document": "passage: "}
 

@@ -38,9 +38,9 @@ def test_a_key_encoder_never_learns_and_has_dropout_only_where_asked(parts):
     for mode in ("train", "eval"):
         slow = MomentumEncoder(encoder, None, 0.99, mode, "copy").train()
         assert not any(p.requires_grad for p in slow.parameters())
-        one, two = slow(ids, mask), slow(ids, mask)
-        assert not one.requires_grad
-        assert torch.equal(one, two) == (mode == "eval")
+        first, second = slow(ids, mask), slow(ids, mask)
+        assert not first.requires_grad
+        assert torch.equal(first, second) == (mode == "eval")
         assert not slow.eval().encoder.training
     torch.testing.assert_close(slow(ids, mask), encoder.eval()(ids, mask).pooled)
     fresh = MomentumEncoder(encoder, None, 0.99, "eval", "random").eval()

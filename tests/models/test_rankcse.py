@@ -43,25 +43,25 @@ def likelihood(scores, order):
 
 def list_mle(scores, ranked):
     total = 0.0
-    for own, given in zip(scores.tolist(), ranked.tolist(), strict=True):
+    for student, given in zip(scores.tolist(), ranked.tolist(), strict=True):
         order = sorted(range(len(given)), key=lambda item: -given[item])
-        total -= math.log(likelihood(own, order))
+        total -= math.log(likelihood(student, order))
     return total / len(scores)
 
 
 def list_net(scores, targets):
     total = 0.0
-    for i, (own, given) in enumerate(zip(scores.tolist(), targets.tolist(), strict=True)):
-        own, given = (softmax(row[:i] + row[i + 1 :]) for row in (own, given))
-        total -= sum(t * math.log(s) for t, s in zip(given, own, strict=True))
+    for i, (student, given) in enumerate(zip(scores.tolist(), targets.tolist(), strict=True)):
+        student, given = (softmax(row[:i] + row[i + 1 :]) for row in (student, given))
+        total -= sum(t * math.log(s) for t, s in zip(given, student, strict=True))
     return total / len(scores)
 
 
 @pytest.mark.parametrize("name", ["jensen_shannon", "list_mle", "list_net"])
 def test_a_loss_equals_its_formula(name):
     first, second = torch.randn(2, 6, 6, generator=torch.Generator().manual_seed(0)).double() * 3
-    for one, two in ((first, second), (first, first), (first, second.round())):
-        assert getattr(rankcse, name)(one, two).item() == pytest.approx(globals()[name](one, two), rel=1e-12, abs=1e-12)
+    for a, b in ((first, second), (first, first), (first, second.round())):
+        assert getattr(rankcse, name)(a, b).item() == pytest.approx(globals()[name](a, b), rel=1e-12, abs=1e-12)
     assert getattr(rankcse, name)(50 * first, 50 * second).isfinite()
 
 
@@ -93,7 +93,7 @@ def test_the_terms_follow_from_vectors_taken_sentence_by_sentence(tiny_bert, oth
     model, batch = build_model("rankcse", tiny_bert, dropout=0.3, **flags), make_batch("rankcse", tiny_bert, MASK)
     seen = []
     model.encoder.register_forward_hook(lambda module, given, made: seen.append(made.pooled))
-    found = model(**batch)
+    output = model(**batch)
     assert model.encoder.training
     first, second = normalize(model.projection(seen[0]).unflatten(0, (2, 6)).detach(), dim=-1)
     cosines = first @ second.T
@@ -106,10 +106,10 @@ def test_the_terms_follow_from_vectors_taken_sentence_by_sentence(tiny_bert, oth
         given = given + share * vectors @ vectors.T
     rank = list_mle(cosines / 0.1, given) if rank_loss == "listmle" else list_net(cosines / 0.1, given / 0.025)
     consistency = jensen_shannon(cosines / 0.1, cosines.T / 0.1)
-    assert found.terms["rank"].item() == pytest.approx(rank, rel=1e-4)
-    assert found.terms["consistency"].item() == pytest.approx(consistency, rel=1e-4)
-    want = found.terms["contrastive"].item() + 0.5 * consistency + 2 * rank
-    assert found.loss.item() == pytest.approx(want, rel=1e-4)
+    assert output.terms["rank"].item() == pytest.approx(rank, rel=1e-4)
+    assert output.terms["consistency"].item() == pytest.approx(consistency, rel=1e-4)
+    want = output.terms["contrastive"].item() + 0.5 * consistency + 2 * rank
+    assert output.loss.item() == pytest.approx(want, rel=1e-4)
 
 
 def test_teachers_that_do_not_fit_are_refused(tiny_bert, tiny_roberta, other, tmp_path):

@@ -76,11 +76,11 @@ def test_every_operation_drops_at_its_own_rate(folder, packed, pooling, count, m
     encoder(ids, mask, rates)
     rates, row = rates.expand(-1, OPERATIONS), Packed.of(mask).row
     assert len(seen) == OPERATIONS
-    for number, (shape, found) in enumerate(seen):
+    for number, (shape, drawn) in enumerate(seen):
         assert (len(shape) == 4) == (number % 3 == 1), "attention weights come first in a layer"
-        of_tokens = found.numel() != len(LENGTHS)
+        of_tokens = drawn.numel() != len(LENGTHS)
         assert of_tokens == (packed and number % 3 != 1 and not (pooling == "cls_before_pooler" and number > 10))
-        assert torch.equal(found.flatten(), (rates[row] if of_tokens else rates)[:, number])
+        assert torch.equal(drawn.flatten(), (rates[row] if of_tokens else rates)[:, number])
 
 
 def test_rates_have_the_distribution_asked_for():

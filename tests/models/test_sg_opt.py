@@ -45,7 +45,7 @@ def test_the_model_s_loss_equals_a_computation_sentence_by_sentence(folder, pack
     with torch.no_grad():  # as after some steps
         for p in model.encoder.parameters():
             p += 0.01 * torch.randn_like(p) * p.requires_grad
-    found = model(**batch)
+    output = model(**batch)
     vectors, layers = [], []
     for row, length in enumerate(LENGTHS):
         ids = batch["input_ids"][0, row : row + 1, :length]
@@ -54,19 +54,19 @@ def test_the_model_s_loss_equals_a_computation_sentence_by_sentence(folder, pack
         layers.append(torch.stack([model.projection(layer[0].mean(0)) for layer in states]))
     want = guided(torch.stack(vectors), torch.stack(layers, dim=1), 0.2)
     assert len(layers[0]) == model.config.num_hidden_layers + 1
-    assert found.terms["contrastive"].item() == pytest.approx(want, rel=1e-4)
+    assert output.terms["contrastive"].item() == pytest.approx(want, rel=1e-4)
     start = dict(objective.start.named_parameters())
     apart = sum((p - start[n]).pow(2).sum().item() for n, p in model.encoder.named_parameters())
     assert apart > 0.1
-    assert found.terms["distance"].item() == pytest.approx(apart, rel=1e-4)
-    assert found.loss.item() == pytest.approx(want + 0.1 * apart, rel=1e-4)
+    assert output.terms["distance"].item() == pytest.approx(apart, rel=1e-4)
+    assert output.loss.item() == pytest.approx(want + 0.1 * apart, rel=1e-4)
 
 
 def test_frozen_parts_get_no_gradient_and_the_rest_does(tiny_bert):
     model, batch = made(tiny_bert)
-    found = model(**batch)
-    assert found.terms["distance"] == 0
-    found.loss.backward()
+    output = model(**batch)
+    assert output.terms["distance"] == 0
+    output.loss.backward()
     for name, p in model.named_parameters():
         frozen = ".start." in name or ".embeddings." in name
         assert p.requires_grad != frozen, name
@@ -80,7 +80,7 @@ def test_frozen_parts_get_no_gradient_and_the_rest_does(tiny_bert):
 def test_the_copy_has_no_dropout(tiny_bert):
     model, batch = made(tiny_bert, dropout=0.3)
     given = batch["input_ids"][0], batch["attention_mask"][0]
-    one, two = (model.objectives[0].start.layer_means(*given) for _ in range(2))
-    assert torch.equal(one, two)
-    one, two = (model.encoder.layer_means(*given) for _ in range(2))
-    assert not torch.equal(one, two)
+    first, second = (model.objectives[0].start.layer_means(*given) for _ in range(2))
+    assert torch.equal(first, second)
+    first, second = (model.encoder.layer_means(*given) for _ in range(2))
+    assert not torch.equal(first, second)

@@ -15,12 +15,12 @@ LENGTHS = [9, 4, 7, 6]
 
 
 def test_its_gradient_reaches_every_layer_of_the_encoder_and_a_vocabulary_head_of_its_own(tiny_bert):
-    found, batch = [], make_batch("simcse_mlm", tiny_bert, mask_of(LENGTHS))
+    gradients, batch = [], make_batch("simcse_mlm", tiny_bert, mask_of(LENGTHS))
     for weight in (0.0, 1.0):
         model = build_model("simcse_mlm", tiny_bert, mlm_weight=weight)
         model(**batch).loss.backward()
-        found.append({name: p.grad for name, p in model.named_parameters()})
-    without, with_term = found
+        gradients.append({name: p.grad for name, p in model.named_parameters()})
+    without, with_term = gradients
     for name, gradient in with_term.items():
         if not name.startswith("projection") and "key.bias" not in name:  # whose gradient is zero but for rounding
             assert (gradient - without[name]).norm() > 1e-6, name

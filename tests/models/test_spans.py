@@ -20,12 +20,12 @@ def drawn(length, **flags):
 
 
 def test_spans_lie_in_the_document_with_every_length_and_place_of_the_range():
-    found = drawn(40, span_least=0.1, span_most=0.4)
-    sizes = found[..., 1] - found[..., 0]
+    bounds = drawn(40, span_least=0.1, span_most=0.4)
+    sizes = bounds[..., 1] - bounds[..., 0]
     assert set(np.unique(sizes)) == set(range(4, 17))
-    assert found.min() == 0 and found.max() == 40
+    assert bounds.min() == 0 and bounds.max() == 40
     assert abs(sizes.mean() - 10) < 0.2
-    (a, b), (c, d) = found.transpose(1, 2, 0)
+    (a, b), (c, d) = bounds.transpose(1, 2, 0)
     apart = (b <= c) | (d <= a)
     assert 0.1 < apart.mean() < 0.9
     assert 0.45 < (a < c).mean() < 0.55
@@ -33,8 +33,8 @@ def test_spans_lie_in_the_document_with_every_length_and_place_of_the_range():
 
 @pytest.mark.parametrize(("length", "sizes"), [(3, {3}), (4, {4}), (7, {4}), (0, {0})])
 def test_a_short_document_limits_its_spans(length, sizes):
-    found = drawn(length)
-    assert set(np.unique(found[..., 1] - found[..., 0])) == sizes
+    bounds = drawn(length)
+    assert set(np.unique(bounds[..., 1] - bounds[..., 0])) == sizes
 
 
 def test_deletion_drops_its_share_and_never_everything():
@@ -79,7 +79,7 @@ def test_views_are_spans_of_whole_documents_and_agree_on_one_draw(bert_tokenizer
             starts = [i for i in range(len(document)) if np.array_equal(document[i : i + len(shown)], shown)]
             assert starts
             places.append((starts[0], len(shown)))
-        late += max(place for place, _ in places) > 14
+        late += max(start for start, _ in places) > 14
     assert late > 5
     shown = batch["attention_mask"][0, 7].sum()
     assert torch.equal(again["input_ids"][0, 0, :shown], batch["input_ids"][0, 7, :shown])

@@ -36,18 +36,6 @@ def test_loss_equals_info_nce_of_the_projected_views_the_third_as_hard_negatives
     assert model(**batch).loss.item() == pytest.approx(info_nce(z[0], z[1], 0.05, z[2]).item(), rel=1e-5)
 
 
-def test_probe_leaves_mode_random_state_and_batch_statistics_alone(tiny_bert):
-    model = make_model(tiny_bert, projection="batch_norm").train()
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    state = torch.get_rng_state()
-    seen = model.probe(**make_batch())
-    assert torch.equal(torch.get_rng_state(), state)
-    assert model.training
-    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
-    assert -1 <= seen["mean_cosine"] <= 1
-    assert seen["uniformity"] < 0
-
-
 def test_a_batch_has_twins_of_any_name_and_its_chunks_have_theirs():
     ids, numbers = torch.arange(30).view(1, 5, 6), torch.rand(1, 5, 6)
     given = make_batch(rows=5) | {"other_input_ids": ids, "other_labels": -ids, "other_uniforms": numbers}
@@ -68,9 +56,9 @@ def test_the_processes_agree_on_the_counts_of_all_terms_by_one_message(monkeypat
     sent = []
     monkeypatch.setattr(collectives, "world_size", lambda: 2)
     monkeypatch.setattr(collectives.dist, "all_reduce", lambda counts: sent.append(counts.add_(torch.tensor([6, 2]))))
-    own = {"one": Term(torch.tensor(12.0), 1.0, torch.tensor(4)), "two": Term(torch.tensor(3.0), 0.5)}
+    terms = {"one": Term(torch.tensor(12.0), 1.0, torch.tensor(4)), "two": Term(torch.tensor(3.0), 0.5)}
     third = "three", Term(torch.tensor(10.0), 0.1, torch.tensor(3))
-    loss, values = add_up([*own.items(), third], torch.device("cpu"))
+    loss, values = add_up([*terms.items(), third], torch.device("cpu"))
     assert values == {"one": 12 * 2 / 10, "two": 3, "three": 10 * 2 / 5}
     assert loss.item() == pytest.approx(2.4 + 1.5 + 0.4)
     assert len(sent) == 1
@@ -84,7 +72,7 @@ AGAIN += [(case, False) for case in ("infocse, no detach", "consert", "ct", "sta
 @pytest.mark.parametrize(("case", "packed"), AGAIN)
 def test_recomputed_layers_have_the_same_gradients(tiny_bert, case, packed):
     """With dropout; `--gradient_checkpointing` of the Trainer."""
-    found = []
+    results = []
     for again in (False, True):
         if case == "stage 1":
             model, made = methods.stage_one(tiny_bert, packed, dropout=0.1), methods.stage_one_batch(tiny_bert, LENGTHS)
@@ -99,7 +87,7 @@ def test_recomputed_layers_have_the_same_gradients(tiny_bert, case, packed):
             model.gradient_checkpointing_enable()
         torch.manual_seed(3)
         model(**made).loss.backward()
-        found.append(([p.grad for p in model.parameters()], len(computed)))
-    (plain, once), (other, twice) = found
+        results.append(([p.grad for p in model.parameters()], len(computed)))
+    (plain, once), (other, twice) = results
     assert twice > once
-    assert all((one is None and two is None) or torch.equal(one, two) for one, two in zip(plain, other, strict=True))
+    assert all((a is None and b is None) or torch.equal(a, b) for a, b in zip(plain, other, strict=True))

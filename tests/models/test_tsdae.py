@@ -44,20 +44,20 @@ def test_loss_and_gradients_are_those_of_sentence_transformers(folder, batch, pa
     loss = DenoisingAutoEncoderLoss(theirs, tie_encoder_decoder=True).eval()
     ours = {"cls": "cls_before_pooler", "mean": "avg"}[pooling]
     model = build_model("tsdae", folder, packed=packed, pooling=ours)
-    for own, their in parts(model, loss):
-        own.load_state_dict(their.state_dict())  # their cross-attention is new
+    for part, their in parts(model, loss):
+        part.load_state_dict(their.state_dict())  # their cross-attention is new
     features = [
         {name.removeprefix(view): batch[name][0] for name in (f"{view}input_ids", f"{view}attention_mask")}
         for view in ("", "target_")
     ]
     expected = loss(features, None)
     expected.backward()
-    found = model(**batch).loss
-    found.backward()
-    assert found.item() == pytest.approx(expected.item(), rel=1e-6)
+    value = model(**batch).loss
+    value.backward()
+    assert value.item() == pytest.approx(expected.item(), rel=1e-6)
     compared = 0
-    for own, their in parts(model, loss):
-        for name, p in own.named_parameters():
+    for part, their in parts(model, loss):
+        for name, p in part.named_parameters():
             want = their.get_parameter(name).grad
             assert want.norm() > 0
             assert (p.grad - want).norm() <= 1e-4 * want.norm() + 1e-6, name

@@ -23,15 +23,15 @@ def problem(rows, ignored=0.3, bias=True):
 def test_value_and_gradients_equal_cross_entropy(rows, ignored, bias, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 16)
     decoder, states, targets = problem(rows, ignored, bias)
-    found = []
+    results = []
     for loss in (
         lambda: vocabulary_loss(decoder, states, targets),
         lambda: F.cross_entropy(decoder(states), targets, ignore_index=-100, reduction="sum"),
     ):
         value = loss()
         gradients = torch.autograd.grad(0.7 * value, [states, *decoder.parameters()])
-        found.append((value, *gradients))
-    for ours, torchs in zip(*found, strict=True):
+        results.append((value, *gradients))
+    for ours, torchs in zip(*results, strict=True):
         assert torch.allclose(ours, torchs, rtol=1e-5, atol=1e-5)
 
 

@@ -54,6 +54,6 @@ def test_a_folder_is_saved_again_and_not_taken_for_sentence_transformers(file, t
 
 
 def test_the_identity_covers_words_and_rules(file, tmp_path):
-    one = loaded(file, tmp_path / "a", "english")[2].identity
-    assert loaded(file, tmp_path / "b", "english")[2].identity == one
-    assert loaded(file, tmp_path / "d", "none")[2].identity != one
+    identity = loaded(file, tmp_path / "a", "english")[2].identity
+    assert loaded(file, tmp_path / "b", "english")[2].identity == identity
+    assert loaded(file, tmp_path / "d", "none")[2].identity != identity

@@ -78,11 +78,11 @@ def test_a_chained_row_s_first_run_is_listed_before_it(runner, tmp_path, capsys)
     flags = ["consert-3", "--rows", "ConSERT-base sup-unsup", "--backbone=mini", "--model=m", "--steps=4"]
     flags += [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path}", "--seeds"]
     main([*flags, "0", "1", "--dry_run"])
-    *_, summary, one, third, other, fourth = capsys.readouterr().out.splitlines()
+    *_, summary, first, second, third, last = capsys.readouterr().out.splitlines()
     assert summary.startswith("4 runs are missing")
-    assert "consert-sup-mini.yaml" in one and "consert-sup-mini.yaml" in other
-    start = next(word for word in one.split("=") if "consert-sup-mini_" in word).split()[0]
-    assert f"--model_name_or_path={start}" in third and "consert-sup-unsup-mini.yaml" in third and "--seed=1" in fourth
+    assert "consert-sup-mini.yaml" in first and "consert-sup-mini.yaml" in third
+    start = next(word for word in first.split("=") if "consert-sup-mini_" in word).split()[0]
+    assert f"--model_name_or_path={start}" in second and "consert-sup-unsup-mini.yaml" in second and "--seed=1" in last
     main([*flags, "0"])
     capsys.readouterr()
     main([*flags, "0", "1", "--list"])

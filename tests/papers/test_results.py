@@ -1,7 +1,6 @@
-"""Mean, deviation and verdict of runs that are written by hand, and the pages of results."""
+"""Mean, deviation and verdict of runs that are written by hand."""
 
 import json
-import shutil
 import statistics
 from dataclasses import replace
 
@@ -12,12 +11,10 @@ from eval.retrieval.beir import PAPER14
 from eval.scores import Key, write_rows
 from eval.scores import row as score_row
 from papers import results, runs
-from papers.__main__ import main
 from papers.page import draw, points
 from papers.results import collect
 from papers.runs import Choice, RunPlan, plan_of
-from papers.specification import Column, Figure, Table, TableRow, names
-from tests.sources import ROOT
+from papers.specification import Column, Figure, Table, TableRow
 
 DEV = Key("STS-B", "dev", "test", "spearman")
 AVERAGE = Key("Avg.", "test", "test", "spearman")
@@ -54,13 +51,13 @@ def choice(tmp_path):
 def test_mean_deviation_and_count_are_over_the_runs_there_are(choice):
     table = one_table(infocse())
     finish(table, table.rows[0], choice, [80.0, 83.0])
-    [found] = collect(table, choice)
-    assert found["ours"] == 81.5 and found["ours_runs"] == 2
-    assert found["ours_std"] == pytest.approx(statistics.stdev([80.0, 83.0]))
-    assert found["by_seed"] == {0: 80.0, 1: 83.0}
-    assert found["published"] == 85.49 and found["published_runs"] == 1
-    assert found["provenance"][1]["commit"] == "abc" and found["provenance"][1]["steps"] == 500
-    assert found["verdict"] == "not comparable: other backbone, other text, other budget"
+    [row] = collect(table, choice)
+    assert row["ours"] == 81.5 and row["ours_runs"] == 2
+    assert row["ours_std"] == pytest.approx(statistics.stdev([80.0, 83.0]))
+    assert row["by_seed"] == {0: 80.0, 1: 83.0}
+    assert row["published"] == 85.49 and row["published_runs"] == 1
+    assert row["provenance"][1]["commit"] == "abc" and row["provenance"][1]["steps"] == 500
+    assert row["verdict"] == "not comparable: other backbone, other text, other budget"
 
 
 def test_an_unfinished_run_is_not_counted(choice):
@@ -138,18 +135,9 @@ def test_an_average_over_sets_with_files_of_their_own_needs_them_all(choice):
     runs.record_untrained(folder, {})
     for i, name in enumerate(PAPER14):
         if i == 13:
-            assert [one["ours"] for one in collect(table, choice)] == [11.0, None]
+            assert [row["ours"] for row in collect(table, choice)] == [11.0, None]
         write_rows(folder / f"beir-{name}.json", [score_row(name, "test", "ndcg@10", "mean of queries", 5, i)])
-    assert [one["ours"] for one in collect(table, choice)] == [11.0, 6.5]
-
-
-@pytest.mark.parametrize("name", [name for name in names() if (ROOT / "results" / f"{name}-mini.json").is_file()])
-def test_a_page_of_results_is_that_of_its_json(name, tmp_path):
-    shutil.copy(ROOT / "results" / f"{name}-mini.json", tmp_path)
-    text = (ROOT / "results" / f"{name}-mini.md").read_text(encoding="utf-8")
-    command = next(line for line in text.splitlines() if line.startswith("    python -m papers "))
-    main([*command.split()[3:], "--page", f"--output={tmp_path}"])
-    assert (tmp_path / f"{name}-mini.md").read_text(encoding="utf-8") == text
+    assert [row["ours"] for row in collect(table, choice)] == [11.0, 6.5]
 
 
 @pytest.mark.parametrize("chart", ["curve", "heat map"])
@@ -157,10 +145,10 @@ def test_a_figure_shows_what_there_is(choice, tmp_path, chart):
     rows = tuple(infocse(f"{i}", x=i, y=i, overrides={"mask_rate": f"0.{i}"}) for i in (1, 2))
     table = one_table(*rows, figure=Figure(chart, "A title.", "x", "y", log=True))
     finish(table, rows[0], choice, [80.0, 83.0])
-    found = collect(table, choice)
-    drawn = [(series, x, y, row["ours"]) for series, x, y, row in points(table, found)]
+    collected = collect(table, choice)
+    drawn = [(series, x, y, row["ours"]) for series, x, y, row in points(table, collected)]
     assert drawn == [("STS-B dev", 1, 1, 81.5), ("STS-B dev", 2, 2, None)]
-    draw(table, found, tmp_path / "figure.png")
+    draw(table, collected, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -97,12 +97,12 @@ def test_figure_4_is_the_mean_of_rounded_sets_without_the_tokens_frequent_in_sts
     rows = FrequentTokens((0, 3), POOLINGS["avg_top2"].pool).score(encode, "nowhere").rows
     common = most_frequent(encode.tokenizer(sets["STS-B"].left + sets["STS-B"].right)["input_ids"], 3)
     for row, count in zip(rows, (0, 3), strict=True):
-        found = []
+        scores = []
         for part in sets.values():
             module = AverageWithout(encode.module.backbone, 64, POOLINGS["avg_top2"].pool, common, (count,))
             left, right = (Encode(module, encode.tokenizer)(side) for side in (part.left, part.right))
-            found.append(round(correlation(cosines(left, right), np.array(part.gold)), 2))
-        assert row["value"] == pytest.approx(sum(found) / 2, abs=0.011)
+            scores.append(round(correlation(cosines(left, right), np.array(part.gold)), 2))
+        assert row["value"] == pytest.approx(sum(scores) / 2, abs=0.011)
         assert row["metric"] == f"spearman without {count} tokens" and row["n"] == 40
     assert rows[0]["value"] != rows[1]["value"]
 

@@ -51,11 +51,11 @@ def no_data(content, tasks_of=study.tasks_of):
 @pytest.fixture
 def asked(monkeypatch):
     """Every command that would have trained; its dev score depends on the rate, its test scores on lambda and seed."""
-    found = []
+    commands = []
 
     def launch(script, *argv):
         flags = flags_of(argv)
-        found.append(flags)
+        commands.append(flags)
         folder, weight = Path(flags["output_dir"]), float(flags.get("aux_weight", 0))
         grows = 0.01 * ("aux_cls" in flags)
         losses = {"eval_mlm": 3.0, "eval_aux_mlm": 5.0}
@@ -70,7 +70,7 @@ def asked(monkeypatch):
 
     def score(folder, name, tasks, data_dir, model=None, max_length=None, **how):
         assert (max_length == 128) == name.startswith("search-")
-        flags = next(flags for flags in found if flags["output_dir"] == str(folder))
+        flags = next(flags for flags in commands if flags["output_dir"] == str(folder))
         weight, seed = float(flags.get("aux_weight", 0)), int(flags["seed"])
         value = 60.0 + 10 * weight + seed * (1 + weight) + 5 * (flags.get("projection") == "batch_norm")
         names = [task.name for task in tasks] if name.startswith("search-") else ["Avg."]
@@ -80,7 +80,7 @@ def asked(monkeypatch):
     monkeypatch.setattr(study, "tasks_of", no_data)
     monkeypatch.setattr(runs, "launch", launch)
     monkeypatch.setattr(runs, "score", score)
-    return found
+    return commands
 
 
 @pytest.fixture
@@ -203,8 +203,8 @@ def test_gradients_are_read_from_the_log_and_their_moves_are_shares_of_the_mean(
     norms = {5: (4.0, 1.0), 10: (2.0, 3.0)}
     lines = [{"step": step, "contrastive": 0.5, "aux_mlm": 5.0} for step in (5, 7, 10)]
     lines += [
-        {"step": step, "eval_gradient_contrastive": one, "eval_gradient_aux_mlm": two}
-        for step, (one, two) in norms.items()
+        {"step": step, "eval_gradient_contrastive": contrastive, "eval_gradient_aux_mlm": auxiliary}
+        for step, (contrastive, auxiliary) in norms.items()
     ]
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     rows = [{"start": "with stage 1", "gradients": study.gradients_in(tmp_path)}] * 2

@@ -57,9 +57,9 @@ class Log:
         self.active = active
         self.operations, self.synchronisations, self.mixed = 0, Counter(), Counter()
 
-    def wait(self, kind: str) -> None:
+    def wait(self, cause: str) -> None:
         if self.active:
-            self.synchronisations[f"{kind} at {_place()}"] += 1
+            self.synchronisations[f"{cause} at {_place()}"] += 1
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -131,7 +131,7 @@ def _run(func, args: tuple, kwargs: dict):
         return out
     known = {id(x.held): x for x in ours} if func._schema.is_mutable else {}
     wrapped = tree_map(lambda x: (known[id(x)] if id(x) in known else Pretend(x)) if _on_host(x) else x, out)
-    aliases = func.is_view or any(each.alias_info is not None for each in func._schema.returns)
+    aliases = func.is_view or any(returned.alias_info is not None for returned in func._schema.returns)
     return return_and_correct_aliasing(func, args, kwargs, wrapped) if aliases else wrapped
 
 

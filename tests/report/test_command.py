@@ -110,6 +110,7 @@ def test_hostile_texts_are_shown_and_do_nothing(tmp_path, write_run, trained):
 def test_missing_pieces_are_said(tmp_path, write_run, trained):
     young = write_run(tmp_path / "young", log=[])
     (young / "log.jsonl").unlink()
+    (young / "scores.json").write_text("[\n\n]\n")  # as of --test_tasks none
     page = Page(main([f"old={trained[1]}", str(young), "--output", str(tmp_path / "r.html")]))
     assert "log.jsonl missing or empty: young." in page.texts["training"]
     assert "No scores: young." in page.texts["scores"]

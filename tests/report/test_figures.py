@@ -46,11 +46,11 @@ def test_names_are_escaped():
 
 
 def test_a_chart_is_the_same_every_time_and_shares_no_id_with_another():
-    one, again, other = (chart((0, [(1, 1), (2, 3)]), title=title) for title in "aab")
-    ids = [set(re.findall(r' id="([^"]+)"', svg)) for svg in (one, other)]
-    assert one == again
+    first, again, other = (chart((0, [(1, 1), (2, 3)]), title=title) for title in "aab")
+    ids = [set(re.findall(r' id="([^"]+)"', svg)) for svg in (first, other)]
+    assert first == again
     assert ids[0] and not ids[0] & ids[1]
-    assert set(re.findall(r'(?:href="|url\()#([^")]+)', one)) == ids[0]
+    assert set(re.findall(r'(?:href="|url\()#([^")]+)', first)) == ids[0]
 
 
 HISTORY = [

@@ -35,7 +35,7 @@ def test_both_scores_are_added_and_the_best_window_stands_for_its_document(monke
         return [(start, min(start + 6, len(text))) for start in range(0, max(1, len(text)), 4)]
 
     index = Index.build(encode, documents, cut)
-    windows = [(i, *place) for i, text in enumerate(texts) for place in cut(text)]
+    windows = [(i, *window) for i, text in enumerate(texts) for window in cut(text)]
     parts = [texts[i][start:end] for i, start, end in windows]
     vectors = encode(parts) / np.linalg.norm(encode(parts), axis=1, keepdims=True)
     lexical = Lexical.of(parts)
@@ -46,9 +46,9 @@ def test_both_scores_are_added_and_the_best_window_stands_for_its_document(monke
             cosines = (vectors @ (vector / np.linalg.norm(vector))).astype(np.float32)
             scores = fused(cosines, lexical.scores(query), weight)
             expected = {}
-            for place, score in zip(windows, scores, strict=True):
-                if place[0] not in expected or score > expected[place[0]][0] + 1e-6:
-                    expected[place[0]] = (score, place)
+            for window, score in zip(windows, scores, strict=True):
+                if window[0] not in expected or score > expected[window[0]][0] + 1e-6:
+                    expected[window[0]] = (score, window)
             assert sorted(hit.document for hit in hits) == [0, 1, 2, 3, 4]
             assert [hit.score for hit in hits] == pytest.approx(
                 sorted((s for s, _ in expected.values()), reverse=True), abs=1e-4
@@ -69,10 +69,10 @@ def test_what_was_saved_comes_back(model, sentences, tmp_path, dtype, error):
     loaded = Embedder.load_index(tmp_path / "index")
     assert loaded.texts == sentences[:60] and isinstance(loaded.index.vectors, np.memmap)
     assert str(loaded.index.vectors.dtype) == dtype
-    for one, other in zip(before, loaded.hits(queries, top_k=60), strict=True):
-        cosines = [{hit.document: hit.cosine for hit in hits} for hits in (one, other)]
+    for old, new in zip(before, loaded.hits(queries, top_k=60), strict=True):
+        cosines = [{hit.document: hit.cosine for hit in hits} for hits in (old, new)]
         assert cosines[1] == pytest.approx(cosines[0], abs=error)
-        assert {hit[0]: hit.bm25 for hit in one} == {hit[0]: hit.bm25 for hit in other}
+        assert {hit[0]: hit.bm25 for hit in old} == {hit[0]: hit.bm25 for hit in new}
     assert loaded.vectors == pytest.approx(model.vectors, abs=error)
     assert not [path for path in (tmp_path / "index").rglob("*") if path.suffix in (".pkl", ".pickle", ".bin")]
 

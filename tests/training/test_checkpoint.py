@@ -101,8 +101,8 @@ def test_what_is_in_the_place_of_a_folder_is_replaced_and_a_link_is_not_followed
 
 
 def test_an_error_while_writing_leaves_nothing(tmp_path):
-    for place in (lambda: committing(tmp_path / "best", "one"), lambda: replacing_files(tmp_path)):
-        with pytest.raises(OSError, match="full"), place() as folder:
+    for writer in (lambda: committing(tmp_path / "best", "one"), lambda: replacing_files(tmp_path)):
+        with pytest.raises(OSError, match="full"), writer() as folder:
             (folder / "model.safetensors").write_bytes(b"half")
             raise OSError("full")
         assert list(tmp_path.iterdir()) == []
@@ -127,8 +127,8 @@ def test_installed_files_replace_those_of_the_folder_and_no_others(tmp_path):
         (folder / "1_Pooling").mkdir()
         (folder / "1_Pooling" / "config.json").write_text("{}")
         (folder / "model.safetensors").write_text("new")
-    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert found == {"notes.txt", "model.safetensors", "1_Pooling/config.json"}
+    names = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert names == {"notes.txt", "model.safetensors", "1_Pooling/config.json"}
     assert (tmp_path / "model.safetensors").read_text() == "new"
 
 
@@ -139,10 +139,10 @@ def test_every_flipped_bit_is_found(tmp_path):
     for number in range(60):
         path = paths[number % len(paths)]
         whole = path.read_bytes()
-        place = rng.randrange(8 * len(whole))
+        bit = rng.randrange(8 * len(whole))
         broken = bytearray(whole)
-        broken[place // 8] ^= 1 << place % 8
+        broken[bit // 8] ^= 1 << bit % 8
         path.write_bytes(broken)
-        assert problem(folder, "one") is not None, (path, place)
+        assert problem(folder, "one") is not None, (path, bit)
         path.write_bytes(whole)
     assert problem(folder, "one") is None

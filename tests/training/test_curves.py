@@ -44,15 +44,15 @@ def test_a_picture_shows_terms_scores_and_spread_if_any_were_logged(tmp_path, dr
     """The score of a prefix of the vectors is no loss term; the Trainer's closing line alone makes no picture."""
     draw([*HISTORY, {"step": 50, "eval_search_ndcg": 40.0, "eval_search_ndcg_16": 30.0}], tmp_path / "curves.png")
     draw(HISTORY[3:], tmp_path / "none.png")
-    [(terms, scores, found, spread)] = [picture.values() for picture in drawn]
+    [(terms, scores, searches, spread)] = [picture.values() for picture in drawn]
     assert terms == {"contrastive": [[25, 1.9], [50, 0.9]], "aux": [[25, 7.0], [50, 6.0]]}
     assert scores == {"eval_stsb_spearman": [[50, 71.5]]}
-    assert found == {"eval_search_ndcg": [[50, 40.0]], "eval_search_ndcg_16": [[50, 30.0]]}
+    assert searches == {"eval_search_ndcg": [[50, 40.0]], "eval_search_ndcg_16": [[50, 30.0]]}
     assert spread == {"eval_uniformity": [[50, -1.5]], "eval_mean_cosine": [[50, 0.3]]}
 
 
-def losses(step, own, other, **more):
-    return {"step": step, "eval_aux_mlm": own, "eval_aux_mlm_shuffled_cls": other, **more}
+def losses(step, loss, shuffled, **more):
+    return {"step": step, "eval_aux_mlm": loss, "eval_aux_mlm_shuffled_cls": shuffled, **more}
 
 
 READING = [{"step": 5, "loss": 9.0, "aux_mlm": 6.0}, losses(10, 6.0, 6.1, tokens=1000)]
@@ -60,7 +60,7 @@ READING += [losses(20, 5.5, 6.0, tokens=2000), losses(30, 5.0, 6.0, tokens=3000)
 
 
 def test_the_gap_is_what_a_neighbours_vector_costs():
-    assert [one.gap for one in auxiliary_losses(READING)] == pytest.approx([0.1, 0.5, 1.0])
+    assert [look.gap for look in auxiliary_losses(READING)] == pytest.approx([0.1, 0.5, 1.0])
     steps, values = logged(READING)[GAP]
     assert steps == [10, 20, 30] and values == pytest.approx([0.1, 0.5, 1.0])
     assert GAP not in logged([{"step": 1, "contrastive": 1.0}])

@@ -27,11 +27,11 @@ def run(tmp_path):
     return folder
 
 
-def refusal(kind, folder, settings=SETTINGS):
+def refusal(error, folder, settings=SETTINGS):
     if (folder / RUN_FILE).is_file():
         (folder / "best").mkdir(exist_ok=True)  # something that was trained
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    message = refused(open_run, str(folder), settings, error=kind)
+    message = refused(open_run, str(folder), settings, error=error)
     assert str(folder) in message
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     return message
@@ -112,14 +112,14 @@ def test_each_of_several_folders_in_a_setting_is_identified_by_its_files(tmp_pat
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(name)
-    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    a, b = str(tmp_path / "one"), str(tmp_path / "two")
     (tmp_path / "one" / "1_Pooling").mkdir()
     (tmp_path / "one" / "1_Pooling" / "config.json").write_text("{}")
-    assert "1_Pooling/config.json" in contents({"x": one})["x"]
+    assert "1_Pooling/config.json" in contents({"x": a})["x"]
     assert contents({"teacher": ["self"], "rates": [0.1, 0.2], "seed": 1, "name": ""}) == {}
-    found = contents({"teacher": ["self", two]})
-    assert found == {"teacher": {"1": "self", "2 config.json": contents({"x": two})["x"]["config.json"]}}
-    assert len({str(contents({"teacher": given})) for given in ([one, two], [two, one], [one], ["hub/id", two])}) == 4
+    files = contents({"teacher": ["self", b]})
+    assert files == {"teacher": {"1": "self", "2 config.json": contents({"x": b})["x"]["config.json"]}}
+    assert len({str(contents({"teacher": given})) for given in ([a, b], [b, a], [a], ["hub/id", b])}) == 4
 
 
 def test_a_finished_run_is_finished_but_only_for_its_settings(run):

@@ -21,8 +21,8 @@ def arguments(tmp_path, monkeypatch):
     monkeypatch.setattr(stages, "provenance", lambda on_gpu: {"on_gpu": on_gpu})
 
     def on(device, **flags):
-        found = property(lambda self: torch.device(self._setup_devices and device))
-        monkeypatch.setattr(RunArguments, "device", found)
+        by_name = property(lambda self: torch.device(self._setup_devices and device))
+        monkeypatch.setattr(RunArguments, "device", by_name)
         return RunArguments(output_dir=str(tmp_path / "run"), use_cpu=True, **flags)
 
     return on

@@ -44,8 +44,8 @@ def refusal(config_text, *flags, config):
 
 
 def test_without_a_file_the_defaults_are_the_family_s():
-    found = read(UNSUP, ["--use_cpu", "--method=simcse"], "")
-    model, data, run = found.model_args, found.data_args, found.args
+    settings = read(UNSUP, ["--use_cpu", "--method=simcse"], "")
+    model, data, run = settings.model_args, settings.data_args, settings.args
     assert (model.pooling, model.dropout, data.max_length, data.dev) == ("cls_before_pooler", None, 32, "stsb")
     assert (run.learning_rate, run.per_device_train_batch_size, run.num_train_epochs) == (3e-5, 64, 1.0)
     assert (run.eval_steps, run.dataloader_drop_last, run.remove_unused_columns) == (125, True, False)
@@ -55,19 +55,19 @@ def test_without_a_file_the_defaults_are_the_family_s():
 
 def test_flags_override_the_file_and_both_are_named_as_sources(config):
     text = "max_length: 48\npooling: avg\nseed: 7\n"
-    found = parsed(text, "--seed", "9", "--pooling=cls", config=config)
-    assert (found.data_args.max_length, found.model_args.pooling, found.args.seed) == (48, "cls", 9)
-    assert found.sources["max_length"] == config(text) and found.sources["seed"] == "flag"
+    settings = parsed(text, "--seed", "9", "--pooling=cls", config=config)
+    assert (settings.data_args.max_length, settings.model_args.pooling, settings.args.seed) == (48, "cls", 9)
+    assert settings.sources["max_length"] == config(text) and settings.sources["seed"] == "flag"
     words = ["--seed", "9", "--use_cpu", "--method=simcse", f"--config={config(text)}"]
     assert read(UNSUP, words, "").args.seed == 9, "wherever --config stands"
 
 
 def test_the_command_repeats_the_settings_without_the_file(config):
     text = "max_length: 48\ntrain_file: [a b.txt, c.txt]\ntest_tasks: none\n"
-    found = parsed(text, "--learning_rate=1e-5", "--bf16=auto", "--upsample", config=config)
-    assert found.command[:2] == ["python", "run_unsup.py"] and not {"--bf16=auto", "--config"} & {*found.command}
-    again = read(UNSUP, found.command[2:], "")
-    assert again.values == found.values and "bf16: " in found.describe_choices()
+    settings = parsed(text, "--learning_rate=1e-5", "--bf16=auto", "--upsample", config=config)
+    assert settings.command[:2] == ["python", "run_unsup.py"] and not {"--bf16=auto", "--config"} & {*settings.command}
+    again = read(UNSUP, settings.command[2:], "")
+    assert again.values == settings.values and "bf16: " in settings.describe_choices()
     python = fill(UNSUP, {"method": "simcse", "use_cpu": True, "lr_scheduler_kwargs": {"num_cycles": 2}, "seed": 3})
     assert read(UNSUP, python.command[2:], "").values == python.values
 
@@ -75,8 +75,8 @@ def test_the_command_repeats_the_settings_without_the_file(config):
 def test_values_in_a_file_are_parsed_like_flags(config):
     text = """learning_rate: 3e-5, max_length: 010, run_name: 12:30, model_name_or_path: 007, dropout: 0,
         bf16_full_eval: no, dry_run: yes, save_steps: 50, output_dir: off, dev_file: null, dev: none"""
-    found = parsed("\n".join(line.strip() for line in text.split(",")), config=config)
-    model, data, run = found.model_args, found.data_args, found.args
+    settings = parsed("\n".join(line.strip() for line in text.split(",")), config=config)
+    model, data, run = settings.model_args, settings.data_args, settings.args
     assert (run.learning_rate, data.max_length, run.run_name) == (3e-5, 10, "12:30")
     assert (model.model_name_or_path, data.dev_file, run.output_dir, data.dev) == ("007", "null", "off", "none")
     assert model.dropout == 0.0 and isinstance(model.dropout, float)
@@ -108,11 +108,11 @@ PYTHON = {
 
 
 def test_python_fills_the_same_dataclasses():
-    found = fill(UNSUP, PYTHON | {"method": "simcse", "use_cpu": True})
-    assert (found.args.seed, found.args.learning_rate, found.args.output_dir) == (7, 1, "run")
-    assert (found.data_args.test_tasks, found.data_args.text_column) == (["STS12", "MR"], ["text"])
-    assert (found.args.lr_scheduler_type, found.args.lr_scheduler_kwargs) == ("cosine", {"num_cycles": 2})
-    assert (found.data_args.max_length, found.data_args.dev_file) == (24, None)
+    settings = fill(UNSUP, PYTHON | {"method": "simcse", "use_cpu": True})
+    assert (settings.args.seed, settings.args.learning_rate, settings.args.output_dir) == (7, 1, "run")
+    assert (settings.data_args.test_tasks, settings.data_args.text_column) == (["STS12", "MR"], ["text"])
+    assert (settings.args.lr_scheduler_type, settings.args.lr_scheduler_kwargs) == ("cosine", {"num_cycles": 2})
+    assert (settings.data_args.max_length, settings.data_args.dev_file) == (24, None)
 
 
 WRONG = [("seed", 1.5), ("seed", True), ("dev", 3)]
@@ -169,8 +169,8 @@ def test_a_flag_replaces_the_alternatives_in_the_file(config):
     every = {"train_file", "model_name_or_path", "dev_file", "max_steps"}
     replaced = {"--dataset_name=o/n": "train_file", "--dev=none": "dev_file", "--dev_beir=b": "dev_file"}
     for word, gone in (replaced | {"--num_train_epochs=2": "max_steps", "--max_steps=4": None}).items():
-        found = read(UNSUP, [f"--config={text}", "--method=simcse", word], "")
-        assert every & found.given.keys() == every - {gone}
+        settings = read(UNSUP, [f"--config={text}", "--method=simcse", word], "")
+        assert every & settings.given.keys() == every - {gone}
     values = {"config": text, "config_name": "c"}
     assert lookup(values, "model_name_or_path") is None and lookup(values, "config_name") == "c"
 
@@ -186,11 +186,11 @@ def test_one_value_is_looked_up_before_the_method_is_known(config):
         lookup({"config": path + "x"}, "method")
 
 
-@pytest.mark.parametrize("kind", [ModelArguments, PretrainArguments, *METHODS], ids=lambda k: k.__module__ + k.__name__)
-def test_a_number_out_of_the_range_of_its_type_is_refused_by_name(kind):
+@pytest.mark.parametrize("args", [ModelArguments, PretrainArguments, *METHODS], ids=lambda k: k.__module__ + k.__name__)
+def test_a_number_out_of_the_range_of_its_type_is_refused_by_name(args):
     """Every number of a method says its range: nothing else would look at a negative weight."""
-    hints = get_type_hints(kind, include_extras=True)
-    numbers = {name for name, plain in get_type_hints(kind).items() if {int, float} & {plain, *get_args(plain)}}
+    hints = get_type_hints(args, include_extras=True)
+    numbers = {name for name, plain in get_type_hints(args).items() if {int, float} & {plain, *get_args(plain)}}
     ranged = {name for name in numbers if [*ranges_of(hints[name])]}
     assert numbers - ranged <= {"hard_negative_weight", "skip_from"}  # a logarithm; a layer, looked up in the model
     for name in ranged:
@@ -202,11 +202,11 @@ ENDS = [(Weight, "-0.1", "0"), (Positive, "0", "1e-9"), (Rate, "1", "0"), (Share
 ENDS += [(Count, "0", "1"), (CountOrZero, "-1", "0"), (Rate | None, "1", "0"), (list[Rate], "1", "0")]
 
 
-@pytest.mark.parametrize(("kind", "refused", "taken"), ENDS)
-def test_the_ends_of_the_ranges(kind, refused, taken):
-    check_range("value", float(taken), kind)
+@pytest.mark.parametrize(("hint", "refused", "taken"), ENDS)
+def test_the_ends_of_the_ranges(hint, refused, taken):
+    check_range("value", float(taken), hint)
     with pytest.raises(BadInput, match=f"--value {float(refused)}: must be "):
-        check_range("value", [float(taken), float(refused)], kind)
+        check_range("value", [float(taken), float(refused)], hint)
 
 
 GPU, NEW, OLD = {"cuda": True}, {"amx_bf16": True}, {"avx512_bf16": False}
@@ -227,17 +227,17 @@ def test_auto_device_and_precision_are_the_machine_s(machine, flags, chosen, mon
     monkeypatch.setattr(settings.torch.cuda, "is_available", lambda: machine.get("cuda", False))
     monkeypatch.setattr(settings.torch.cuda, "is_bf16_supported", lambda **_: machine["bf16"])
     monkeypatch.setattr(settings.torch.cpu, "get_capabilities", lambda: machine)
-    monkeypatch.setattr(settings, "_built", lambda kinds, found: [SimpleNamespace(**vars(found))] * len(kinds))
-    found = fill(UNSUP, {"method": "simcse", "bf16": "auto", **flags})
-    assert [found.args.use_cpu, found.args.bf16] == chosen and ", by auto" in found.describe_choices()
+    monkeypatch.setattr(settings, "_built", lambda kinds, values: [SimpleNamespace(**vars(values))] * len(kinds))
+    settled = fill(UNSUP, {"method": "simcse", "bf16": "auto", **flags})
+    assert [settled.args.use_cpu, settled.args.bf16] == chosen and ", by auto" in settled.describe_choices()
 
 
 def test_the_layer_is_that_of_stage_one_or_half_of_the_model_s(tiny_bert, tmp_path):
     for name, change, layer in (("plain", {}, 2), ("trained", {"skip_from": 1}, 1)):
         folder = shutil.copytree(tiny_bert, tmp_path / name)
         change_json(folder / "config.json", **change)
-        found = fill(STAGE_ONE, {"model_name_or_path": folder, "skip_from": "auto", "use_cpu": True})
-        assert found.model_args.skip_from == found.given["skip_from"] == layer
+        settings = fill(STAGE_ONE, {"model_name_or_path": folder, "skip_from": "auto", "use_cpu": True})
+        assert settings.model_args.skip_from == settings.given["skip_from"] == layer
     with pytest.raises(BadInput, match="--skip_from auto: depends on the model"):
         fill(STAGE_ONE, {"skip_from": "auto", "use_cpu": True})
 
@@ -287,9 +287,8 @@ def test_a_method_is_ordinary_python(stranger, capsys):
     with pytest.raises(SystemExit):
         run_unsup.main(["--method=stranger", "--help"])
     shown = capsys.readouterr().out
-    assert (
-        "flags of stranger" in shown and "half of it is 50 % (default: 25.0)" in shown and "--adam_beta1" not in shown
-    )
-    found = fill(UNSUP, {"method": "stranger", "second": 2, "use_cpu": True})
-    assert (found.method_args.first, found.method_args.second, found.script) == (2.5, 2, "run_unsup.py")
+    assert "flags of stranger" in shown and "half of it is 50 % (default: 25.0)" in shown
+    assert "--adam_beta1" not in shown
+    settings = fill(UNSUP, {"method": "stranger", "second": 2, "use_cpu": True})
+    assert (settings.method_args.first, settings.method_args.second, settings.script) == (2.5, 2, "run_unsup.py")
     assert "stranger" in method_names() and "_of_a_stranger" not in method_names()

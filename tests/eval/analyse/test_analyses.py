@@ -16,8 +16,8 @@ def vectors():
 
 def squared(a, b):
     """The squared distance of two vectors on the unit sphere."""
-    one, other = ([float(x) / math.hypot(*row) for x in row] for row in (a, b))
-    return sum((x - y) ** 2 for x, y in zip(one, other, strict=True))
+    first, second = ([float(x) / math.hypot(*row) for x in row] for row in (a, b))
+    return sum((x - y) ** 2 for x, y in zip(first, second, strict=True))
 
 
 def test_alignment_is_the_mean_squared_distance(vectors):
@@ -46,19 +46,19 @@ def on_a_circle(*angles):
 
 def test_positives_are_above_the_score_and_sentences_count_once():
     vectors, scored = on_a_circle(0, 0.1, 0.5, 1.2)
-    found = geometry.measure(vectors, scored([4.0, 4.2, 5.0]))["alignment_uniformity"]
-    assert (found["positives"], found["sentences"]) == (2, 4), "4 itself is no positive"
+    figures = geometry.measure(vectors, scored([4.0, 4.2, 5.0]))["alignment_uniformity"]
+    assert (figures["positives"], figures["sentences"]) == (2, 4), "4 itself is no positive"
     left, *right = vectors["0"], vectors["0.5"], vectors["1.2"]
-    assert found["alignment"] == pytest.approx(geometry.alignment(np.stack([left, left]), np.stack(right)))
-    assert found["uniformity"] == pytest.approx(geometry.uniformity(np.stack([*vectors.values()])))
+    assert figures["alignment"] == pytest.approx(geometry.alignment(np.stack([left, left]), np.stack(right)))
+    assert figures["uniformity"] == pytest.approx(geometry.uniformity(np.stack([*vectors.values()])))
     assert list(geometry.measure(vectors, scored([1.0, 2.0, 4.0]))) == ["cosine_by_gold"]
 
 
 def test_the_gap_needs_both_ends():
     vectors, scored = on_a_circle(0, 0.1, 0.5, 1.2)
-    found = geometry.measure(vectors, scored([5.0, 2.5, 0.0]))["cosine_by_gold"]
-    assert found["gap"] == pytest.approx(np.cos(0.1) - np.cos(1.2))
-    assert (found["spearman"], found["pairs"]) == (pytest.approx(100), 3)
+    figures = geometry.measure(vectors, scored([5.0, 2.5, 0.0]))["cosine_by_gold"]
+    assert figures["gap"] == pytest.approx(np.cos(0.1) - np.cos(1.2))
+    assert (figures["spearman"], figures["pairs"]) == (pytest.approx(100), 3)
     assert geometry.measure(vectors, scored([5.0, 2.5]))["cosine_by_gold"]["gap"] is None
 
 
@@ -66,10 +66,10 @@ def test_bins_of_gold_scores_and_their_quartiles():
     generator = np.random.default_rng(0)
     scores = np.concatenate([generator.uniform(0, 3, 200), [0.0, 1.0, 3.0 - 1e-9, 4.0, 5.0]])
     cosines = generator.uniform(-1, 1, len(scores))
-    found = geometry.by_gold(cosines, scores)
-    assert [(b["from"], b["to"]) for b in found] == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
-    assert sum(b["pairs"] for b in found) == len(scores)
-    for b in found[:3]:
+    bins = geometry.by_gold(cosines, scores)
+    assert [(b["from"], b["to"]) for b in bins] == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+    assert sum(b["pairs"] for b in bins) == len(scores)
+    for b in bins[:3]:
         inside = sorted(c for c, s in zip(cosines, scores, strict=True) if b["from"] <= s < b["to"])
         assert b["pairs"] == len(inside)
         assert b["mean"] == pytest.approx(sum(inside) / len(inside))
@@ -77,5 +77,5 @@ def test_bins_of_gold_scores_and_their_quartiles():
             rank = share * (len(inside) - 1)
             low, rest = int(rank), rank % 1
             assert b[name] == pytest.approx(inside[low] + rest * (inside[min(low + 1, len(inside) - 1)] - inside[low]))
-    assert found[3] == {"from": 3, "to": 4, "pairs": 0} | dict.fromkeys(list(found[3])[3:]), "an empty bin has no value"
-    assert found[4]["pairs"] == 2 and found[4]["mean"] == pytest.approx(cosines[-2:].mean()), "4 and 5 share a bin"
+    assert bins[3] == {"from": 3, "to": 4, "pairs": 0} | dict.fromkeys(list(bins[3])[3:]), "an empty bin has no value"
+    assert bins[4]["pairs"] == 2 and bins[4]["mean"] == pytest.approx(cosines[-2:].mean()), "4 and 5 share a bin"

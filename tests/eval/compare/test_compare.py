@@ -22,7 +22,7 @@ def scored(folder, name, similarities, golds):
     results = {}
     for task, similarity in similarities.items():
         value = correlation(similarity, golds[task])
-        rows = [row(task, "test", *kind, len(similarity), value) for kind in (("spearman", "all"), ("pearson", "all"))]
+        rows = [row(task, "test", *how, len(similarity), value) for how in (("spearman", "all"), ("pearson", "all"))]
         results[task] = Result(rows, {"similarity": similarity, "gold": golds[task]})
     path = folder / name / "scores.json"
     path.parent.mkdir()
@@ -63,24 +63,24 @@ def differences(a, b, resamples, seed):
 def test_the_bootstrap_is_a_slow_loop_over_the_same_draws(monkeypatch):
     rng = np.random.default_rng(1)
     gold = rng.integers(0, 4, 40) / 2
-    one, other = (np.round(gold + rng.normal(size=40), 1) for _ in range(2))  # ties on every side
+    left, right = (np.round(gold + rng.normal(size=40), 1) for _ in range(2))  # ties on every side
     monkeypatch.setattr("eval.compare.intervals.DRAWN_AT_ONCE", 150)  # several parts
-    items = [{"similarity": similarity, "gold": gold} for similarity in (one, other)]
-    found = differences(*items, 50, 3)
+    items = [{"similarity": similarity, "gold": gold} for similarity in (left, right)]
+    fast = differences(*items, 50, 3)
     slow = []
     for index in np.random.default_rng(3).integers(40, size=(50, 40)):
-        first, second = (spearmanr(similarity[index], gold[index]).statistic for similarity in (one, other))
+        first, second = (spearmanr(similarity[index], gold[index]).statistic for similarity in (left, right))
         slow.append(100 * (first - second))
-    assert np.allclose(found, slow, atol=1e-10)
-    assert percentile(found) == pytest.approx(tuple(np.percentile(slow, [2.5, 97.5])))
+    assert np.allclose(fast, slow, atol=1e-10)
+    assert percentile(fast) == pytest.approx(tuple(np.percentile(slow, [2.5, 97.5])))
 
 
 def test_single_values_are_averaged_and_a_constant_has_no_correlation():
-    one, other = np.array([1.0, 0.0, 1.0, 1.0]), np.array([0.0, 0.0, 1.0, 0.5])
-    found = differences({"value": one}, {"value": other}, 20, 0)
+    left, right = np.array([1.0, 0.0, 1.0, 1.0]), np.array([0.0, 0.0, 1.0, 0.5])
+    drawn = differences({"value": left}, {"value": right}, 20, 0)
     index = np.random.default_rng(0).integers(4, size=(20, 4))
-    assert np.allclose(found, 100 * (one - other)[index].mean(1))
-    flat = {"similarity": np.ones(4), "gold": one}
+    assert np.allclose(drawn, 100 * (left - right)[index].mean(1))
+    flat = {"similarity": np.ones(4), "gold": left}
     assert differences(flat, flat, 20, 0).tolist() == [0.0] * 20
 
 
@@ -88,8 +88,8 @@ def test_the_interval_covers_the_true_difference_as_often_as_stated():
     rng, covered, trials = np.random.default_rng(0), 0, 200
     for trial in range(trials):
         ability = rng.normal(size=200)  # what both models share
-        one, other = ((ability + rng.normal(size=200) < limit).astype(float) for limit in (0.5, 0.0))
-        low, high = percentile(differences({"value": one}, {"value": other}, 300, trial))
+        left, right = ((ability + rng.normal(size=200) < limit).astype(float) for limit in (0.5, 0.0))
+        low, high = percentile(differences({"value": left}, {"value": right}, 300, trial))
         covered += low <= 100 * (0.5 * (1 + math.erf(0.5 / 2)) - 0.5) <= high  # P(N(0, 2) < 0.5) - P(N(0, 2) < 0)
     assert 0.90 <= covered / trials <= 0.99
 
@@ -114,7 +114,7 @@ def test_the_average_is_taken_over_one_independent_draw_of_every_task(pairs, tmp
 
 def test_two_files_get_one_verdict_per_task(pairs, tmp_path):
     golds, good, other, bad = pairs
-    a, b, c = (scored(tmp_path, name, one, golds) for name, one in (("a", good), ("b", bad), ("c", other)))
+    a, b, c = (scored(tmp_path, name, cosines, golds) for name, cosines in (("a", good), ("b", bad), ("c", other)))
     assert verdicts(compare(side(a), side(b), 200)) == dict.fromkeys(["STS12", "STS13", "Avg."], ABOVE)
     assert verdicts(compare(side(b), side(a), 200)) == dict.fromkeys(["STS12", "STS13", "Avg."], BELOW)
     assert verdicts(compare(side(a), side(c), 200))["Avg."] == INSIDE
@@ -212,7 +212,7 @@ def test_an_average_of_other_figures_than_its_tasks_has_no_interval(pairs, tmp_p
     golds, good, other, _ = pairs
     a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
     rows = json.loads(b.read_text())
-    b.write_text(json.dumps([one | {"value": one["value"] + 5 * (one["task"] == "Avg.")} for one in rows]))
+    b.write_text(json.dumps([row | {"value": row["value"] + 5 * (row["task"] == "Avg.")} for row in rows]))
     said = verdicts(compare(side(a), side(b)))
     assert "have the mean" in said["Avg."] and {said["STS12"], said["STS13"]} <= {ABOVE, BELOW, INSIDE}
 
@@ -238,7 +238,7 @@ def test_runs_of_one_side_must_be_alike_and_different(tmp_path):
 
 def test_the_command_prints_a_table(pairs, tmp_path, capsys):
     golds, good, other, _ = pairs
-    a, b = (str(scored(tmp_path, name, one, golds)) for name, one in (("a", good), ("{b}", other)))
+    a, b = (str(scored(tmp_path, name, cosines, golds)) for name, cosines in (("a", good), ("{b}", other)))
     rows = command.main([a, b, "--output", str(tmp_path / "out.json")])
     out = capsys.readouterr().out
     assert next(line for line in out.splitlines() if line.startswith("| Avg.")).count("|") == 7
@@ -253,8 +253,8 @@ def test_the_command_prints_a_table(pairs, tmp_path, capsys):
 
 
 def test_a_name_may_have_a_comma_and_a_run_is_its_scores(pairs, tmp_path):
-    one, other = of_values(tmp_path, "lr=1e-5,bs=64", {"STS12": 70.0}), of_values(tmp_path, "b", {"STS12": 71.0})
-    assert [row["difference"] for row in command.main([str(other), str(one)])] == [1.0]
+    comma, other = of_values(tmp_path, "lr=1e-5,bs=64", {"STS12": 70.0}), of_values(tmp_path, "b", {"STS12": 71.0})
+    assert [row["difference"] for row in command.main([str(other), str(comma)])] == [1.0]
     golds, good, _, _ = pairs
     folder = scored(tmp_path, "a", good, golds).parent
     assert command.main([str(folder), str(folder)])[0]["difference"] == 0
@@ -263,14 +263,14 @@ def test_a_name_may_have_a_comma_and_a_run_is_its_scores(pairs, tmp_path):
 def test_files_that_were_scored_differently_are_named(tmp_path, capsys):
     short = {"pooling": "avg", "max_length": 32, "bf16": False}
     old = of_values(tmp_path, "old", {"STS12": 70.0})  # of a version without settings
-    one = of_values(tmp_path, "one", {"STS12": 71.0}, **short)
+    first = of_values(tmp_path, "one", {"STS12": 71.0}, **short)
     other = of_values(tmp_path, "other", {"STS12": 72.0}, **short | {"max_length": 128, "bf16": True})
-    command.main([str(one), str(other)])
+    command.main([str(first), str(other)])
     assert "A and B were scored differently: max_length 32 and 128, bf16 False and True" in capsys.readouterr().out
-    for unknown_or_same in (old, one):
-        command.main([str(one), str(unknown_or_same)])
+    for unknown_or_same in (old, first):
+        command.main([str(first), str(unknown_or_same)])
         assert "differently" not in capsys.readouterr().out
-    assert side(old, one).scores == side(one, old).scores
-    for sides in ((one, other), (old, one, other)):
+    assert side(old, first).scores == side(first, old).scores
+    for sides in ((first, other), (old, first, other)):
         with pytest.raises(BadInput, match=r"other.json: differs .*max_length 128, before 32, bf16 True, before False"):
             side(*sides)

@@ -76,9 +76,9 @@ def test_metrics_on_long_rankings_equal_the_formulas():
         names = [f"d{i}" for i in rng.permutation(400)]
         rankings.append(names[: rng.integers(0, 300)])
         judgements.append({name: int(rng.integers(-2, 4)) for name in rng.permutation(names)[:60]})
-    found = per_query(rankings, judgements)
+    figures = per_query(rankings, judgements)
     values = np.array([by_hand(*pair) for pair in zip(rankings, judgements, strict=True)])
-    assert np.stack([found[name] for name in METRICS], axis=1) == pytest.approx(values, abs=1e-4)  # map is a float32
+    assert np.stack([figures[name] for name in METRICS], axis=1) == pytest.approx(values, abs=1e-4)  # map is a float32
 
 
 def test_only_the_best_documents_are_kept(beir, monkeypatch):
@@ -113,12 +113,12 @@ def test_parts_are_scored_alone_and_averaged(tmp_path):
     parts[1].write()
     result = BeirTask("whole", parts=("one", "two")).score(encode, tmp_path)
     values = [expected(part) for part in parts]
-    means = np.mean([one.mean(0) for one in values], axis=0)
+    means = np.mean([part.mean(0) for part in values], axis=0)
     assert [row["value"] for row in result.rows[:4]] == pytest.approx(means.tolist(), abs=1e-9)
     assert {(row["aggregation"], row["n"]) for row in result.rows[:4]} == {("mean of forums", 6)}
     assert [(row["aggregation"], row["n"]) for row in result.rows[4:]] == [("forum one", 4), ("forum two", 2)]
-    assert [row["value"] for row in result.rows[4:]] == pytest.approx([one[:, 0].mean() for one in values], abs=1e-9)
-    weighed = [one[:, 0] * 6 / (2 * len(one)) for one in values]  # a query weighs as its forum
+    assert [row["value"] for row in result.rows[4:]] == pytest.approx([part[:, 0].mean() for part in values], abs=1e-9)
+    weighed = [part[:, 0] * 6 / (2 * len(part)) for part in values]  # a query weighs as its forum
     assert 100 * result.items["value"] == pytest.approx(np.concatenate(weighed), abs=1e-9)
     assert 100 * result.items["value"].mean() == pytest.approx(means[0])
 
@@ -229,10 +229,10 @@ def test_sets_are_chosen_by_name_and_shorthand():
 
     assert [task.name for task in named("paper14")] == PAPER14 and len(PAPER14) == 14
     assert [task.name for task in named("nano", "NanoNQ", "own")] == [*NANO, "own"] and len(NANO) == 13
-    own, nano, cqa, forum = named("own", "NanoQuoraRetrieval", "cqadupstack", "cqadupstack/tex", split="dev")
-    assert [task.without_own_id for task in (own, nano, cqa, forum)] == [False, True, True, True]
-    assert cqa.parts == tuple(FORUMS) and len(FORUMS) == 12 and forum.parts == own.parts == ("",)
-    assert {(task.split, task.embeddings) for task in (own, cqa)} == {("dev", "kept")}
+    plain, nano, cqa, forum = named("own", "NanoQuoraRetrieval", "cqadupstack", "cqadupstack/tex", split="dev")
+    assert [task.without_own_id for task in (plain, nano, cqa, forum)] == [False, True, True, True]
+    assert cqa.parts == tuple(FORUMS) and len(FORUMS) == 12 and forum.parts == plain.parts == ("",)
+    assert {(task.split, task.embeddings) for task in (plain, cqa)} == {("dev", "kept")}
     assert tasks_named(["Own"], Options(beir=("own",))) == [BeirTask("own")]
     assert tasks_named(["STS-B"], Options())
     with pytest.raises(BadInput, match=r"--tasks beir needs --beir NAME \.\.\. .*paper14"):

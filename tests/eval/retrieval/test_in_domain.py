@@ -19,8 +19,8 @@ def encode(sentences):
     vectors = []
     for text in sentences:
         side, number = text.split()
-        own = np.random.default_rng([int(number), side == "left"]).normal(size=6)
-        vectors.append(np.random.default_rng(int(number)).normal(size=6) + (int(number) % 5) / 6 * own)
+        shift = np.random.default_rng([int(number), side == "left"]).normal(size=6)
+        vectors.append(np.random.default_rng(int(number)).normal(size=6) + (int(number) % 5) / 6 * shift)
     return np.array(vectors, dtype=np.float32)
 
 

@@ -21,10 +21,10 @@ def test_a_set_is_fetched_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(beir, "load_dataset", load_dataset)
     for _ in range(2):
-        found = beir.BeirTask("NanoNQ").load(tmp_path)[""]
-    assert found.corpus.texts(0, 3) == texts
-    assert found.queries == {"q0": "a dog", 'say "q1"': "sunny"}
-    assert found.grades == {"q0": {0: 1}, 'say "q1"': {1: 1}}
+        data = beir.BeirTask("NanoNQ").load(tmp_path)[""]
+    assert data.corpus.texts(0, 3) == texts
+    assert data.queries == {"q0": "a dog", 'say "q1"': "sunny"}
+    assert data.grades == {"q0": {0: 1}, 'say "q1"': {1: 1}}
 
 
 def test_a_set_that_cannot_be_found_is_one_error(tmp_path):

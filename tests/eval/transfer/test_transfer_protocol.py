@@ -20,29 +20,29 @@ def rows(count=100, dimension=12, classes=2, seed=0, signal=0.5):
 @pytest.mark.parametrize(("mode", "outer"), [("test", 1), ("fasttest", None)])
 def test_nested_cross_validation_equals_one_model_at_a_time(mode, outer):
     x, y = rows()
-    found = Judge(x, y, mode, outer=outer).nested()
-    assert (found.dev, found.test) == plain.nested(MODES[mode], x, y, outer)
+    judged = Judge(x, y, mode, outer=outer).nested()
+    assert (judged.dev, judged.test) == plain.nested(MODES[mode], x, y, outer)
     if mode == "fasttest":
-        assert Judge(x, y, "dev").nested().dev == found.dev
-        assert (found.predicted >= 0).all()
-        assert found.test == pytest.approx(100 * (found.predicted == y).mean(), abs=0.5)
+        assert Judge(x, y, "dev").nested().dev == judged.dev
+        assert (judged.predicted >= 0).all()
+        assert judged.test == pytest.approx(100 * (judged.predicted == y).mean(), abs=0.5)
 
 
 @pytest.mark.parametrize("mode", ["test", "fasttest"])
 def test_cross_validation_of_six_classes_equals_one_model_at_a_time(mode):
     x, y = rows(150, 12, 6, seed=1)
     train, test = np.arange(110), np.arange(110, 150)
-    found = Judge(x, y, mode).crossed(train, test)
-    assert (found.dev, found.test) == plain.crossed(MODES[mode], x[train], y[train], x[test], y[test])
-    assert found.test == round(100 * float((found.predicted == y[test]).mean()), 2)
+    judged = Judge(x, y, mode).crossed(train, test)
+    assert (judged.dev, judged.test) == plain.crossed(MODES[mode], x[train], y[train], x[test], y[test])
+    assert judged.test == round(100 * float((judged.predicted == y[test]).mean()), 2)
 
 
 @pytest.mark.parametrize("mode", ["test", "fasttest"])
 def test_official_splits_equal_one_model_at_a_time(mode):
     x, y = rows(200, 12, seed=2)
     parts = np.split(np.arange(200), [130, 165])
-    found = Judge(x, y, mode).split(*parts)
-    assert (found.dev, found.test) == plain.split(MODES[mode], *((x[p], y[p]) for p in parts))
+    judged = Judge(x, y, mode).split(*parts)
+    assert (judged.dev, judged.test) == plain.split(MODES[mode], *((x[p], y[p]) for p in parts))
 
 
 def test_weights_of_every_model_equal_those_trained_alone():
@@ -55,14 +55,14 @@ def test_weights_of_every_model_equal_those_trained_alone():
         Fit(order[:121], order[121:], (1e-5, 1e-2)),
     ]
     bar = type("Bar", (), {"count": 0, "update": lambda self, n: setattr(self, "count", self.count + n)})()
-    found = fit_all(with_ones(x), torch.from_numpy(y), fits, settings, bar)
-    for fit, fitted in zip(fits, found, strict=True):
+    together = fit_all(with_ones(x), torch.from_numpy(y), fits, settings, bar)
+    for fit, fitted in zip(fits, together, strict=True):
         for number, penalty in enumerate(fit.penalties):
-            one = plain.Classifier(settings, 8, 3, penalty)
-            one.fit(x[fit.train], y[fit.train], (x[fit.dev], y[fit.dev]))
-            torch.testing.assert_close(fitted.weights[number][:, :-1], one.linear.weight.data, atol=2e-6, rtol=1e-4)
-            torch.testing.assert_close(fitted.weights[number][:, -1], one.linear.bias.data, atol=2e-6, rtol=1e-4)
-            assert fitted.accuracy[number] == one.score(x[fit.dev], y[fit.dev])
+            alone = plain.Classifier(settings, 8, 3, penalty)
+            alone.fit(x[fit.train], y[fit.train], (x[fit.dev], y[fit.dev]))
+            torch.testing.assert_close(fitted.weights[number][:, :-1], alone.linear.weight.data, atol=2e-6, rtol=1e-4)
+            torch.testing.assert_close(fitted.weights[number][:, -1], alone.linear.bias.data, atol=2e-6, rtol=1e-4)
+            assert fitted.accuracy[number] == alone.score(x[fit.dev], y[fit.dev])
     assert bar.count == 6
 
 

@@ -52,9 +52,9 @@ def test_official_splits_are_read_and_sorted(tmp_path):
     assert read_sst(tmp_path)["dev"] == Examples([("dev",), ("z",), ("a b c",)], [0, 1, 1])
     put(tmp_path, "TREC/train_5500.label", b"HUM:ind Who is Caf\xe9 ?\nNUM:date When ?\n")
     put(tmp_path, "TREC/TREC_10.label", "ABBR:exp What is : it ?\n")
-    found = read_trec(tmp_path)
-    assert found["train"] == Examples([("When ?",), ("Who is Caf\xe9 ?",)], [5, 3])
-    assert found["test"] == Examples([("What is : it ?",)], [0])
+    trec = read_trec(tmp_path)
+    assert trec["train"] == Examples([("When ?",), ("Who is Caf\xe9 ?",)], [5, 3])
+    assert trec["test"] == Examples([("What is : it ?",)], [0])
     for split in ("train", "test"):
         put(
             tmp_path,
@@ -101,8 +101,7 @@ def by_hash(sentences):
 
 
 def small(name, sizes, mode="fasttest"):
-    chosen = task(name, mode)
-    return replace(chosen, sizes=sizes)
+    return replace(task(name, mode), sizes=sizes)
 
 
 def test_a_set_without_official_test_rows_is_scored_by_nested_folds(tmp_path):
