@@ -14,8 +14,7 @@ from papers.runs import FACTS, Choice
 from papers.specification import Table
 
 MISSING = "missing"
-_TITLES = {"hardware": "machine", "text": "sha256 of the text"}
-_TITLES["start"] = "sha256 of the initial model, or its name on the hub"
+_TITLES = {"hardware": "machine", "text": "sha256 of the text", "start": "sha256 of the initial model, or its hub name"}
 _MEANING = """Two lines per row: the paper's number, and ours as mean ± standard deviation (n - 1) over the seeds; n is
 the number of runs. The verdict is about the last column: inside, above or below the 95 % interval of the known
 differences between seeds; other backbones, texts or budgets are not compared."""

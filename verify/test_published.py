@@ -55,9 +55,7 @@ def test_a_collection_scores_what_one_full_product_gives(ndcg, minilm, data_dir,
     documents /= np.linalg.norm(documents, axis=1, keepdims=True)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
     order = np.argsort(-(queries @ documents.T), axis=1, kind="stable")[:, :1000]
-    run = {
-        q: {str(d): float(-rank) for rank, d in enumerate(best)} for q, best in zip(beir.queries, order, strict=True)
-    }
+    run = {q: {str(d): float(-i) for i, d in enumerate(best)} for q, best in zip(beir.queries, order, strict=True)}
     judged = {query: {str(place): grade for place, grade in grades.items()} for query, grades in beir.grades.items()}
     values = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10"}).evaluate(run)
     expected = 100 * np.mean([value["ndcg_cut_10"] for value in values.values()])
