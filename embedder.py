@@ -34,12 +34,14 @@ class Embedder:
     """A model with an index of texts.
 
     Args:
-        model: a run, an export, a sentence-transformers folder, any Hugging Face encoder, or a hub id.
+        model: a run, an export, a sentence-transformers folder, any Hugging Face encoder, or a hub
+            id.
         pooling: required if the encoder does not define one.
         max_length: maximum tokens per text; default: the model's limit.
         device: default: a GPU if available.
         bf16: compute in bfloat16.
-        query_prompt, document_prompt: put before every query and document; default: the model's own prompts.
+        query_prompt, document_prompt: put before every query and document; default: the model's own
+            prompts.
         progress: show a progress bar, or lines in a file.
 
     Attributes:
@@ -85,15 +87,24 @@ class Embedder:
     @property
     def vectors(self) -> np.ndarray:
         """The unit vectors of the index, (N, D) float32."""
-        return np.concatenate([*self.index.unit_vectors()]) if self.index else np.empty((0, 0), dtype=np.float32)
+        return (
+            np.concatenate([*self.index.unit_vectors()])
+            if self.index
+            else np.empty((0, 0), dtype=np.float32)
+        )
 
     @property
     def longest(self) -> int:
         """The tokens that the model reads of a text, special ones left out."""
         return self._encode.max_length - self.tokenizer.num_special_tokens_to_add()
 
-    def encode(self, texts: str | Iterable[str], role: Literal["query", "document"] | None = None) -> np.ndarray:
-        """The vectors, (N, D) float32; (D,) for a single text. With a role, the model's prompt for it is put before."""
+    def encode(
+        self, texts: str | Iterable[str], role: Literal["query", "document"] | None = None
+    ) -> np.ndarray:
+        """The vectors, (N, D) float32; (D,) for a single text.
+
+        With a role, the model's prompt for it is put before.
+        """
         batch = _list([texts] if isinstance(texts, str) else texts)
         vectors = (self._encode.of(role) if role else self._encode)(batch)
         return vectors[0] if isinstance(texts, str) else vectors
@@ -104,27 +115,38 @@ class Embedder:
         axes = tuple(axis for axis, side in enumerate((left, right)) if isinstance(side, str))
         return (rows @ columns.T).squeeze(axes)
 
-    def build_index(self, texts: Iterable[str], lexical: bool | None = None, language: str | None = None) -> Embedder:
+    def build_index(
+        self, texts: Iterable[str], lexical: bool | None = None, language: str | None = None
+    ) -> Embedder:
         """Encode the texts to search; returns self.
 
         Args:
             texts: each a document.
-            lexical: index their words too, so that `search` adds BM25 to the cosine; default: as the recipe, or not.
+            lexical: index their words too, so that `search` adds BM25 to the cosine; default: as
+                the recipe, or not.
             language: of the words, see `eval.retrieval.lexical`; default: the recipe's, or English.
         """
         recipe = self.recipe or Recipe()
         lexical = self.recipe is not None and recipe.weight < 1 if lexical is None else lexical
         documents = [Document(str(number), "", text) for number, text in enumerate(_list(texts))]
         encode = partial(self.encode, role="document")
-        self.index = Index.build(encode, documents, language=(language or recipe.language) if lexical else None)
+        self.index = Index.build(
+            encode, documents, language=(language or recipe.language) if lexical else None
+        )
         return self
 
     def search(
-        self, queries: str | Sequence[str], top_k: int = 5, threshold: float | None = None, weight: float | None = None
+        self,
+        queries: str | Sequence[str],
+        top_k: int = 5,
+        threshold: float | None = None,
+        weight: float | None = None,
     ) -> list[tuple[str, float]] | list[list[tuple[str, float]]]:
-        """The best texts and their scores, best first: a list for a single query, else a list of lists.
+        """The best texts and their scores, best first: a list for a single query, else a list of
+        lists.
 
-        The score is the cosine or, in an index with BM25, the sum of both, see `eval.retrieval.hybrid`.
+        The score is the cosine or, in an index with BM25, the sum of both, see
+        `eval.retrieval.hybrid`.
 
         Args:
             queries: one query or several.
@@ -135,14 +157,21 @@ class Embedder:
         texts = self.index.documents["text"] if self.index else []
         least = -np.inf if threshold is None else threshold
         rows = self.hits([queries] if isinstance(queries, str) else queries, top_k, weight)
-        hits = [[(texts[hit.document].as_py(), hit.score) for hit in row if hit.cosine >= least] for row in rows]
+        hits = [
+            [(texts[hit.document].as_py(), hit.score) for hit in row if hit.cosine >= least]
+            for row in rows
+        ]
         return hits[0] if isinstance(queries, str) else hits
 
-    def hits(self, queries: Sequence[str], top_k: int = 5, weight: float | None = None) -> list[list[Hit]]:
+    def hits(
+        self, queries: Sequence[str], top_k: int = 5, weight: float | None = None
+    ) -> list[list[Hit]]:
         """As `search`, with the document's number, the best window and both parts of the score."""
         queries = _list(queries)
         weight = (self.recipe or Recipe()).weight if weight is None else weight
-        return self._built().search(self.encode(queries, "query"), queries, top_k, weight, self.device)
+        return self._built().search(
+            self.encode(queries, "query"), queries, top_k, weight, self.device
+        )
 
     def save(self, folder: str | PathLike, dtype: str = "float16") -> None:
         """Write the index to a new folder, its vectors in float16, int8 or float32; see `search.index`."""
@@ -154,7 +183,9 @@ class Embedder:
         return self.index
 
     @classmethod
-    def load_index(cls, folder: str | PathLike, model: str | PathLike | None = None, **options) -> Embedder:
+    def load_index(
+        cls, folder: str | PathLike, model: str | PathLike | None = None, **options
+    ) -> Embedder:
         """The index in a folder, with the model that built it.
 
         Args:
@@ -170,7 +201,8 @@ class Embedder:
         embedder = cls(model or facts["model"], **settings, **options)
         if embedder._encode.identity != facts["identity"]:
             raise BadInput(
-                f"{folder}: {model or facts['model']} is not the model that built the index; its vectors would not "
+                f"{folder}: {model or facts['model']} is not the model that built the index; its "
+                "vectors would not "
                 "fit; give that model, or build the index again"
             )
         embedder.index = Index.load(Path(folder))
@@ -180,7 +212,9 @@ class Embedder:
 def _list(texts: Iterable[str]) -> list[str]:
     """The texts; BadInput for a single string, a mapping or a table, whose letters or names would be the texts."""
     if isinstance(texts, (str, Mapping)) or hasattr(texts, "columns"):
-        raise BadInput(f"texts of type {type(texts).__name__}: give a list of strings (df['text'].tolist())")
+        raise BadInput(
+            f"texts of type {type(texts).__name__}: give a list of strings (df['text'].tolist())"
+        )
     if not (texts := list(texts)) or not all(isinstance(text, str) for text in texts):
         raise BadInput("texts to encode: give one or more strings")
     return texts

@@ -26,7 +26,13 @@ def example(model: str, steps: int = STEPS, run: str = "runs/example") -> Path:
     """Train, search and plot; returns the path of the figure."""
     text = generate(seed=0, sentences=5000, pairs=300)
     write(text, Path("corpora/example"))
-    flags = {"dropout": 0.4, "learning_rate": 3e-4, "max_steps": steps, "eval_steps": steps // 6, "test_tasks": "none"}
+    flags = {
+        "dropout": 0.4,
+        "learning_rate": 3e-4,
+        "max_steps": steps,
+        "eval_steps": steps // 6,
+        "test_tasks": "none",
+    }
     train(text.sentences, model, "simcse", run, dev_file="corpora/example/dev.tsv", **flags)
 
     before, after = Embedder(model, "cls_before_pooler"), Embedder(run)
@@ -35,8 +41,12 @@ def example(model: str, steps: int = STEPS, run: str = "runs/example") -> Path:
         sys.stdout.write(f"{cosine:.3f}  {sentence}\n")
 
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.5), layout="constrained")
-    lines = [json.loads(line) for line in Path(run, "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    scores = [(line["step"], line["eval_dev_spearman"]) for line in lines if "eval_dev_spearman" in line]
+    lines = [
+        json.loads(line) for line in Path(run, "log.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    scores = [
+        (line["step"], line["eval_dev_spearman"]) for line in lines if "eval_dev_spearman" in line
+    ]
     axes[0].plot(*zip(*scores, strict=True), marker="o")
     axes[0].set(title="Dev pairs", xlabel="step", ylabel="Spearman x 100")
     for axis, encoder, name in ((axes[1], before, "before"), (axes[2], after, "after")):

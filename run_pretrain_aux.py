@@ -2,9 +2,9 @@
 
     python run_pretrain_aux.py --config configs/aux-bert-base.yaml [--any_flag value ...]
 
-It starts from a checkpoint, or from scratch with --config_name. The result is a masked language model with an auxiliary
-head (`aux_head.safetensors`), from which stage 2 (run_unsup.py) starts. The same command resumes. In Python:
-`run_pretrain_aux.train`.
+It starts from a checkpoint, or from scratch with --config_name. The result is a masked language
+model with an auxiliary head (`aux_head.safetensors`), from which stage 2 (run_unsup.py) starts. The
+same command resumes. In Python: `run_pretrain_aux.train`.
 """
 
 from __future__ import annotations

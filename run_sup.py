@@ -2,8 +2,9 @@
 
     python run_sup.py --config configs/consert-joint-bert-base.yaml [--any_flag value ...]
 
---train_file is natural language inference data: tab-separated, header `premise hypothesis label`. Everything else is as
-in run_unsup.py, which can train the result further: --model_name_or_path OUTPUT_DIR. In Python: `run_sup.train`.
+--train_file is natural language inference data: tab-separated, header `premise hypothesis label`.
+Everything else is as in run_unsup.py, which can train the result further: --model_name_or_path
+OUTPUT_DIR. In Python: `run_sup.train`.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def train(
 ) -> str:
     """The command as a function; arguments as in `run_unsup.train`, except two.
 
-    `pairs` are rows (premise, hypothesis, label), a `datasets.Dataset` with these columns, or the path of a file. The
-    method defaults to `nli` unless `config` is given.
+    `pairs` are rows (premise, hypothesis, label), a `datasets.Dataset` with these columns, or the
+    path of a file. The method defaults to `nli` unless `config` is given.
     """
     method = method or (None if "config" in settings else "nli")
     named = {"method": method, "model_name_or_path": model, "output_dir": output_dir}

@@ -1,10 +1,12 @@
-"""Train a sentence encoder on unlabelled text: InfoCSE (stage 2), SimCSE and the other methods of models/objectives.
+"""Train a sentence encoder on unlabelled text: InfoCSE (stage 2), SimCSE and the other methods of
+models/objectives.
 
     python run_unsup.py --config configs/infocse-bert-base.yaml [--any_flag value ...]
     accelerate launch --config_file configs/accelerate/two_gpus.yaml run_unsup.py --config ...
 
-The same command starts a run, resumes it, and leaves a finished one unchanged. The result, the best model on the dev
-task, is in OUTPUT_DIR for AutoModel and SentenceTransformer. In Python: `run_unsup.train`.
+The same command starts a run, resumes it, and leaves a finished one unchanged. The result, the best
+model on the dev task, is in OUTPUT_DIR for AutoModel and SentenceTransformer. In Python:
+`run_unsup.train`.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ def train(
     """The command as a function: same start, resume, record and best model.
 
     Args:
-        text: sentences, rows of two or three sentences, a `datasets.Dataset`, or the path of a file or folder.
+        text: sentences, rows of two or three sentences, a `datasets.Dataset`, or the path of a file
+            or folder.
         model: the initial model: a folder or a hub id.
         method: a file of models/objectives; default: `simcse`, unless `config` is given.
         output_dir: the run's folder.

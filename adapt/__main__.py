@@ -36,20 +36,37 @@ def parser() -> Parser:
         description=DESCRIPTION,
         epilog="Other flags are those of the training by run_unsup.py (python run_unsup.py --method spans\n"
         "--help_all), such as --dry_run, --learning_rate 1e-5 or --method tsdae.\n"
-        "configs/adapt.yaml has their defaults. --use_cpu is for the training alone; searches are compared on a GPU\n"
+        "configs/adapt.yaml has their defaults. --use_cpu is for the training alone; searches are "
+        "compared on a GPU\n"
         "if there is one.\n\n"
-        "example:\n  python -m adapt sentence-transformers/all-MiniLM-L6-v2 --text MY_FOLDER --output runs/mine",
+        "example:\n  python -m adapt sentence-transformers/all-MiniLM-L6-v2 --text MY_FOLDER "
+        "--output runs/mine",
     )
-    p.add_argument("model", metavar="MODEL", help="an embedding model, a run, a plain encoder, or a hub id")
+    p.add_argument(
+        "model", metavar="MODEL", help="an embedding model, a run, a plain encoder, or a hub id"
+    )
     text = "files or folders, as for `python -m search build`"
     p.add_argument("--text", nargs="+", required=True, metavar="DOCUMENTS", help=text)
     p.add_argument("--output", required=True, metavar="DIR", help="a new folder")
-    p.add_argument("--labels", metavar="FOLDER", help="set of real queries in BEIR's format, only scored at the end")
-    p.add_argument("--train", action="store_true", help="train, in DIR-training; always on for a plain encoder")
-    p.add_argument("--steps", type=positive, help=f"training steps (default: {read_config(str(CONFIG))['max_steps']})")
+    p.add_argument(
+        "--labels",
+        metavar="FOLDER",
+        help="set of real queries in BEIR's format, only scored at the end",
+    )
+    p.add_argument(
+        "--train", action="store_true", help="train, in DIR-training; always on for a plain encoder"
+    )
+    p.add_argument(
+        "--steps",
+        type=positive,
+        help=f"training steps (default: {read_config(str(CONFIG))['max_steps']})",
+    )
     add_pooling(p)
     p.add_argument(
-        "--language", choices=LANGUAGES, default="english", help="stop words of BM25; only English words are stemmed"
+        "--language",
+        choices=LANGUAGES,
+        default="english",
+        help="stop words of BM25; only English words are stemmed",
     )
     p.add_argument("--seed", type=int, default=42, help="seed of the queries and of training")
     p.add_argument("--cache_dir", default="corpora/cache", help="folder for the prepared text")
@@ -80,7 +97,9 @@ def checked(argv: list[str] | None) -> tuple[argparse.Namespace, dict[str, Any]]
     if reserved := _SET_HERE & given.keys():
         raise BadInput(f"--{min(reserved)}: adapt sets it; use python run_unsup.py to choose it")
     given.setdefault("config", str(CONFIG))
-    fill(UNSUP, given | {"model_name_or_path": args.model, "output_dir": args.output})  # before the slow preparation
+    fill(
+        UNSUP, given | {"model_name_or_path": args.model, "output_dir": args.output}
+    )  # before the slow preparation
     return args, given
 
 

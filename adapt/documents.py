@@ -1,8 +1,9 @@
-"""Documents, and held-out ones as a search task: pseudo-queries whose answers are known without labels.
+"""Documents, and held-out ones as a search task: pseudo-queries whose answers are known without
+labels.
 
-Every held-out document gives one query, see `adapt.pseudo`. The task is written in BEIR's format: half of the
-queries select a model in training (`qrels/dev.tsv`), the other half do not (`qrels/test.tsv`). The other documents, on
-which a model may be trained, are searched too.
+Every held-out document gives one query, see `adapt.pseudo`. The task is written in BEIR's format:
+half of the queries select a model in training (`qrels/dev.tsv`), the other half do not
+(`qrels/test.tsv`). The other documents, on which a model may be trained, are searched too.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ SEARCHED = 10_000  # documents at most, held-out ones included
 MIXTURE = ("first", "first, keywords")  # kinds, each as often; results/pseudo-queries.md
 PASSAGE = 400  # words; a longer document is cut into passages
 COPY = 0.5  # a document with this share of another's shingles is a near-copy
-COMMON = 0.05  # a shingle in a larger share of the documents, and in more than `MANY`, is boilerplate, such as a footer
+# a shingle in a larger share of the documents, and in more than `MANY`, is boilerplate, such as a
+# footer
+COMMON = 0.05
 MANY, SAMPLED = 10, 2000  # documents
 _SHINGLE = 8  # words, or characters of scripts without spaces
 _UNIT = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
@@ -51,12 +54,17 @@ class Document(NamedTuple):
 
 
 def read_documents(paths: Iterable[Path]) -> list[Document]:
-    """The documents that `python -m search build` reads, in passages; only the first of a document has its title.
+    """The documents that `python -m search build` reads, in passages; only the first of a document
+    has its title.
 
     Raises:
         BadInput: a file cannot be read; names file and line.
     """
-    return [passage for document in files.read_documents(paths) for passage in passages(document.title, document.text)]
+    return [
+        passage
+        for document in files.read_documents(paths)
+        for passage in passages(document.title, document.text)
+    ]
 
 
 def passages(title: str, text: str) -> list[Document]:
@@ -67,8 +75,14 @@ def passages(title: str, text: str) -> list[Document]:
     words = word_places(body)
     count = max(1, ceil(len(words) / PASSAGE))
     starts = [words[len(words) * number // count] for number in range(1, count)]
-    pieces = [body[start:end].strip() for start, end in zip([0, *starts], [*starts, len(body)], strict=True)]
-    return [Document(title if begins and not number else "", piece) for number, piece in enumerate(pieces)]
+    pieces = [
+        body[start:end].strip()
+        for start, end in zip([0, *starts], [*starts, len(body)], strict=True)
+    ]
+    return [
+        Document(title if begins and not number else "", piece)
+        for number, piece in enumerate(pieces)
+    ]
 
 
 @dataclass(frozen=True)
@@ -100,14 +114,17 @@ def split(documents: Sequence[Document], seed: int, language: str = "english") -
         if len(held) == wanted:
             break
         rng = np.random.default_rng([seed, index])
-        pairs = (queries.make(kind, *documents[index], rng) for kind in rng.permutation(MIXTURE).tolist())
+        pairs = (
+            queries.make(kind, *documents[index], rng) for kind in rng.permutation(MIXTURE).tolist()
+        )
         pair = next((pair for pair in pairs if pair), None)
         if pair is not None and not shingles.has_copy_of(documents[index].text):
             held[index] = pair
             shingles.add(documents[index].text)
     if len(held) < FEWEST:
         raise BadInput(
-            f"only {len(held)} of {len(documents)} documents can be held out as pseudo-queries (a third at most); "
+            f"only {len(held)} of {len(documents)} documents can be held out as pseudo-queries (a "
+            "third at most); "
             f"{FEWEST} are needed: give more or longer documents"
         )
     rest = [document for index, document in enumerate(documents) if index not in held]
@@ -119,11 +136,15 @@ def with_unique_titles(documents: Sequence[Document]) -> list[Document]:
     """The documents; a title that others share does not identify one, and becomes part of the body."""
     counts = Counter(document.title.lower() for document in documents)
     shared = (counts[document.title.lower()] > 1 for document in documents)
-    return [Document("", doc.text) if is_shared else doc for doc, is_shared in zip(documents, shared, strict=True)]
+    return [
+        Document("", doc.text) if is_shared else doc
+        for doc, is_shared in zip(documents, shared, strict=True)
+    ]
 
 
 class _Shingles:
-    """Finds near-copies of texts by their runs of eight words; ignores boilerplate unless a text is nothing else.
+    """Finds near-copies of texts by their runs of eight words; ignores boilerplate unless a text is
+    nothing else.
 
     Args:
         sample: texts from which to learn the boilerplate.
@@ -146,7 +167,10 @@ class _Shingles:
         """Whether an added text shares `COPY` of its own or of this text's shingles."""
         shingles = self._of(text)
         shared = Counter(owner for shingle in shingles for owner in self._owners.get(shingle, ()))
-        return any(count >= COPY * min(len(shingles), self._sizes[owner]) for owner, count in shared.items())
+        return any(
+            count >= COPY * min(len(shingles), self._sizes[owner])
+            for owner, count in shared.items()
+        )
 
     def _of(self, text: str) -> set[int]:
         shingles = _shingles(text)
@@ -165,5 +189,7 @@ def write_task(folder: Path, parts: Split, seed: int) -> None:
     texts = [answer for _, answer in parts.queries] + [parts.training[i].text for i in chosen]
     corpus = ({"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts))
     queries = ({"_id": f"q{i}", "text": query} for i, (query, _) in enumerate(parts.queries))
-    dev, test = ([(f"q{i}", f"d{i}") for i in range(part, len(parts.queries), 2)] for part in (0, 1))
+    dev, test = (
+        [(f"q{i}", f"d{i}") for i in range(part, len(parts.queries), 2)] for part in (0, 1)
+    )
     write_set(folder, corpus, queries, dev=dev, test=test)

@@ -36,7 +36,8 @@ from training.settings import lookup, read_config
 
 logger = logging.getLogger(__name__)
 FACTS, TRAINING = "adapt.json", "-training"
-_VERSION = 7  # of the prepared text; increase it when the same documents would be split or written differently
+# of the prepared text; increase it when the same documents would be split or written differently
+_VERSION = 7
 _LONGEST = 256  # tokens of a text, for a model that states no length
 Scores = Mapping[Search, np.ndarray]
 
@@ -51,14 +52,25 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         The content of adapt.json; nothing after a dry run.
     """
-    labels = Task.of(Path(args.labels), "test") if args.labels else None  # a wrong folder fails before any work
+    labels = (
+        Task.of(Path(args.labels), "test") if args.labels else None
+    )  # a wrong folder fails before any work
     plain = read_modules(args.model) is None
     train = args.train or plain
     if not train and (unused := given.keys() - {"config", "use_cpu", "disable_tqdm"}):
-        raise BadInput(f"--{min(unused)} is for training, and a finished model is trained only with --train")
+        raise BadInput(
+            f"--{min(unused)} is for training, and a finished model is trained only with --train"
+        )
     folder = prepare(args.text, args.seed, args.cache_dir, args.language)
-    asked = {name: getattr(args, name) for name in ("model", "pooling", "labels", "steps", "seed", "language")}
-    asked |= {"train": train, "documents": folder.name, "given": {name: str(given[name]) for name in sorted(given)}}
+    asked = {
+        name: getattr(args, name)
+        for name in ("model", "pooling", "labels", "steps", "seed", "language")
+    }
+    asked |= {
+        "train": train,
+        "documents": folder.name,
+        "given": {name: str(given[name]) for name in sorted(given)},
+    }
     file = Path(args.output) / FACTS
     if file.is_file() and (done := read_json(file, "the verdict of adapt")).get("asked") == asked:
         show(done["said"])
@@ -76,13 +88,17 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
         models[True].max_length = start.max_length  # it was trained on shorter texts
 
     halves = [Task.of(folder / "task", part) for part in ("dev", "test")]
-    pseudo = halves[1] if train else halves[0].with_queries(halves[1])  # training has seen the first half
+    pseudo = (
+        halves[1] if train else halves[0].with_queries(halves[1])
+    )  # training has seen the first half
     judged: dict[Search, np.ndarray] = {}
     real: dict[Search, np.ndarray] = {}
     layers: dict[bool, Dense | None] = {}
     for is_trained, encoder in models.items():
         vectors = vectors_of(encoder, tokenizer)
-        layer = layers[is_trained] = None if encoder.flow else fitted(vectors(pseudo.documents, "document"))
+        layer = layers[is_trained] = (
+            None if encoder.flow else fitted(vectors(pseudo.documents, "document"))
+        )
         if layer is None:
             why = "the model ends in a flow" if encoder.flow else "there are too few documents"
             logger.info("no linear layer: %s", why)
@@ -110,9 +126,13 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
     result |= {"labels": against(real, shipped)} if real else {}
     result["said"] = f"{table(rows, args.labels)}\n\n{in_words(result, args.output)}"
     encoder = models[shipped.trained]
-    if shipped.power is not None:  # the layer goes behind the model's other ones, before a final normalisation
+    if (
+        shipped.power is not None
+    ):  # the layer goes behind the model's other ones, before a final normalisation
         dense = encoder.head.dense_layers() if encoder.head is not None else []
-        encoder.head = Head(*dense, layers[shipped.trained], *([Normalize()] if encoder.normalizes else []))
+        encoder.head = Head(
+            *dense, layers[shipped.trained], *([Normalize()] if encoder.normalizes else [])
+        )
     with new_folder(Path(args.output)) as written:
         encoder.cpu().save(str(written), tokenizer)
         Recipe(shipped.weight, args.language).write(written)
@@ -121,8 +141,11 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def prepare(paths: Sequence[str | Path], seed: int, cache_dir: str, language: str = "english") -> Path:
-    """The cached folder with the search task, `documents.jsonl` and, for titled documents, `titled.jsonl`.
+def prepare(
+    paths: Sequence[str | Path], seed: int, cache_dir: str, language: str = "english"
+) -> Path:
+    """The cached folder with the search task, `documents.jsonl` and, for titled documents,
+    `titled.jsonl`.
 
     Raises:
         BadInput: see `read_documents` and `split` of `adapt.documents`.
@@ -142,7 +165,8 @@ def prepare(paths: Sequence[str | Path], seed: int, cache_dir: str, language: st
             )
         write_task(folder / "task", parts, seed)
         logger.info(
-            "%d documents and passages of long ones, %d of them for pseudo-queries, %d near-copies of those",
+            "%d documents and passages of long ones, %d of them for pseudo-queries, %d near-copies "
+            "of those",
             len(documents),
             len(parts.queries),
             parts.copies,
@@ -174,11 +198,21 @@ def settings(args: argparse.Namespace, given: Mapping[str, Any], folder: Path) -
         "seed": args.seed,
         "pooling": args.pooling or _pooling(args.model),
     }
-    ours, named = read_config(str(CONFIG)), given.keys() | read_config(lookup(given, "config")).keys()
+    ours, named = (
+        read_config(str(CONFIG)),
+        given.keys() | read_config(lookup(given, "config")).keys(),
+    )
     defaults = {"test_tasks": ours["test_tasks"]}  # also beside another --config
     method = load_method(lookup(given, "method"))
-    if "title_share" in {field.name for field in fields(method.arguments)} and (folder / "titled.jsonl").exists():
-        values |= {"train_file": folder / "titled.jsonl", "title_column": "title", "text_column": "text"}
+    if (
+        "title_share" in {field.name for field in fields(method.arguments)}
+        and (folder / "titled.jsonl").exists()
+    ):
+        values |= {
+            "train_file": folder / "titled.jsonl",
+            "title_column": "title",
+            "text_column": "text",
+        }
         defaults["title_share"] = 0.5
     if args.steps:
         half = max(1, args.steps // 2)
@@ -195,9 +229,12 @@ def _pooling(model: str) -> str:
     described = read_modules(model)
     if described is None:
         return "avg"
-    if others := [type(module).__name__ for module in described.head if not isinstance(module, Normalize)]:
+    if others := [
+        type(module).__name__ for module in described.head if not isinstance(module, Normalize)
+    ]:
         raise BadInput(
-            f"'{model}' has a module {others[0]}, which training would drop; leave out --train, or give "
+            f"'{model}' has a module {others[0]}, which training would drop; leave out --train, or "
+            "give "
             "--pooling to start from its backbone alone"
         )
     return described.pooling
@@ -210,8 +247,12 @@ def against(scores: Scores, search: Search, other: Search = AS_IT_IS) -> dict[st
 
 def table(rows: Sequence[Mapping[str, Any]], labels: str | None) -> str:
     """Score and gain of every search on pseudo-queries and on real ones."""
-    sides = {"pseudo": "pseudo-queries"} | ({"real": f"real queries of {name_of(Path(labels))}"} if labels else {})
-    body = [["search", *(cell for name in sides.values() for cell in (name, "gain (95 % interval)"))]]
+    sides = {"pseudo": "pseudo-queries"} | (
+        {"real": f"real queries of {name_of(Path(labels))}"} if labels else {}
+    )
+    body = [
+        ["search", *(cell for name in sides.values() for cell in (name, "gain (95 % interval)"))]
+    ]
     for row in rows:
         cells = ((f"{row[side]['result']:.2f}", gain(row[side])) for side in sides)
         body.append([row["search"], *(cell for pair in cells for cell in pair)])

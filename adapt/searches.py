@@ -20,8 +20,8 @@ from eval.retrieval.lexical import Lexical
 from models.encoder import SentenceEncoder
 from models.heads import Dense, Head
 
-# Of the linear layer: centred, mildly whitened; see results/pseudo-queries.md. arXiv 2603.19339 takes the power from
-# the spectrum for vectors that are cut to fewer dimensions; here all stay.
+# Of the linear layer: centred, mildly whitened; see results/pseudo-queries.md. arXiv 2603.19339
+# takes the power from the spectrum for vectors that are cut to fewer dimensions; here all stay.
 POWER = 0.25
 _TOP = 10
 
@@ -43,7 +43,9 @@ class Search(NamedTuple):
         if not self.weight:
             return "BM25"
         parts = ["linear layer"] * (self.power is not None) + ["BM25"] * (self.weight < 1)
-        return " + ".join(["trained model" if self.trained else "model", *parts]) + " as it is" * (self == AS_IT_IS)
+        return " + ".join(["trained model" if self.trained else "model", *parts]) + " as it is" * (
+            self == AS_IT_IS
+        )
 
 
 AS_IT_IS, BM25 = Search(), Search(weight=0.0)
@@ -62,25 +64,36 @@ class Task(NamedTuple):
     documents: Sequence[str]
     queries: Sequence[str]
     grades: Sequence[Mapping[int, int]]
-    left_out: Sequence[int | None]  # document that a query does not find, see `BeirTask.without_own_id`
+    left_out: Sequence[
+        int | None
+    ]  # document that a query does not find, see `BeirTask.without_own_id`
 
     @classmethod
     def of(cls, folder: Path, split: str) -> Task:
         """A set in BEIR's format; BadInput with file and line."""
         data, drops = read_set(folder, split), drops_own_id(name_of(folder))
         left_out = data.corpus.index_of([*data.queries]) if drops else [None] * len(data.queries)
-        return cls([*data.corpus.all_texts()], [*data.queries.values()], [*data.grades.values()], left_out)
+        return cls(
+            [*data.corpus.all_texts()], [*data.queries.values()], [*data.grades.values()], left_out
+        )
 
     def with_queries(self, other: Task) -> Task:
         """The queries of both, in the same documents."""
-        pairs = ((getattr(self, name), getattr(other, name)) for name in ("queries", "grades", "left_out"))
+        pairs = (
+            (getattr(self, name), getattr(other, name))
+            for name in ("queries", "grades", "left_out")
+        )
         return Task(self.documents, *([*ours, *theirs] for ours, theirs in pairs))
 
 
-def vectors_of(encoder: SentenceEncoder, tokenizer: Any) -> Callable[[Sequence[str], str], np.ndarray]:
-    """A function that gives the vectors of queries or documents (`query`, `document`), (N, D) float32.
+def vectors_of(
+    encoder: SentenceEncoder, tokenizer: Any
+) -> Callable[[Sequence[str], str], np.ndarray]:
+    """A function that gives the vectors of queries or documents (`query`, `document`), (N, D)
+    float32.
 
-    They are those before a final normalisation, behind which a linear layer would belong. Each text is encoded once.
+    They are those before a final normalisation, behind which a linear layer would belong. Each text
+    is encoded once.
     """
     bare = copy.copy(encoder)
     bare._modules = dict(encoder._modules)
@@ -125,16 +138,26 @@ def ndcg(
     """
     rankings: dict[Search, list[list[str]]] = {search: [] for search in compared}
     lexical, sides = Lexical.of(task.documents, language), {}
-    raw = [torch.from_numpy(vectors(task.documents, "document")), torch.from_numpy(vectors(task.queries, "query"))]
+    raw = [
+        torch.from_numpy(vectors(task.documents, "document")),
+        torch.from_numpy(vectors(task.queries, "query")),
+    ]
     for power in {search.power for search in rankings}:
         sides[power] = [normalize(side if power is None else layers[power](side)) for side in raw]
     for number, query in enumerate(task.queries):
         words = lexical.scores(query)
-        cosines = {power: (documents @ queries[number]).numpy() for power, (documents, queries) in sides.items()}
+        cosines = {
+            power: (documents @ queries[number]).numpy()
+            for power, (documents, queries) in sides.items()
+        }
         for search, ranking in rankings.items():
             dense, weight = cosines[search.power], search.weight
             scores = dense if weight == 1 else fused(dense, words, weight) if weight else words
-            top = [index for index in best(scores, _TOP + 1).tolist() if index != task.left_out[number]][:_TOP]
+            top = [
+                index for index in best(scores, _TOP + 1).tolist() if index != task.left_out[number]
+            ][:_TOP]
             ranking.append([str(index) for index in top if weight or words[index] > 0])
     grades = [{str(index): grade for index, grade in graded.items()} for graded in task.grades]
-    return {search: per_query(ranking, grades)[METRICS[0]] / 100 for search, ranking in rankings.items()}
+    return {
+        search: per_query(ranking, grades)[METRICS[0]] / 100 for search, ranking in rankings.items()
+    }

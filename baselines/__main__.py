@@ -69,7 +69,9 @@ def parser() -> Parser:
     commands = p.add_subparsers(dest="command", required=True)
 
     def command(name: str, run, about: str) -> Parser:
-        sub = commands.add_parser(name, help=about.split(":")[0].split(" from")[0], description=about)
+        sub = commands.add_parser(
+            name, help=about.split(":")[0].split(" from")[0], description=about
+        )
         sub.set_defaults(run=run)
         return sub
 
@@ -82,9 +84,13 @@ def parser() -> Parser:
     flow = command("flow", run_flow, _FLOW)
     _add_encoder(flow)
     for field in fields(Settings):
-        flow.add_argument(f"--{field.name}", type=type(field.default), default=field.default, **field.metadata)
+        flow.add_argument(
+            f"--{field.name}", type=type(field.default), default=field.default, **field.metadata
+        )
     words = command("word_vectors", run_word_vectors, _WORDS)
-    lines = "lines of a word and its numbers, as GloVe's and word2vec's; plain, .gz, .xz, .bz2, .zst"
+    lines = (
+        "lines of a word and its numbers, as GloVe's and word2vec's; plain, .gz, .xz, .bz2, .zst"
+    )
     origin = words.add_mutually_exclusive_group(required=True)
     origin.add_argument("file", metavar="FILE", type=Path, nargs="?", help=lines)
     origin.add_argument("--train_file", **_TRAIN_FILE)
@@ -100,7 +106,9 @@ def _add_encoder(parser: argparse.ArgumentParser) -> None:
     add_pooling(parser)
     parser.add_argument("--train_file", required=True, **_TRAIN_FILE)
     _add_text(parser)
-    parser.add_argument("--max_length", type=int, help="maximum tokens per sentence (default: the model's limit)")
+    parser.add_argument(
+        "--max_length", type=int, help="maximum tokens per sentence (default: the model's limit)"
+    )
     parser.add_argument("--output", required=True, metavar="DIR", help="new folder for the result")
 
 
@@ -114,22 +122,35 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
 
 def _sentences(args: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
     """Every sentence of the text, and its origin for baseline.json."""
-    source = Source(tuple(find_files(args.train_file, args.data_dir)), args.columns, tuple(args.text_column))
+    source = Source(
+        tuple(find_files(args.train_file, args.data_dir)), args.columns, tuple(args.text_column)
+    )
     with TemporaryDirectory() as folder:
         texts = list(read_text(source, folder).cells())
-    return texts, {"texts": len(texts), "train_file": args.train_file, "train_sha256": source.sha256}
+    return texts, {
+        "texts": len(texts),
+        "train_file": args.train_file,
+        "train_sha256": source.sha256,
+    }
 
 
-def encode_text(args: argparse.Namespace) -> tuple[SentenceEncoder, Any, np.ndarray, dict[str, Any]]:
-    """The encoder, its tokenizer, its vectors (N, D) of every sentence of the text, their origin for baseline.json.
+def encode_text(
+    args: argparse.Namespace,
+) -> tuple[SentenceEncoder, Any, np.ndarray, dict[str, Any]]:
+    """The encoder, its tokenizer, its vectors (N, D) of every sentence of the text, their origin
+    for baseline.json.
 
     Raises:
-        BadInput: the text or the model cannot be read, or the model ends in a flow or a normalisation.
+        BadInput: the text or the model cannot be read, or the model ends in a flow or a
+            normalisation.
     """
     texts, origin = _sentences(args)
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
     if encoder.flow is not None or encoder.normalizes:
-        raise BadInput(f"'{args.model}' ends in a flow or a normalisation; give --pooling for the encoder without it")
+        raise BadInput(
+            f"'{args.model}' ends in a flow or a normalisation; give --pooling for the encoder "
+            "without it"
+        )
     encoder.to(device_here())
     shape = encoder.pooling, encoder.max_length, len(texts)
     logger.info("%s: pooling %s, at most %d tokens; encoding %d sentences", args.model, *shape)
@@ -143,7 +164,10 @@ def save_encoder(folder: str, encoder: SentenceEncoder, tokenizer, part: nn.Modu
     encoder.head = Head(*kept, part)
     encoder.cpu().save(folder, tokenizer)
     if not encoder.has_modules:
-        logger.info("no modules.json: sentence-transformers has no module for part of this model; use load_encoder")
+        logger.info(
+            "no modules.json: sentence-transformers has no module for part of this model; use "
+            "load_encoder"
+        )
 
 
 def run_whitening(args: argparse.Namespace, folder: str) -> dict[str, Any]:
@@ -164,8 +188,16 @@ def run_flow(args: argparse.Namespace, folder: str) -> dict[str, Any]:
     encoder, tokenizer, vectors, record = encode_text(args)
     flow, before, after = fit(torch.from_numpy(vectors).to(encoder.device), settings)
     save_encoder(folder, encoder, tokenizer, flow)
-    show(f"mean negative log likelihood: {before:.3f} before, {after:.3f} nats per sentence after training")
-    return record | {"command": "flow", **asdict(settings), "nll_before": before, "nll_after": after}
+    show(
+        f"mean negative log likelihood: {before:.3f} before, {after:.3f} nats per sentence after "
+        "training"
+    )
+    return record | {
+        "command": "flow",
+        **asdict(settings),
+        "nll_before": before,
+        "nll_after": after,
+    }
 
 
 def run_word_vectors(args: argparse.Namespace, folder: str) -> dict[str, Any]:
@@ -179,7 +211,12 @@ def run_word_vectors(args: argparse.Namespace, folder: str) -> dict[str, Any]:
     logger.info("%d words, %d dimensions", len(words.words), words.table.shape[1])
     save_words(folder, words, STOP_WORDS[args.stop_words]())
     logger.info("no modules.json: sentence-transformers cannot load word vectors; use load_encoder")
-    return {"command": "word_vectors", **origin, "words": len(words.words), "stop_words": args.stop_words}
+    return {
+        "command": "word_vectors",
+        **origin,
+        "words": len(words.words),
+        "stop_words": args.stop_words,
+    }
 
 
 def main(argv: list[str] | None = None) -> None:

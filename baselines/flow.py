@@ -1,7 +1,7 @@
 """BERT-flow (Li et al. 2020): fit a flow to the vectors of a frozen encoder by maximum likelihood.
 
-Defaults are those of the released code (bohanli/BERT-flow), whose pooling `avg-last-2` adds layers 1 and last: here
-`avg_first_last`. Differences: no levels, and a constant learning rate.
+Defaults are those of the released code (bohanli/BERT-flow), whose pooling `avg-last-2` adds layers
+1 and last: here `avg_first_last`. Differences: no levels, and a constant learning rate.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,9 @@ SAMPLE = 8192  # vectors to initialise act-norm, and vectors scored at once
 class Settings:
     """How a flow is built and trained, with the released code's defaults."""
 
-    steps: Count = flag(9, "blocks of act-norm, permutation and coupling: BERT-flow's 3 x 3, without its levels")
+    steps: Count = flag(
+        9, "blocks of act-norm, permutation and coupling: BERT-flow's 3 x 3, without its levels"
+    )
     hidden: Count = flag(32, "width of the coupling networks")
     learning_rate: Positive = flag(1e-3, "for Adam")
     epochs: Count = flag(1, "passes over the text")
@@ -77,7 +79,8 @@ def mean_nll(flow: Flow, vectors: Tensor) -> float:
     mean = -total / len(vectors)
     if not torch.isfinite(torch.tensor(mean)):
         raise NonFinite(
-            "the flow's likelihood is not finite: lower --learning_rate or, if an entry of all vectors is the same, "
+            "the flow's likelihood is not finite: lower --learning_rate or, if an entry of all "
+            "vectors is the same, "
             "give more text or another --pooling"
         )
     return mean

@@ -1,8 +1,10 @@
-"""BERT-whitening (Su et al. 2021, arXiv 2103.15316): a linear map after which the covariance is the identity.
+"""BERT-whitening (Su et al. 2021, arXiv 2103.15316): a linear map after which the covariance is the
+identity.
 
-With the eigenvectors u and eigenvalues s of the covariance, a vector x becomes (x - mean) u diag(1 / sqrt(s)); the
-first K columns, those of the largest eigenvalues, are the K-dimensional version. Our extension: a power p from 0 to 1
-divides by s^(p / 2) instead, so that large directions shrink without becoming equal; 1 is the paper's, 0 centres only.
+With the eigenvectors u and eigenvalues s of the covariance, a vector x becomes (x - mean) u diag(1
+/ sqrt(s)); the first K columns, those of the largest eigenvalues, are the K-dimensional version.
+Our extension: a power p from 0 to 1 divides by s^(p / 2) instead, so that large directions shrink
+without becoming equal; 1 is the paper's, 0 centres only.
 """
 
 from typing import NamedTuple
@@ -22,7 +24,9 @@ class Moments(NamedTuple):
 
     count: int
     mean: np.ndarray  # (D,)
-    covariance: np.ndarray  # (D, D), divided by N as in the paper (the official code divides by N - 1)
+    covariance: (
+        np.ndarray
+    )  # (D, D), divided by N as in the paper (the official code divides by N - 1)
     length: float  # root of the mean squared length of the vectors
 
 
@@ -45,19 +49,22 @@ def rank(eigenvalues: np.ndarray, length: float) -> int:
 
 
 def kernel(statistics: Moments, dimensions: int | None = None, power: float = 1.0) -> np.ndarray:
-    """The whitening matrix (D, K) in float64, columns by descending eigenvalue; K is `dimensions`, by default the rank.
+    """The whitening matrix (D, K) in float64, columns by descending eigenvalue; K is `dimensions`,
+    by default the rank.
 
     The rank is D - 1 after a layer norm (pooling avg and cls_before_pooler).
 
     Raises:
-        BadInput: `dimensions` is outside 1..rank, which is less than the number of vectors; all vectors are equal.
+        BadInput: `dimensions` is outside 1..rank, which is less than the number of vectors; all
+            vectors are equal.
     """
     u, eigenvalues, _ = np.linalg.svd(statistics.covariance, hermitian=True)
     available = rank(eigenvalues, statistics.length)
     wanted = available if dimensions is None else dimensions
     if not 1 <= wanted <= available:
         raise BadInput(
-            f"--dimensions {wanted}: the vectors of the {statistics.count} texts vary in {available} directions"
+            f"--dimensions {wanted}: the vectors of the {statistics.count} texts vary in "
+            f"{available} directions"
         )
     return u[:, :wanted] / eigenvalues[:wanted] ** (power / 2)
 

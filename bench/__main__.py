@@ -26,8 +26,15 @@ def main(argv: list[str] | None = None) -> list[dict]:
     subjects = parser.add_subparsers(dest="subject", required=True)
     for name, title in SUBJECTS.items():
         sub = subjects.add_parser(name, help=title, description=title)
-        sub.add_argument("--runs", type=positive, default=1, help="repetitions; the table shows medians")
-        sub.add_argument("--threads", type=positive, default=1, help="threads of torch; 1 gives comparable CPU times")
+        sub.add_argument(
+            "--runs", type=positive, default=1, help="repetitions; the table shows medians"
+        )
+        sub.add_argument(
+            "--threads",
+            type=positive,
+            default=1,
+            help="threads of torch; 1 gives comparable CPU times",
+        )
         sub.add_argument("--output", help="write the rows to this JSON file")
         importlib.import_module(f"bench.{name}").add_arguments(sub)
     args = parser.parse_args(argv)
@@ -41,7 +48,9 @@ def main(argv: list[str] | None = None) -> list[dict]:
         write_rows(args.output, rows)
     show(getattr(subject, "table", table)(rows))
     if failed := [row for row in rows if "failed" in row]:
-        raise ProjectError(f"{len(failed)} of {len(rows)} parts failed; the first: {failed[0]['failed']}")
+        raise ProjectError(
+            f"{len(failed)} of {len(rows)} parts failed; the first: {failed[0]['failed']}"
+        )
     return rows
 
 

@@ -39,7 +39,8 @@ class Case:
 
 
 class Materials:
-    """Models of both families with random weights and a tokenizer, and text with realistic sentence lengths.
+    """Models of both families with random weights and a tokenizer, and text with realistic sentence
+    lengths.
 
     Args:
         folder: an empty folder for them.
@@ -50,12 +51,23 @@ class Materials:
     """
 
     def __init__(
-        self, folder: Path, layers: int, batch: int, length: int, families=tuple(FAMILIES), **more: object
+        self,
+        folder: Path,
+        layers: int,
+        batch: int,
+        length: int,
+        families=tuple(FAMILIES),
+        **more: object,
     ) -> None:
         self.folder, self.layers, self.batch, self.length = folder, layers, batch, length
         torch.manual_seed(0)
         tokenizer = tokenizer_of(WORDS)
-        size = {"hidden_size": 24, "num_hidden_layers": layers, "num_attention_heads": 12, "intermediate_size": 48}
+        size = {
+            "hidden_size": 24,
+            "num_hidden_layers": layers,
+            "num_attention_heads": 12,
+            "intermediate_size": 48,
+        }
         size |= {"vocab_size": len(SPECIAL) + len(WORDS), "pad_token_id": 0, **more}
         for name in families:
             config, model = FAMILIES[name]
@@ -65,7 +77,9 @@ class Materials:
         lengths = draw_lengths(generator, 4 * max(batch, 100))
         lines = [" ".join(generator.choice(WORDS, length - 2)) for length in lengths]
         (folder / "text").write_text("\n".join(lines) + "\n")
-        pairs = [f"{premise}\t{hypothesis}\tneutral" for premise, hypothesis in itertools.pairwise(lines)]
+        pairs = [
+            f"{premise}\t{hypothesis}\tneutral" for premise, hypothesis in itertools.pairwise(lines)
+        ]
         (folder / "pairs").write_text("\n".join(["premise\thypothesis\tlabel", *pairs]) + "\n")
 
     def parts(self, case: Case, **flags: object):
@@ -81,18 +95,34 @@ class Materials:
             _, tokenizer, blocks = load_blocks(settings)
             return builders.build_pretraining(settings, tokenizer, blocks)[0]
         method = load_method(case.objective)
-        config = ROOT / "configs" / f"{_NAMED.get(case.objective, case.objective.replace('_', '-') + '-mini')}.yaml"
+        config = (
+            ROOT
+            / "configs"
+            / f"{_NAMED.get(case.objective, case.objective.replace('_', '-') + '-mini')}.yaml"
+        )
         script = script_of(case.objective)
         file = self.folder / ("pairs" if method.labels else "text")
-        small = {"generator": self.folder / case.family, "aux_init": "random", "skip_from": self.layers // 2}
+        small = {
+            "generator": self.folder / case.family,
+            "aux_init": "random",
+            "skip_from": self.layers // 2,
+        }
         small |= {"queue_size": 4 * self.batch}
-        known = {field.name for arguments in kinds_of(script, method) for field in fields(arguments)}
-        given = self._flags(case, file, {name: value for name, value in small.items() if name in known} | flags)
+        known = {
+            field.name for arguments in kinds_of(script, method) for field in fields(arguments)
+        }
+        given = self._flags(
+            case, file, {name: value for name, value in small.items() if name in known} | flags
+        )
         given |= {"config": config} if config.is_file() else {"method": method.name}
         settings = fill(script, given)
         tokenizer = load_tokenizer(settings.model_args.model_name_or_path)
-        text = load_tokenised(source_of(settings.data_args, method.labels), tokenizer, settings.data_args.cache_dir)
-        return builders.build_training(settings, method.tokenizer(settings.method_args, tokenizer), text, None)[0]
+        text = load_tokenised(
+            source_of(settings.data_args, method.labels), tokenizer, settings.data_args.cache_dir
+        )
+        return builders.build_training(
+            settings, method.tokenizer(settings.method_args, tokenizer), text, None
+        )[0]
 
     def _flags(self, case: Case, file: Path, more: dict[str, object]) -> dict[str, object]:
         return {

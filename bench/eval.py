@@ -1,7 +1,9 @@
-"""The seven STS test sets with a real encoder: ours against a SentEval-style loop, with a comparison of the scores.
+"""The seven STS test sets with a real encoder: ours against a SentEval-style loop, with a
+comparison of the scores.
 
-The plain side works like SentEval: fixed batches sorted by length, padding, no deduplication, cosines one by one, and
-all three splits of STS-B and SICK-R although one is used. Like SimCSE's batcher it keeps all hidden states.
+The plain side works like SentEval: fixed batches sorted by length, padding, no deduplication,
+cosines one by one, and all three splits of STS-B and SICK-R although one is used. Like SimCSE's
+batcher it keeps all hidden states.
 """
 
 import argparse
@@ -19,7 +21,10 @@ from models.encoder import load_encoder
 from models.pooling import POOLINGS
 
 BATCH = 128  # SentEval's
-ALLOWED = {False: 0.01, True: 0.05}  # bf16 -> Spearman points: the two sides round in a different order
+ALLOWED = {
+    False: 0.01,
+    True: 0.05,
+}  # bf16 -> Spearman points: the two sides round in a different order
 SPLITS = {
     "STS-B": (read_stsb, ("train", "dev", "test")),
     "SICK-R": (read_sick, ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")),
@@ -37,7 +42,10 @@ def rows(args: argparse.Namespace) -> list[dict]:
     """One row; ProjectError if scores differ by more than rounding."""
     encoder, tokenizer = load_encoder(args.model, args.pooling)
     data_dir, precision = Path(args.data_dir), "bf16" if args.bf16 else "fp32"
-    encode, theirs = Encode(encoder, tokenizer, bf16=args.bf16), PlainEncode(encoder, tokenizer, args.bf16)
+    encode, theirs = (
+        Encode(encoder, tokenizer, bf16=args.bf16),
+        PlainEncode(encoder, tokenizer, args.bf16),
+    )
 
     def plain(_: int) -> dict[str, float]:
         scores = {task.name: spearman(theirs, merged(task.load(data_dir))) for task in STS_TEST[:5]}
@@ -52,7 +60,16 @@ def rows(args: argparse.Namespace) -> list[dict]:
     apart = max(abs(timed.plain[name] - value) for name, value in timed.ours.items())
     if apart > ALLOWED[args.bf16]:
         raise ProjectError(f"scores differ by {apart:.4f}: {timed.plain} and {timed.ours}")
-    return [bench_row("seven test sets", precision, Path(args.model).name, timed, args.runs, apart=round(apart, 5))]
+    return [
+        bench_row(
+            "seven test sets",
+            precision,
+            Path(args.model).name,
+            timed,
+            args.runs,
+            apart=round(apart, 5),
+        )
+    ]
 
 
 class PlainEncode:
@@ -66,20 +83,34 @@ class PlainEncode:
         parts = []
         for start in range(0, len(sentences), BATCH):
             batch = self.tokenizer(
-                sentences[start : start + BATCH], padding=True, truncation=True, max_length=512, return_tensors="pt"
+                sentences[start : start + BATCH],
+                padding=True,
+                truncation=True,
+                max_length=512,
+                return_tensors="pt",
             )
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
                 ids, mask = batch["input_ids"], batch["attention_mask"]
-                states = self.encoder.backbone(input_ids=ids, attention_mask=mask, output_hidden_states=True)
-                pooled = POOLINGS[self.encoder.pooling].pool(states.hidden_states, mask, self.encoder.place)
+                states = self.encoder.backbone(
+                    input_ids=ids, attention_mask=mask, output_hidden_states=True
+                )
+                pooled = POOLINGS[self.encoder.pooling].pool(
+                    states.hidden_states, mask, self.encoder.place
+                )
             parts.append(pooled.float().numpy())
         return np.concatenate(parts)
 
 
 def spearman(encode: PlainEncode, pairs: Pairs) -> float:
     """Spearman x 100 of pairs in SentEval's order, sorted by length."""
-    order = sorted(range(len(pairs.gold)), key=lambda i: (len(pairs.left[i].split()), len(pairs.right[i].split())))
+    order = sorted(
+        range(len(pairs.gold)),
+        key=lambda i: (len(pairs.left[i].split()), len(pairs.right[i].split())),
+    )
     left = encode([pairs.left[i] for i in order])
     right = encode([pairs.right[i] for i in order])
-    cosines = [np.dot(a, b) / (np.linalg.norm(a) * np.linalg.norm(b)) for a, b in zip(left, right, strict=True)]
+    cosines = [
+        np.dot(a, b) / (np.linalg.norm(a) * np.linalg.norm(b))
+        for a, b in zip(left, right, strict=True)
+    ]
     return 100 * float(spearmanr(cosines, [pairs.gold[i] for i in order]).statistic)

@@ -1,10 +1,12 @@
-"""A GPU in a few minutes: are steps right, which path is fastest, does the loop keep up, do runs survive a kill.
+"""A GPU in a few minutes: are steps right, which path is fastest, does the loop keep up, do runs
+survive a kill.
 
 python -m bench gpu --minutes 8 --output FILE.json      # writes FILE.json and the page FILE.md, row by row
 
-Parts, the most important first, each with its share of the time: `right`, `fast`, `whole`, `safe`, `true` (with
---weights, --text and --data_dir). A row is written as soon as it is known. What fails or does not fit becomes a row
-with the reason, and the next one goes on. --parts runs some again and keeps FILE.json's other rows.
+Parts, the most important first, each with its share of the time: `right`, `fast`, `whole`, `safe`,
+`true` (with --weights, --text and --data_dir). A row is written as soon as it is known. What fails
+or does not fit becomes a row with the reason, and the next one goes on. --parts runs some again and
+keeps FILE.json's other rows.
 """
 
 from __future__ import annotations
@@ -34,16 +36,26 @@ SHARES = {"right": 25, "fast": 35, "whole": 15, "safe": 15, "true": 20}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--minutes", type=float, default=8, help="time for all parts")
-    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: a rehearsal")
-    parser.add_argument("--parts", nargs="+", choices=SHARES, default=list(SHARES), help="run only these")
+    parser.add_argument(
+        "--device", choices=["cuda", "cpu"], default="cuda", help="cpu: a rehearsal"
+    )
+    parser.add_argument(
+        "--parts", nargs="+", choices=SHARES, default=list(SHARES), help="run only these"
+    )
     parser.add_argument("--model", choices=MODELS, default="bert-base", help="size of timed models")
     parser.add_argument("--batch", type=positive, default=64, help="sentences per step")
     parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
-    parser.add_argument("--steps", type=positive, default=200, help="steps of the runs that are killed or timed")
+    parser.add_argument(
+        "--steps", type=positive, default=200, help="steps of the runs that are killed or timed"
+    )
     parser.add_argument("--weights", help="part true: a checkpoint to train, such as a small BERT")
     parser.add_argument("--text", help="part true: its training text")
-    parser.add_argument("--data_dir", help="part true: a folder with STS-B, as data.prepare makes it")
-    parser.add_argument("--true_steps", type=positive, default=2000, help="part true: steps of a run")
+    parser.add_argument(
+        "--data_dir", help="part true: a folder with STS-B, as data.prepare makes it"
+    )
+    parser.add_argument(
+        "--true_steps", type=positive, default=2000, help="part true: steps of a run"
+    )
 
 
 def rows(args) -> list[dict]:
@@ -60,7 +72,9 @@ def rows(args) -> list[dict]:
     for row in measured(args, device):
         logger.info("%s", row)
         results = [*results, row]
-        results.sort(key=lambda row: [*SHARES, row["part"]].index(row["part"]))  # other versions have other parts
+        results.sort(
+            key=lambda row: [*SHARES, row["part"]].index(row["part"])
+        )  # other versions have other parts
         if args.output:
             write_rows(args.output, results)
             Path(args.output).with_suffix(".md").write_text(page(results), encoding="utf-8")
@@ -134,12 +148,16 @@ def _verdict(rows: list[dict]) -> list[str]:
         good = sum(row["right"] for row in checks)
         said.append(f"{good} of {len(checks)} steps agree with the CPU.")
     for name in ("infocse", "simcse", "stage 1"):
-        mine = [row for row in rows if row["part"] == "fast" and row["name"] == name and "ms" in row]
+        mine = [
+            row for row in rows if row["part"] == "fast" and row["name"] == name and "ms" in row
+        ]
         timed = {row["path"]: row["ms"] for row in mine}
         if timed:
             best = min(timed, key=timed.get)
             plain = timed.get("published")
-            ratio = f", {plain / timed[best]:.2f} times as fast as the published step" if plain else ""
+            ratio = (
+                f", {plain / timed[best]:.2f} times as fast as the published step" if plain else ""
+            )
             said.append(f"{name}: {best} is fastest, {timed[best]:.2f} ms a step{ratio}.")
     return [" ".join(said)] if said else []
 
@@ -149,12 +167,27 @@ def _right(rows: list[dict]) -> str:
     groups: dict[tuple, list[dict]] = {}
     for row in rows:
         groups.setdefault((row["shape"], row["path"], row["precision"]), []).append(row)
-    lines = [["shape", "path", "precision", "right", "worst loss", "worst gradient", "worst update", "not right"]]
+    lines = [
+        [
+            "shape",
+            "path",
+            "precision",
+            "right",
+            "worst loss",
+            "worst gradient",
+            "worst update",
+            "not right",
+        ]
+    ]
     for group, members in groups.items():
         checked = [row for row in members if "right" in row]
         errors = ("loss_error", "gradient_error", "update_error")
-        worst = [f"{max((row[name] for row in checked), default=float('nan')):.1e}" for name in errors]
+        worst = [
+            f"{max((row[name] for row in checked), default=float('nan')):.1e}" for name in errors
+        ]
         wrong = [row for row in members if not row.get("right")]
-        named = "; ".join(f"{row['name']} ({row.get('failed') or row['gradient_error']})" for row in wrong)
+        named = "; ".join(
+            f"{row['name']} ({row.get('failed') or row['gradient_error']})" for row in wrong
+        )
         lines.append([*group, f"{len(members) - len(wrong)} of {len(members)}", *worst, named])
     return markdown(lines)

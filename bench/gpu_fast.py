@@ -28,7 +28,11 @@ from training.graph import GraphedStep
 METHODS = ("infocse", "simcse", "stage 1")
 PATHS = ("published", "padded", "packed", "padded, graph", "packed, graph")
 LARGE = 8  # times the batch, for the rows on gradient caching
-BATCHES, WARM, TIMED = 8, 10, 50  # different batches; steps before and, at most, during a measurement
+BATCHES, WARM, TIMED = (
+    8,
+    10,
+    50,
+)  # different batches; steps before and, at most, during a measurement
 ENOUGH = 1.5  # seconds of a measurement
 
 
@@ -38,7 +42,10 @@ def works(args, device: torch.device) -> Iterator[Work]:
     for name in METHODS:
         for path in PATHS:
             yield {"name": name, "path": path}, partial(step, name, path, args, device, peak)
-    yield {"name": "simcse with its tokenising", "path": "sentence-transformers"}, partial(peer, args, device)
+    yield (
+        {"name": "simcse with its tokenising", "path": "sentence-transformers"},
+        partial(peer, args, device),
+    )
     for path in ("padded", "packed"):
         for chunk in (None, args.batch):
             row = {"name": f"infocse, {LARGE * args.batch} sentences", "path": path}
@@ -47,7 +54,13 @@ def works(args, device: torch.device) -> Iterator[Work]:
 
 
 def step(
-    name: str, path: str, args, device: torch.device, peak: float, times: int = 1, chunk: int | None = None
+    name: str,
+    path: str,
+    args,
+    device: torch.device,
+    peak: float,
+    times: int = 1,
+    chunk: int | None = None,
 ) -> dict:
     """Forward, backward, clipping, AdamW; `peak` is of `product_rate`, the batch `times` --batch, `chunk` at a time."""
     model = build(name, path, args.model).to(device)
@@ -84,7 +97,9 @@ def step(
         "ms": round(ms, 2),
         "again_ms": round(max(first, second), 2),
         "tokens_per_s": round(1000 * tokens / ms),
-        "share_of_product": round(counter.get_total_flops() / ms / 1e9 / peak, 3) if counter else None,
+        "share_of_product": round(counter.get_total_flops() / ms / 1e9 / peak, 3)
+        if counter
+        else None,
         "memory_mb": peak_mb(device),
         "shapes": len(graphed.captured) if graphed else None,
     }
@@ -128,10 +143,16 @@ def build(name: str, path: str, model: str) -> nn.Module:
     """The model of a path, with the same random weights in every call."""
     lm, packed = pair.masked_lm(model), path.startswith("packed")
     if name == "infocse":
-        return pair.PlainInfoCSE(lm) if path == "published" else pair.ours(lm, "bf16", packed=packed)
+        return (
+            pair.PlainInfoCSE(lm) if path == "published" else pair.ours(lm, "bf16", packed=packed)
+        )
     if name == "stage 1":
         head, skip = pair.new_head(lm), pair.skip_from(lm.config)
-        stage_one = PlainStageOne(lm, head, skip) if path == "published" else AuxiliaryMaskedLM(lm, head, skip, packed)
+        stage_one = (
+            PlainStageOne(lm, head, skip)
+            if path == "published"
+            else AuxiliaryMaskedLM(lm, head, skip, packed)
+        )
         return stage_one.train()
     projection = pair.projection(lm)
     if path == "published":
@@ -149,9 +170,13 @@ class PlainSimCSE(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         ids, mask = input_ids.flatten(0, 1), attention_mask.flatten(0, 1)
-        first, second = self.projection(self.encoder(ids, mask).last_hidden_state[:, 0]).float().chunk(2)
+        first, second = (
+            self.projection(self.encoder(ids, mask).last_hidden_state[:, 0]).float().chunk(2)
+        )
         similarity = F.cosine_similarity(first[:, None], second[None], dim=-1)
-        return F.cross_entropy(similarity / pair.TEMPERATURE, torch.arange(len(first), device=ids.device))
+        return F.cross_entropy(
+            similarity / pair.TEMPERATURE, torch.arange(len(first), device=ids.device)
+        )
 
 
 class PlainStageOne(nn.Module):
@@ -161,10 +186,14 @@ class PlainStageOne(nn.Module):
         super().__init__()
         self.lm, self.head, self.skip_from = lm, head, skip_from
 
-    def forward(self, attention_mask: Tensor, masked_input_ids: Tensor, masked_labels: Tensor, **_: Tensor) -> Tensor:
+    def forward(
+        self, attention_mask: Tensor, masked_input_ids: Tensor, masked_labels: Tensor, **_: Tensor
+    ) -> Tensor:
         ids, real, labels = masked_input_ids[0], attention_mask[0], masked_labels[0]
         output = self.lm(ids, real, labels=labels, output_hidden_states=True)
-        states = torch.cat([output.hidden_states[-1][:, :1], output.hidden_states[self.skip_from][:, 1:]], dim=1)
+        states = torch.cat(
+            [output.hidden_states[-1][:, :1], output.hidden_states[self.skip_from][:, 1:]], dim=1
+        )
         mask = pair.mask_of(self.lm.config, states, real)
         for layer in self.head:
             states = layer(states, mask)
@@ -172,7 +201,9 @@ class PlainStageOne(nn.Module):
         return output.loss + F.cross_entropy(logits, labels.flatten(), ignore_index=pair.IGNORED)
 
 
-def batch(name: str, path: str, model: nn.Module, args, seed: int, times: int, chunk: int | None) -> dict:
+def batch(
+    name: str, path: str, model: nn.Module, args, seed: int, times: int, chunk: int | None
+) -> dict:
     """A batch with realistic lengths and, for our models, its layouts."""
     inputs = pair.batch(pair.config_of(args.model), times * args.batch, args.length, seed)
     if name == "stage 1":

@@ -31,7 +31,10 @@ STSB_DEV, MANY = 3000, 20_000  # sentences: of STS-B dev, and of a larger encodi
 WORKERS = 4
 SIZES = {"bert-base": {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}}
 SEEDS = (0, 1)
-TRUE = {"simcse": "simcse-mini", "infocse that reads the vector": "infocse-read-mini"}  # configurations
+TRUE = {
+    "simcse": "simcse-mini",
+    "infocse that reads the vector": "infocse-read-mini",
+}  # configurations
 LOOPS = [("padded", False, False), ("packed", True, False), ("packed, graph", True, True)]
 
 
@@ -39,7 +42,9 @@ def whole(args, device: torch.device) -> Iterator[Work]:
     """A step in the Trainer with and without worker processes, and encoding."""
     with tempfile.TemporaryDirectory() as folder:
         layers = pair.config_of(args.model).num_hidden_layers
-        materials = Materials(Path(folder), layers, args.batch, args.length, ("bert",), **SIZES.get(args.model, {}))
+        materials = Materials(
+            Path(folder), layers, args.batch, args.length, ("bert",), **SIZES.get(args.model, {})
+        )
         for workers in (0, WORKERS):
             for path, packed, graph in LOOPS:
                 flags = {"dataloader_num_workers": workers, "cuda_graph": graph}
@@ -97,11 +102,19 @@ def safe(args, device: torch.device) -> Iterator[Work]:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(5) as pool:
         runs = Runs(Path(folder), args, device)
         try:
-            whole = {graph: pool.submit(runs.run, f"whole {graph}", graph) for graph in (False, True)}
+            whole = {
+                graph: pool.submit(runs.run, f"whole {graph}", graph) for graph in (False, True)
+            }
             cases = [(signal.SIGKILL, False), (signal.SIGKILL, True), (signal.SIGTERM, False)]
-            stopped = [pool.submit(runs.run, f"{number.name} {graph}", graph, number) for number, graph in cases]
+            stopped = [
+                pool.submit(runs.run, f"{number.name} {graph}", graph, number)
+                for number, graph in cases
+            ]
             for (number, graph), run in zip(cases, stopped, strict=True):
-                row = {"name": f"resume after {number.name}", "path": "graph" if graph else "no graph"}
+                row = {
+                    "name": f"resume after {number.name}",
+                    "path": "graph" if graph else "no graph",
+                }
                 yield row, partial(runs.resumed, whole[graph], run, number, graph)
             if device.type == "cuda":
                 yield {"name": "out of memory"}, runs.without_memory
@@ -140,7 +153,9 @@ class Runs:
         ended = self.run("large", False, per_device_train_batch_size=10 * len(self.text))
         return {"exit_code": ended.code, "last_line": ended.log.strip().splitlines()[-1][:300]}
 
-    def run(self, name: str, graph: bool, number: signal.Signals | None = None, **more: object) -> Ended:
+    def run(
+        self, name: str, graph: bool, number: signal.Signals | None = None, **more: object
+    ) -> Ended:
         """Run the script; with a signal, send it at the first checkpoint."""
         every, output = max(1, self.steps // 3), self.folder / name
         flags = {
@@ -191,7 +206,11 @@ class Ended(NamedTuple):
 
 def launched(flags: dict, device: torch.device, **streams) -> subprocess.Popen:
     """A process of the script; on a CPU with one thread, since several run at the same time."""
-    command = [sys.executable, "run_unsup.py", *(f"--{name}={value}" for name, value in flags.items())]
+    command = [
+        sys.executable,
+        "run_unsup.py",
+        *(f"--{name}={value}" for name, value in flags.items()),
+    ]
     environment = os.environ | ({"OMP_NUM_THREADS": "1"} if device.type == "cpu" else {})
     return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **streams)
 
@@ -205,16 +224,23 @@ def true(args, device: torch.device) -> Iterator[Work]:
         try:
             for name, config in TRUE.items():
                 for seed in SEEDS:
-                    started[name, seed] = start(args, device, config, Path(folder) / f"{config}-{seed}", seed)
+                    started[name, seed] = start(
+                        args, device, config, Path(folder) / f"{config}-{seed}", seed
+                    )
             for (name, seed), (child, output) in started.items():
-                yield {"name": name, "seed": seed, "steps": args.true_steps}, partial(scores, child, output)
+                yield (
+                    {"name": name, "seed": seed, "steps": args.true_steps},
+                    partial(scores, child, output),
+                )
         finally:
             for child, _ in started.values():
                 if child.poll() is None:
                     os.killpg(child.pid, signal.SIGKILL)
 
 
-def start(args, device: torch.device, config: str, output: Path, seed: int) -> tuple[subprocess.Popen, Path]:
+def start(
+    args, device: torch.device, config: str, output: Path, seed: int
+) -> tuple[subprocess.Popen, Path]:
     """A run of the script, and its folder."""
     flags = {
         "config": ROOT / "configs" / f"{config}.yaml",
@@ -239,7 +265,10 @@ def start(args, device: torch.device, config: str, output: Path, seed: int) -> t
 def scores(child: subprocess.Popen, output: Path) -> dict:
     """Best and last STS-B dev score of a run, and all of them."""
     if child.wait():
-        raise RuntimeError(f"exit code {child.returncode}: {output.with_name(output.name + '.log').read_text()[-250:]}")
+        raise RuntimeError(
+            f"exit code {child.returncode}: "
+            f"{output.with_name(output.name + '.log').read_text()[-250:]}"
+        )
     lines = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
     curve = [round(line["eval_stsb_spearman"], 2) for line in lines if "eval_stsb_spearman" in line]
     return {"best_dev": max(curve), "last_dev": curve[-1], "dev": curve}

@@ -1,8 +1,9 @@
-"""The cost of a training step outside forward, backward and optimizer: our loop against the published scripts'.
+"""The cost of a training step outside forward, backward and optimizer: our loop against the
+published scripts'.
 
-Both train a model with one parameter on the same generated sentences, two views and their masked twins per step. The
-CPU time of a step is the slope between two runs of different length, without start-up costs. Goal: 1 ms for 64
-sentences.
+Both train a model with one parameter on the same generated sentences, two views and their masked
+twins per step. The CPU time of a step is the slope between two runs of different length, without
+start-up costs. Goal: 1 ms for 64 sentences.
 """
 
 import argparse
@@ -17,7 +18,13 @@ import pyarrow as pa
 import torch
 from datasets import Dataset
 from torch import Tensor, nn
-from transformers import BertTokenizer, DataCollatorForLanguageModeling, IntervalStrategy, PrinterCallback, Trainer
+from transformers import (
+    BertTokenizer,
+    DataCollatorForLanguageModeling,
+    IntervalStrategy,
+    PrinterCallback,
+    Trainer,
+)
 
 from bench.pair import CLS, FIRST_WORD, MASK, SEP, draw_lengths
 from bench.timing import Timed, bench_row
@@ -39,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=positive, default=64, help="sentences per step")
     parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
     parser.add_argument("--rows", type=positive, default=20_000, help="generated sentences")
-    parser.add_argument("--steps", type=positive, nargs=2, default=[100, 500], help="lengths of the two runs")
+    parser.add_argument(
+        "--steps", type=positive, nargs=2, default=[100, 500], help="lengths of the two runs"
+    )
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
@@ -51,19 +60,26 @@ def rows(args: argparse.Namespace) -> list[dict]:
             stream.write_table(table, ROWS_AT_ONCE)
         write_json(Path(folder) / "facts.json", {})
         masking = [Masking(MASK_RATE, views=(0, 1))]
-        corpus, pairs = TokenisedText(folder), tokenised(sentences, frame_of(tokenizer), args.length)
+        corpus, pairs = (
+            TokenisedText(folder),
+            tokenised(sentences, frame_of(tokenizer), args.length),
+        )
         collator = Collator(corpus, tokenizer, [View(), View()], args.length, 42, masking)
         theirs = PairCollator(tokenizer, MASK_RATE)
 
         def ours(steps: int) -> Trainer:
-            return EmbeddingTrainer(OneParameter(), _arguments(args, steps, folder), collator, len(corpus))
+            return EmbeddingTrainer(
+                OneParameter(), _arguments(args, steps, folder), collator, len(corpus)
+            )
 
         def plain(steps: int) -> Trainer:
             return Trainer(OneParameter(), _arguments(args, steps, folder), theirs, pairs)
 
         slopes = [(_slope(plain, args.steps), _slope(ours, args.steps)) for _ in range(args.runs)]
     plain_ms, ours_ms = (statistics.median(side) for side in zip(*slopes, strict=True))
-    row = bench_row("loop", "fp32", "one parameter", Timed(plain_ms, ours_ms, None, None), args.runs)
+    row = bench_row(
+        "loop", "fp32", "one parameter", Timed(plain_ms, ours_ms, None, None), args.runs
+    )
     return [row | {"plain_ms": round(plain_ms, 2), "ours_ms": round(ours_ms, 2)}]
 
 
@@ -87,7 +103,9 @@ class OneParameter(nn.Module):
 
     def forward(self, **batch: Tensor) -> TrainingOutput:
         loss = self.weight.square()
-        return TrainingOutput(loss=loss, terms={"contrastive": loss.detach(), "aux_mlm": loss.detach()})
+        return TrainingOutput(
+            loss=loss, terms={"contrastive": loss.detach(), "aux_mlm": loss.detach()}
+        )
 
     def probe(self, **batch: Tensor) -> dict[str, float]:
         return {"uniformity": -1.0}
@@ -122,7 +140,9 @@ def _slope(trainer: Callable[[int], Trainer], lengths: list[int]) -> float:
     return (spent[1] - spent[0]) / (lengths[1] - lengths[0])
 
 
-def tokenised(sentences: list[list[int]], frame: tuple[list[int], list[int]], longest: int) -> Dataset:
+def tokenised(
+    sentences: list[list[int]], frame: tuple[list[int], list[int]], longest: int
+) -> Dataset:
     """Rows as stored by SimCSE's and InfoCSE's `prepare_features`: lists of two equal views."""
     prefix, suffix = frame
     inner = longest - len(prefix) - len(suffix)
@@ -147,5 +167,7 @@ class PairCollator:
         views = len(features[0]["input_ids"])
         flat = [{name: f[name][i] for name in f} for f in features for i in range(views)]
         batch = self.tokenizer.pad(flat, padding=True, return_tensors="pt")
-        batch["mlm_input_ids"], batch["mlm_labels"] = self.mask.torch_mask_tokens(batch["input_ids"].clone())
+        batch["mlm_input_ids"], batch["mlm_labels"] = self.mask.torch_mask_tokens(
+            batch["input_ids"].clone()
+        )
         return {name: value.view(len(features), views, -1) for name, value in batch.items()}

@@ -30,16 +30,25 @@ from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining
 
 WEIGHT, TEMPERATURE, HEAD_LAYERS = 1e-5, 0.05, 2
-# LENGTHS[n] of the first 11,914 lines of SimCSE's wiki1m_for_simcse.txt have n tokens (WordPiece of bert-base-uncased,
-# special tokens included, truncated at 32). Mean 21.9; 27 % are truncated.
+# LENGTHS[n] of the first 11,914 lines of SimCSE's wiki1m_for_simcse.txt have n tokens (WordPiece of
+# bert-base-uncased, special tokens included, truncated at 32). Mean 21.9; 27 % are truncated.
 _COUNTS = """0 0 0 34 151 236 284 275 247 231 252 256 273 302 332 373 347 384 376 363 371 392 371 400 352 330 323 303
     298 315 253 261 3229"""
 LENGTHS = [int(count) for count in _COUNTS.split()]
-_TINY = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64}
+_TINY = {
+    "hidden_size": 32,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
 MODELS = {
     "bert-base": {},  # BertConfig's defaults are its sizes
     "mini": {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536},
-    "tiny": {**_TINY, "vocab_size": 1000, "initializer_range": 0.3},  # for tests: vectors that differ
+    "tiny": {
+        **_TINY,
+        "vocab_size": 1000,
+        "initializer_range": 0.3,
+    },  # for tests: vectors that differ
 }
 CLS, SEP, MASK = 101, 102, 103
 FIRST_WORD = 200
@@ -47,14 +56,22 @@ WORDS = ["".join(letters) for letters in itertools.product("abcdefghijkl", repea
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", choices=MODELS, default="bert-base", help="size; the weights are random")
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast on both sides")
-    parser.add_argument("--batch", type=positive, default=64, help="sentences per step, with two views each")
+    parser.add_argument(
+        "--model", choices=MODELS, default="bert-base", help="size; the weights are random"
+    )
+    parser.add_argument(
+        "--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast on both sides"
+    )
+    parser.add_argument(
+        "--batch", type=positive, default=64, help="sentences per step, with two views each"
+    )
     parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
 
 
 def config_of(model: str, dropout: float = 0.1) -> BertConfig:
-    return BertConfig(**MODELS[model], hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    return BertConfig(
+        **MODELS[model], hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
+    )
 
 
 def skip_from(config: BertConfig) -> int:
@@ -69,22 +86,29 @@ def masked_lm(model: str, dropout: float = 0.1) -> BertForMaskedLM:
 
 
 class PlainInfoCSE(nn.Module):
-    """InfoCSE's step as in the authors' code: contrastive loss plus weighted auxiliary loss of one batch.
+    """InfoCSE's step as in the authors' code: contrastive loss plus weighted auxiliary loss of one
+    batch.
 
-    Everything is padded. The frozen copy is a masked language model with the lower layers, and its unused head runs on
-    every position. The auxiliary layers and their output matrix also run on every position; only the loss skips
-    unmasked ones. It is not slower than necessary: attention is `scaled_dot_product_attention`, and both views go
-    through the encoder together. The cost equals that of the published code with the same library (about 3.6 TFLOP for
-    bert-base and 64 sentences of at most 32 tokens).
+    Everything is padded. The frozen copy is a masked language model with the lower layers, and its
+    unused head runs on every position. The auxiliary layers and their output matrix also run on
+    every position; only the loss skips unmasked ones. It is not slower than necessary: attention is
+    `scaled_dot_product_attention`, and both views go through the encoder together. The cost equals
+    that of the published code with the same library (about 3.6 TFLOP for bert-base and 64 sentences
+    of at most 32 tokens).
 
     Args:
-        lm: becomes the frozen copy, without the layers above the one that the auxiliary layers read.
+        lm: becomes the frozen copy, without the layers above the one that the auxiliary layers
+            read.
         weight: lambda.
     """
 
     def __init__(self, lm: BertForMaskedLM, weight: float = WEIGHT) -> None:
         super().__init__()
-        self.encoder, self.c_head, self.output = copy.deepcopy(lm.bert), new_head(lm), copy.deepcopy(lm.cls)
+        self.encoder, self.c_head, self.output = (
+            copy.deepcopy(lm.bert),
+            new_head(lm),
+            copy.deepcopy(lm.cls),
+        )
         self.projection, self.weight = projection(lm), weight
         lm.bert.encoder.layer = lm.bert.encoder.layer[: skip_from(lm.config)]
         self.frozen = lm.requires_grad_(False)
@@ -96,21 +120,33 @@ class PlainInfoCSE(nn.Module):
         return self
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, masked_input_ids: Tensor, masked_labels: Tensor
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        masked_input_ids: Tensor,
+        masked_labels: Tensor,
     ) -> Tensor:
         """The loss of two views and their masked twins, (2, B, L) each."""
         mask = attention_mask.flatten(0, 1)
-        cls = self.encoder(input_ids=input_ids.flatten(0, 1), attention_mask=mask).last_hidden_state[:, 0]
-        return self._contrastive(cls) + self.weight * self._auxiliary(cls, masked_input_ids, mask, masked_labels)
+        cls = self.encoder(
+            input_ids=input_ids.flatten(0, 1), attention_mask=mask
+        ).last_hidden_state[:, 0]
+        return self._contrastive(cls) + self.weight * self._auxiliary(
+            cls, masked_input_ids, mask, masked_labels
+        )
 
     def _contrastive(self, cls: Tensor) -> Tensor:
         with torch.autocast(cls.device.type, enabled=False):
             first, second = F.normalize(self.projection(cls.float()), dim=-1).chunk(2)
-            return F.cross_entropy(first @ second.T / TEMPERATURE, torch.arange(len(first), device=cls.device))
+            return F.cross_entropy(
+                first @ second.T / TEMPERATURE, torch.arange(len(first), device=cls.device)
+            )
 
     def _auxiliary(self, cls: Tensor, ids: Tensor, mask: Tensor, labels: Tensor) -> Tensor:
         with torch.no_grad():
-            seen = self.frozen(input_ids=ids.flatten(0, 1), attention_mask=mask, output_hidden_states=True)
+            seen = self.frozen(
+                input_ids=ids.flatten(0, 1), attention_mask=mask, output_hidden_states=True
+            )
         states = torch.cat([cls.unsqueeze(1), seen.hidden_states[-1][:, 1:]], dim=1)
         mask = mask_of(self.frozen.config, states, mask)
         for layer in self.c_head:
@@ -123,7 +159,9 @@ def ours(lm: BertForMaskedLM, precision: str = "fp32", weight: float = WEIGHT, p
     """The step of `run_unsup.py`; `lm` itself becomes its encoder."""
     fast.choose(lm, packed)
     lower = auxiliary.LowerLayers(lm.bert, skip_from(lm.config))
-    aux = AuxiliaryMLM(lower, new_head(lm), auxiliary.VocabularyHead(lm), Arguments(aux_weight=weight))
+    aux = AuxiliaryMLM(
+        lower, new_head(lm), auxiliary.VocabularyHead(lm), Arguments(aux_weight=weight)
+    )
     if precision == "bf16":
         fast.cast_matrices(aux.lower, torch.bfloat16)
     encoder = SentenceEncoder(lm.bert, "cls_before_pooler", None, 512, packed)
@@ -137,7 +175,9 @@ def new_head(lm: BertForMaskedLM) -> nn.ModuleList:
 
 def mask_of(config: BertConfig, states: Tensor, attention_mask: Tensor) -> Tensor | None:
     """The mask that transformers passes to BERT's layers."""
-    return create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=attention_mask)
+    return create_bidirectional_mask(
+        config=config, inputs_embeds=states, attention_mask=attention_mask
+    )
 
 
 def projection(lm: BertForMaskedLM) -> nn.Module:
@@ -170,7 +210,9 @@ def peer(config: BertConfig, length: int, device: str) -> tuple[SentenceTransfor
         BertModel(config, add_pooling_layer=False).save_pretrained(folder)
         tokenizer_of(WORDS, config.vocab_size).save_pretrained(folder)
         transformer = Transformer(folder, max_seq_length=length)
-    model = SentenceTransformer(modules=[transformer, Pooling(config.hidden_size, "cls")], device=device).train()
+    model = SentenceTransformer(
+        modules=[transformer, Pooling(config.hidden_size, "cls")], device=device
+    ).train()
     return model, MultipleNegativesRankingLoss(model, scale=1 / TEMPERATURE)
 
 
@@ -196,6 +238,13 @@ def batch(config: BertConfig, rows: int, longest: int, seed: int) -> dict[str, T
     ids = np.where(mask, ids, config.pad_token_id)
     words = mask & (ids >= FIRST_WORD)
     chosen = choose_tokens(words, 0.4, generator.random(ids.shape))
-    masked, labels = corrupt(ids, chosen, "bert", MASK, config.vocab_size, generator.random(ids.shape))
-    arrays = {"input_ids": ids, "attention_mask": mask, "masked_input_ids": masked, "masked_labels": labels}
+    masked, labels = corrupt(
+        ids, chosen, "bert", MASK, config.vocab_size, generator.random(ids.shape)
+    )
+    arrays = {
+        "input_ids": ids,
+        "attention_mask": mask,
+        "masked_input_ids": masked,
+        "masked_labels": labels,
+    }
     return {name: torch.from_numpy(array.astype(np.int64)) for name, array in arrays.items()}

@@ -1,6 +1,8 @@
-"""An index of made-up documents: seconds to build, save and load it, milliseconds and memory of a query.
+"""An index of made-up documents: seconds to build, save and load it, milliseconds and memory of a
+query.
 
-Documents have 40 to 159 words with Zipf's frequencies, vectors and queries are random: nothing is encoded.
+Documents have 40 to 159 words with Zipf's frequencies, vectors and queries are random: nothing is
+encoded.
 """
 
 import argparse
@@ -19,8 +21,12 @@ VOCABULARY, WIDTH, QUERIES = 200_000, 384, 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--documents", type=positive, nargs="+", default=[200_000, 1_000_000], help="sizes")
-    parser.add_argument("--dtypes", nargs="+", choices=["float16", "int8"], default=["float16", "int8"])
+    parser.add_argument(
+        "--documents", type=positive, nargs="+", default=[200_000, 1_000_000], help="sizes"
+    )
+    parser.add_argument(
+        "--dtypes", nargs="+", choices=["float16", "int8"], default=["float16", "int8"]
+    )
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
@@ -33,7 +39,9 @@ def measured(count: int, dtypes: list[str]) -> Iterator[dict]:
     texts = words(generator, count, 40, 160)
     start = time.perf_counter()
     documents = [Document(str(number), "", text) for number, text in enumerate(texts)]
-    index = Index.build(lambda some: generator.normal(size=(len(some), WIDTH)).astype(np.float32), documents)
+    index = Index.build(
+        lambda some: generator.normal(size=(len(some), WIDTH)).astype(np.float32), documents
+    )
     built = time.perf_counter() - start
     queries, vectors = words(generator, QUERIES, 8, 9), generator.normal(size=(QUERIES, WIDTH))
     for dtype in dtypes:
@@ -68,6 +76,8 @@ def words(generator: np.random.Generator, count: int, least: int, most: int) -> 
     bounds = np.cumsum(share / share.sum())
     lengths = generator.integers(least, most, size=count)
     return [
-        " ".join(f"w{number:x}" for number in np.searchsorted(bounds, generator.random(length)).tolist())
+        " ".join(
+            f"w{number:x}" for number in np.searchsorted(bounds, generator.random(length)).tolist()
+        )
         for length in lengths.tolist()
     ]

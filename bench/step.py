@@ -1,4 +1,5 @@
-"""One training step, forward and backward: ours against the published computation and sentence-transformers.
+"""One training step, forward and backward: ours against the published computation and
+sentence-transformers.
 
 Time is measured by turns in one process, peak memory by the kernel in a process of each side.
 """
@@ -24,7 +25,11 @@ logger = logging.getLogger(__name__)
 def rows(args) -> list[dict]:
     """InfoCSE's step against the plain one, and SimCSE's against sentence-transformers."""
     plain, ours = (apart(infocse_peak, is_plain, args) for is_plain in (True, False))
-    memory = {"memory_ratio": round(plain / ours, 2), "plain_mib": round(plain), "ours_mib": round(ours)}
+    memory = {
+        "memory_ratio": round(plain / ours, 2),
+        "plain_mib": round(plain),
+        "ours_mib": round(ours),
+    }
     return [apart(infocse, args) | memory, apart(simcse, args)]
 
 
@@ -65,9 +70,11 @@ def _tflop(side) -> float:
 
 
 def simcse(args) -> dict:
-    """SimCSE's step with tokenising: MultipleNegativesRankingLoss on each sentence twice against our objective.
+    """SimCSE's step with tokenising: MultipleNegativesRankingLoss on each sentence twice against
+    our objective.
 
-    Both sides have the same weights, sentences, length, temperature and pooling ([CLS], no projection), with dropout.
+    Both sides have the same weights, sentences, length, temperature and pooling ([CLS], no
+    projection), with dropout.
     """
     peer, peer_loss = pair.peer(config_of(args.model), args.length, "cpu")
     backbone, tokenizer = copy.deepcopy(peer[0].model), copy.deepcopy(peer.tokenizer)
@@ -76,13 +83,21 @@ def simcse(args) -> dict:
 
     def plain(number: int) -> None:
         text = pair.sentences(args.batch, number + 1)
-        pair.take_step(peer, lambda: peer_loss([peer.preprocess(text), peer.preprocess(text)], None), args.precision)
+        pair.take_step(
+            peer,
+            lambda: peer_loss([peer.preprocess(text), peer.preprocess(text)], None),
+            args.precision,
+        )
 
     def ours(number: int) -> None:
         text = pair.sentences(args.batch, number + 1)
-        tokens = tokenizer(text, padding=True, truncation=True, max_length=args.length, return_tensors="pt")
+        tokens = tokenizer(
+            text, padding=True, truncation=True, max_length=args.length, return_tensors="pt"
+        )
         views = {name: torch.stack([tokens[name]] * 2) for name in ("input_ids", "attention_mask")}
         pair.take_step(model, lambda: model(**views), args.precision)
 
     timed = alternate(plain, ours, args.runs, warm_up=True)
-    return bench_row("simcse step against sentence-transformers", args.precision, args.model, timed, args.runs)
+    return bench_row(
+        "simcse step against sentence-transformers", args.precision, args.model, timed, args.runs
+    )

@@ -10,13 +10,23 @@ from dataclasses import dataclass
 from eval.scores import markdown
 
 _MACHINE = {"device", "torch", "part", "machine", "threads"}  # one for all rows of a table
-Work = tuple[dict, Callable[[], dict]]  # the names of a row of `bench gpu`, and what measures the rest
+Work = tuple[
+    dict, Callable[[], dict]
+]  # the names of a row of `bench gpu`, and what measures the rest
 
 
 def table(rows: list[dict]) -> str:
     """The rows as Markdown."""
     columns = list(dict.fromkeys(name for row in rows for name in row if name not in _MACHINE))
-    return markdown([columns, *(["" if row.get(name) is None else str(row[name]) for name in columns] for row in rows)])
+    return markdown(
+        [
+            columns,
+            *(
+                ["" if row.get(name) is None else str(row[name]) for name in columns]
+                for row in rows
+            ),
+        ]
+    )
 
 
 def apart(function: Callable, *args: object):
@@ -39,8 +49,11 @@ class Timed:
         return self.plain_ms / self.ours_ms
 
 
-def alternate(plain: Callable[[int], object], ours: Callable[[int], object], runs: int, warm_up: bool = False) -> Timed:
-    """Call both alternately with 0, 1, ... `runs` - 1; measure the process's CPU time, summed over threads.
+def alternate(
+    plain: Callable[[int], object], ours: Callable[[int], object], runs: int, warm_up: bool = False
+) -> Timed:
+    """Call both alternately with 0, 1, ... `runs` - 1; measure the process's CPU time, summed over
+    threads.
 
     With `warm_up` both are first called with -1, without measurement.
     """
@@ -59,7 +72,9 @@ def alternate(plain: Callable[[int], object], ours: Callable[[int], object], run
     return Timed(plain_ms, ours_ms, returned["plain"], returned["ours"])
 
 
-def bench_row(name: str, precision: str, model: str, timed: Timed, runs: int, **more: object) -> dict:
+def bench_row(
+    name: str, precision: str, model: str, timed: Timed, runs: int, **more: object
+) -> dict:
     return {
         "name": name,
         "precision": precision,

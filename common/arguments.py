@@ -15,31 +15,46 @@ class ModelArguments:
     """The encoder."""
 
     method: str | None = flag(None, "training method; with --help, its flags are shown too")
-    model_name_or_path: str | None = flag(None, "initial model: a folder, a run of stage 1, or a hub id")
+    model_name_or_path: str | None = flag(
+        None, "initial model: a folder, a run of stage 1, or a hub id"
+    )
     pooling: str = flag(
         "cls_before_pooler",
-        "cls_before_pooler, cls (keeps the projection head), avg, last_token, avg_top2, avg_first_last, "
+        "cls_before_pooler, cls (keeps the projection head), avg, last_token, avg_top2, "
+        "avg_first_last, "
         "avg_embedding_last, mask (of promptbert's template); saved in the model",
     )
-    query_prompt: str | None = flag(None, "text put before every query, such as 'query: '; default: the model's own")
-    document_prompt: str | None = flag(None, "text put before every document; default: the model's own prompt")
-    train_pooling: str | None = flag(None, "pooling of the loss, if it differs from the saved one (ConSERT)")
+    query_prompt: str | None = flag(
+        None, "text put before every query, such as 'query: '; default: the model's own"
+    )
+    document_prompt: str | None = flag(
+        None, "text put before every document; default: the model's own prompt"
+    )
+    train_pooling: str | None = flag(
+        None, "pooling of the loss, if it differs from the saved one (ConSERT)"
+    )
     projection: Literal["none", "linear_tanh", "batch_norm", "wide_mlp"] = flag(
-        "linear_tanh", "head before the contrastive loss: linear_tanh (SimCSE), batch_norm (InfoCSE), wide_mlp (SG-OPT)"
+        "linear_tanh",
+        "head before the contrastive loss: linear_tanh (SimCSE), batch_norm (InfoCSE), wide_mlp "
+        "(SG-OPT)",
     )
     dropout: Rate | None = flag(None, "hidden and attention dropout; default: the checkpoint's")
     bow_weight: Weight | None = flag(
         None,
-        "weight of an extra loss that predicts the text's words from its vector with the checkpoint's MLM head "
+        "weight of an extra loss that predicts the text's words from its vector with the "
+        "checkpoint's MLM head "
         "(2401.11248); default: none",
     )
     packed: bool | None = flag(
         None,
-        "skip padding tokens (the losses are the same; an unsupported family runs padded and says so); default: true "
+        "skip padding tokens (the losses are the same; an unsupported family runs padded and says "
+        "so); default: true "
         "on a CPU and with --cuda_graph",
     )
     attn_implementation: str | None = flag(
-        None, "attention of transformers, such as sdpa or flash_attention_2; runs padded; default: the library's choice"
+        None,
+        "attention of transformers, such as sdpa or flash_attention_2; runs padded; default: the "
+        "library's choice",
     )
     probe_gradients: bool = flag(
         False,
@@ -48,7 +63,8 @@ class ModelArguments:
     )
     chunk_size: CountOrZero = flag(
         0,
-        "process a batch this many sentences at a time, so that batches larger than memory fit; costs one more "
+        "process a batch this many sentences at a time, so that batches larger than memory fit; "
+        "costs one more "
         "forward pass (gradient caching, 2101.06983); 0: the whole batch at once",
     )
 
@@ -57,40 +73,53 @@ class ModelArguments:
 class PretrainArguments:
     """The masked language model and its auxiliary head."""
 
-    model_name_or_path: str | None = flag(None, "initial masked language model: a folder or a hub id")
+    model_name_or_path: str | None = flag(
+        None, "initial masked language model: a folder or a hub id"
+    )
     config_name: str | None = flag(
         None,
-        "instead of model_name_or_path: configuration (JSON file or folder) of a model to train from scratch, with a "
+        "instead of model_name_or_path: configuration (JSON file or folder) of a model to train "
+        "from scratch, with a "
         "vocabulary learned from train_file",
     )
     vocabulary_size: Count = flag(4000, "with config_name: size of the vocabulary in word pieces")
     output_init: Literal["checkpoint", "new"] = flag(
-        "checkpoint", "the language model's output head: read it from the checkpoint, or make a new one if it has none"
+        "checkpoint",
+        "the language model's output head: read it from the checkpoint, or make a new one if it "
+        "has none",
     )
     skip_from: int = flag(
         6,
-        "layer whose states the head reads (6 of 12: InfoCSE 3.1); auto: the checkpoint's, else half of the layers",
+        "layer whose states the head reads (6 of 12: InfoCSE 3.1); auto: the checkpoint's, else "
+        "half of the layers",
     )
     head_layers: CountOrZero = flag(
         2, "layers of the auxiliary head (InfoCSE 3.1); 0 trains a plain masked language model"
     )
     head_init: Literal["new", "encoder_top"] = flag(
-        "new", "head layers if the checkpoint has none: new ones (Condenser), or copies of its top layers"
+        "new",
+        "head layers if the checkpoint has none: new ones (Condenser), or copies of its top layers",
     )
     aux_cls: Literal["masked", "clean"] = flag(
-        "masked", "text that the head's [CLS] comes from: masked (InfoCSE 3.1), or clean, as in stage 2"
+        "masked",
+        "text that the head's [CLS] comes from: masked (InfoCSE 3.1), or clean, as in stage 2",
     )
     aux_mask_rate: Share | None = flag(
-        None, "mask the head's text separately, at this rate (RetroMAE 0.5, CoT-MAE 0.45); default: the encoder's masks"
+        None,
+        "mask the head's text separately, at this rate (RetroMAE 0.5, CoT-MAE 0.45); default: the "
+        "encoder's masks",
     )
     bow_weight: Weight = flag(
-        0.0, "weight of the loss that predicts the text's words from [CLS] alone (2401.11248); 0: off"
+        0.0,
+        "weight of the loss that predicts the text's words from [CLS] alone (2401.11248); 0: off",
     )
     mask_rate: Share = flag(0.15, "share of masked tokens (Condenser)")
     whole_words: bool = flag(True, "mask whole words (Condenser)")
     dropout: Rate | None = flag(None, "hidden and attention dropout; default: the checkpoint's")
     packed: bool | None = flag(
-        None, "skip padding tokens (the losses are the same); default: true on a CPU and with --cuda_graph"
+        None,
+        "skip padding tokens (the losses are the same); default: true on a CPU and with "
+        "--cuda_graph",
     )
 
 
@@ -100,27 +129,36 @@ class DataArguments:
 
     train_file: list[str] = flag(
         [],
-        "UTF-8 text, plain, .gz, .xz, .bz2 or .zst: files, folders (read with subfolders, sorted by path) or patterns "
-        "(*, **); searched as given, then below data_dir. A file's name decides whether it is a table (csv, json, "
+        "UTF-8 text, plain, .gz, .xz, .bz2 or .zst: files, folders (read with subfolders, sorted "
+        "by path) or patterns "
+        "(*, **); searched as given, then below data_dir. A file's name decides whether it is a "
+        "table (csv, json, "
         "jsonl, parquet, arrow) or lines of text",
     )
-    dataset_name: str | None = flag(None, "instead of train_file: a dataset on the hub, such as OWNER/NAME")
+    dataset_name: str | None = flag(
+        None, "instead of train_file: a dataset on the hub, such as OWNER/NAME"
+    )
     dataset_config_name: str | None = flag(None, "its configuration, if it has several")
     dataset_split: str = flag("train", "its split")
     text_column: list[str] = flag(
         [],
-        "column with the text (default: text; labelled pairs: premise hypothesis label); several columns are the "
+        "column with the text (default: text; labelled pairs: premise hypothesis label); several "
+        "columns are the "
         "sentences of a row; a text file needs a tab-separated header line",
     )
-    title_column: str | None = flag(None, "column with the title, which becomes the first text of a row")
+    title_column: str | None = flag(
+        None, "column with the title, which becomes the first text of a row"
+    )
     max_length: int = flag(
-        32, "maximum tokens per sentence or block, special ones included (SimCSE's and InfoCSE's code)"
+        32,
+        "maximum tokens per sentence or block, special ones included (SimCSE's and InfoCSE's code)",
     )
     data_dir: str = flag("corpora", "folder that `python -m data.prepare` fills")
     cache_dir: str = flag("corpora/cache", "cache of tokenised text, keyed by content")
     held_out: CountOrZero = flag(
         128,
-        "examples to hold out of training for diagnostics at every evaluation; at most one in a hundred, and none if "
+        "examples to hold out of training for diagnostics at every evaluation; at most one in a "
+        "hundred, and none if "
         "that is fewer than ten",
     )
     dry_run: bool = flag(False, "print the plan and where every setting is from, and stop")
@@ -130,29 +168,40 @@ class DataArguments:
 class ScoredArguments(DataArguments):
     """The training text and the data that the encoder is scored on."""
 
-    dev: Literal["stsb", "none"] = flag("stsb", "what selects the best model: STS-B dev, or none (keep the last)")
+    dev: Literal["stsb", "none"] = flag(
+        "stsb", "what selects the best model: STS-B dev, or none (keep the last)"
+    )
     dev_file: str | None = flag(
-        None, "your dev pairs instead of STS-B: tab-separated, header sentence1, sentence2, score (0 to 5)"
+        None,
+        "your dev pairs instead of STS-B: tab-separated, header sentence1, sentence2, score (0 to "
+        "5)",
     )
     dev_beir: str | None = flag(
         None,
-        "your search set instead of all these, a folder in BEIR's format: nDCG@10 on qrels/dev.tsv selects the best "
+        "your search set instead of all these, a folder in BEIR's format: nDCG@10 on qrels/dev.tsv "
+        "selects the best "
         "model; qrels/test.tsv, if present, compares it with the initial model",
     )
     patience: Count | None = flag(
         None,
-        "stop after this many evaluations in a row without a higher dev score (early stopping, Prechelt 1998); "
+        "stop after this many evaluations in a row without a higher dev score (early stopping, "
+        "Prechelt 1998); "
         "default: train to the last step",
     )
     max_rows: Count | None = flag(
-        None, "use this many rows, sampled with --seed and including held-out ones (few-shot studies); default: all"
+        None,
+        "use this many rows, sampled with --seed and including held-out ones (few-shot studies); "
+        "default: all",
     )
     upsample: bool = flag(
         False,
-        "repeat the rows of max_rows until the text has its size again, so that few sentences fill a batch (ConSERT's "
+        "repeat the rows of max_rows until the text has its size again, so that few sentences fill "
+        "a batch (ConSERT's "
         "code, --do_upsampling)",
     )
-    test_tasks: list[str] = flag(["sts"], "tasks to score once at the end: sts, task names, or none")
+    test_tasks: list[str] = flag(
+        ["sts"], "tasks to score once at the end: sts, task names, or none"
+    )
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """The errors a user can see, each with its exit code.
 
-A command prints `error: <message>` on one line and exits with the code; any other exception is a bug and keeps its
-traceback.
+A command prints `error: <message>` on one line and exits with the code; any other exception is a
+bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _TOKEN = re.compile(r"hf_(?:[A-Za-z0-9]{30}|(?:oauth|jwt)_[\w.-]{20})")
 class ProjectError(Exception):
     """Base of all expected errors; the message says what is wrong, where, and what to do.
 
-    The message is always one line: line breaks become spaces, control and invisible characters become escapes.
+    The message is always one line: line breaks become spaces, control and invisible characters
+    become escapes.
     """
 
     exit_code = 1
@@ -72,7 +73,11 @@ DISK = {
 }  # the disk is at fault, not the path
 
 
-_NAMED = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM}  # the names that the user gave are at fault
+_NAMED = {
+    errno.ENAMETOOLONG,
+    errno.EACCES,
+    errno.EPERM,
+}  # the names that the user gave are at fault
 
 
 def unwritable(error: OSError, message: str) -> ProjectError:
@@ -91,12 +96,17 @@ def brief(error: BaseException) -> str:
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal ended the command; running it again resumes. Not a ProjectError: libraries swallow those."""
+    """A signal ended the command; running it again resumes.
+
+    Not a ProjectError: libraries swallow those.
+    """
 
     exit_code = 75
 
 
-_PROGRAM = vars(sys.modules["__main__"])  # not a script that this process runs by `runpy`, as the tests do
+_PROGRAM = vars(
+    sys.modules["__main__"]
+)  # not a script that this process runs by `runpy`, as the tests do
 
 
 def run_command(main: Callable[[], object]) -> None:
@@ -117,7 +127,8 @@ def run_command(main: Callable[[], object]) -> None:
 
 def _leave(code: int) -> None:
     """End the process: threads of pyarrow and gloo can abort the interpreter's own end, after all work is done."""
-    threading._shutdown()  # this and the next are what Python does first; multiprocessing ends its processes so, too
+    # this and the next are what Python does first; multiprocessing ends its processes so, too
+    threading._shutdown()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
@@ -134,7 +145,9 @@ class _Visible(logging.Formatter):
 
 def _run(main: Callable[[], object]) -> None:
     keep_freed_memory()
-    if sys.stdout and sys.stdout.errors == "strict":  # the terminal's encoding may lack a character of a name
+    if (
+        sys.stdout and sys.stdout.errors == "strict"
+    ):  # the terminal's encoding may lack a character of a name
         sys.stdout.reconfigure(errors="backslashreplace")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Visible("%(message)s"))
@@ -161,7 +174,9 @@ def _refuse_empty(words: Sequence[str]) -> None:
     """Raise BadInput for an empty argument, which would mean this folder; a prompt may be empty."""
     for before, word in zip(["the first argument", *words], words, strict=False):
         name = word.removesuffix("=") or before
-        if (not word or (word.startswith("--") and word.endswith("="))) and not name.endswith("_prompt"):
+        if (not word or (word.startswith("--") and word.endswith("="))) and not name.endswith(
+            "_prompt"
+        ):
             raise BadInput(f"{name}: the value is empty; is a shell variable unset?")
 
 
@@ -169,9 +184,13 @@ def refuse_tokens(words: Sequence[str]) -> None:
     """Raise BadInput for anything that looks like a hub token: arguments are recorded and printed."""
     for before, word in zip(["", *words], words, strict=False):
         if _TOKEN.search(word):
-            flag = next((part.partition("=")[0] for part in (word, before) if part.startswith("--")), "")
+            flag = next(
+                (part.partition("=")[0] for part in (word, before) if part.startswith("--")), ""
+            )
             flag = "an argument" if not flag or _TOKEN.search(flag) else flag
-            raise BadInput(f"{flag}: looks like a hub token and would be recorded; set HF_TOKEN instead")
+            raise BadInput(
+                f"{flag}: looks like a hub token and would be recorded; set HF_TOKEN instead"
+            )
 
 
 def _exit(line: str, code: int) -> NoReturn:

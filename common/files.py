@@ -78,12 +78,13 @@ def hashes(folder: Path) -> dict[str, str]:
 def writing(path: Path, remedy: str | None = "choose another folder") -> Iterator[Path]:
     """Yield a temporary path; at the end it is flushed and renamed to `path`.
 
-    Each writer has its own temporary name (`NAME.*.part`), so concurrent writers leave a complete file of one of them.
-    A successful writer removes leftovers of killed ones, and the files of slower ones with them.
+    Each writer has its own temporary name (`NAME.*.part`), so concurrent writers leave a complete
+    file of one of them. A successful writer removes leftovers of killed ones, and the files of
+    slower ones with them.
 
     Raises:
-        BadInput, StorageError: the file cannot be written there; the message ends with `remedy`. Without a remedy,
-            errors pass as OSError.
+        BadInput, StorageError: the file cannot be written there; the message ends with `remedy`.
+            Without a remedy, errors pass as OSError.
     """
     part = path.with_name(f"{path.name}.{uuid4().hex[:8]}.part")
     try:
@@ -94,7 +95,9 @@ def writing(path: Path, remedy: str | None = "choose another folder") -> Iterato
     except OSError as error:
         if remedy is None:
             raise
-        raise unwritable(error, f"{path}: cannot be written ({error.strerror}); {remedy}") from error
+        raise unwritable(
+            error, f"{path}: cannot be written ({error.strerror}); {remedy}"
+        ) from error
     finally:
         if part.exists():  # `unlink` would raise if the parent is a file
             part.unlink()
@@ -105,7 +108,9 @@ def _replace(part: Path, path: Path) -> None:
         sync(part)
         part.replace(path)
     except FileNotFoundError:
-        if not path.is_file():  # otherwise a faster writer removed this part as a leftover, and its file is complete
+        if (
+            not path.is_file()
+        ):  # otherwise a faster writer removed this part as a leftover, and its file is complete
             raise
     for leftover in path.parent.glob(f"{escape(path.name)}.{_PART}"):
         leftover.unlink(missing_ok=True)
@@ -113,9 +118,11 @@ def _replace(part: Path, path: Path) -> None:
 
 @contextmanager
 def writing_folder(target: Path, partial: Path | None = None) -> Iterator[Path]:
-    """Yield an empty folder; at the end it is flushed and renamed to `target`, which must be absent or empty.
+    """Yield an empty folder; at the end it is flushed and renamed to `target`, which must be absent
+    or empty.
 
-    Disk errors pass as OSError. A killed process leaves `.NAME` + PARTIAL, which the next one removes.
+    Disk errors pass as OSError. A killed process leaves `.NAME` + PARTIAL, which the next one
+    removes.
 
     Args:
         target: the folder to write.
@@ -144,8 +151,13 @@ def sync_folder(folder: Path) -> None:
 def own_folder(folder: Path, names: Iterable[str]) -> None:
     """Mark a folder as generated, with a hidden file; BadInput if it already has one of the files and no mark."""
     mark = folder / ".generated"
-    if not mark.exists() and (foreign := next((name for name in names if (folder / name).exists()), None)):
-        raise BadInput(f"{folder}: has a {foreign} that this command did not write; choose another folder, or move it")
+    if not mark.exists() and (
+        foreign := next((name for name in names if (folder / name).exists()), None)
+    ):
+        raise BadInput(
+            f"{folder}: has a {foreign} that this command did not write; choose another folder, or "
+            "move it"
+        )
     with writing(mark) as part:
         part.touch()
 
@@ -162,7 +174,9 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def write_json(path: Path, content: Any, sort_keys: bool = False, remedy: str | None = "choose another folder") -> None:
+def write_json(
+    path: Path, content: Any, sort_keys: bool = False, remedy: str | None = "choose another folder"
+) -> None:
     """Write one JSON document, complete or not at all; errors as in `writing`."""
     with writing(path, remedy) as part:
         part.write_text(json.dumps(content, indent=2, sort_keys=sort_keys) + "\n", encoding="utf-8")
@@ -191,9 +205,17 @@ def read_json(
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as reason:
         raise error(f"{path}: cannot be read as {what} ({reason}); {remedy}") from reason
-    wrong = [name for name, t in fields.items() if type(content) is dict and type(content.get(name)) is not t]
+    wrong = [
+        name
+        for name, t in fields.items()
+        if type(content) is dict and type(content.get(name)) is not t
+    ]
     if type(content) is not kind or wrong:
-        expected = f"an object with {', '.join(wrong)}" if wrong else {dict: "an object", list: "a list"}[kind]
+        expected = (
+            f"an object with {', '.join(wrong)}"
+            if wrong
+            else {dict: "an object", list: "a list"}[kind]
+        )
         raise error(f"{path}: is not {what} (expected {expected}); {remedy}")
     return content
 
@@ -228,12 +250,17 @@ def read_yaml(path: Path, strings: bool = False) -> Any:
     try:
         refuse_special(path)  # a pipe would be waited for
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_Strings if strings else _Values)
-    except Exception as error:  # PyYAML raises more than its own class, as for `!!int ''` or deep nesting
+    except (
+        Exception
+    ) as error:  # PyYAML raises more than its own class, as for `!!int ''` or deep nesting
         raise BadInput(f"{path}: cannot be read, or not a YAML file: {brief(error)}") from error
 
 
-def find_files(names: Sequence[str], data_dir: str, written: Sequence[str | Path] = ()) -> list[Path]:
-    """Resolve names of training files, folders (see `files_of`) and patterns, as given or below `data_dir`.
+def find_files(
+    names: Sequence[str], data_dir: str, written: Sequence[str | Path] = ()
+) -> list[Path]:
+    """Resolve names of training files, folders (see `files_of`) and patterns, as given or below
+    `data_dir`.
 
     Raises:
         BadInput: a name exists in neither folder.
@@ -244,7 +271,9 @@ def find_files(names: Sequence[str], data_dir: str, written: Sequence[str | Path
         existing = next(filter(None, map(_matching, paths)), None)
         if existing is None:
             raise BadInput(f"'{name}': no file or folder at {' or at '.join(map(str, paths))}")
-        files += dict.fromkeys(file for path in existing for file in files_of(path, written))  # `**` finds some twice
+        files += dict.fromkeys(
+            file for path in existing for file in files_of(path, written)
+        )  # `**` finds some twice
     return files
 
 
@@ -260,7 +289,8 @@ def files_of(path: Path, written: Sequence[str | Path] = ()) -> list[Path]:
 
     Args:
         path: the file or folder.
-        written: folders that the command writes; skipped, since they may lie in `path` and would be text next time.
+        written: folders that the command writes; skipped, since they may lie in `path` and would be
+            text next time.
     """
     if not path.is_dir():
         return [path]
@@ -277,9 +307,13 @@ def _below(folder: Path, left_out: set[Path]) -> Iterator[Path]:
     """The files below a folder; folders of `left_out`, and so links back to a folder above, are not entered."""
     paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     names = {path.name for path in paths}
-    beside = {"_SUCCESS"} | (_SAVED if names >= _SAVED else set())  # written by Spark, and by `Dataset.save_to_disk`
+    beside = {"_SUCCESS"} | (
+        _SAVED if names >= _SAVED else set()
+    )  # written by Spark, and by `Dataset.save_to_disk`
     for path in (path for path in paths if path.name not in beside):
-        if not path.is_dir():  # a broken link or a pipe too: opening it raises, so no text is skipped silently
+        if (
+            not path.is_dir()
+        ):  # a broken link or a pipe too: opening it raises, so no text is skipped silently
             yield path
         elif (real := path.resolve()) not in left_out:
             yield from _below(path, left_out | {real})

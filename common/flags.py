@@ -19,7 +19,11 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def _get_help_string(self, action: argparse.Action) -> str:
         default = action.default
-        if "default" in action.help or isinstance(default, bool) or default in (None, [], argparse.SUPPRESS):
+        if (
+            "default" in action.help
+            or isinstance(default, bool)
+            or default in (None, [], argparse.SUPPRESS)
+        ):
             return action.help
         words = default if isinstance(default, list) else [default]
         shown = shlex.join(map(str, words)).replace("%", "%%")
@@ -32,15 +36,23 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args, **named) -> None:
         super().__init__(*args, **{"allow_abbrev": False, "formatter_class": _Help} | named)
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
+    def parse_args(
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ):
         refuse_repeated(sys.argv[1:] if args is None else args)
         return super().parse_args(args, namespace)
 
     def error(self, message: str):
         unknown = [word.split("=")[0] for word in message.split() if word.startswith("--")]
-        near = difflib.get_close_matches(unknown[0], self._option_string_actions, n=1) if unknown else []
+        near = (
+            difflib.get_close_matches(unknown[0], self._option_string_actions, n=1)
+            if unknown
+            else []
+        )
         known = not message.startswith("unrecognized") or not near
-        raise BadInput(f"{message} ({'--help lists all flags' if known else f'did you mean {near[0]}?'})")
+        raise BadInput(
+            f"{message} ({'--help lists all flags' if known else f'did you mean {near[0]}?'})"
+        )
 
 
 def refuse_repeated(argv: Sequence[str]) -> None:
@@ -65,7 +77,9 @@ def output_folder(path: str | Path, flag: str = "output") -> Path:
         with tempfile.TemporaryFile(dir=path):
             return Path(path)
     except OSError as error:
-        raise unwritable(error, f"--{flag}: cannot be written in {path} ({error.strerror})") from error
+        raise unwritable(
+            error, f"--{flag}: cannot be written in {path} ({error.strerror})"
+        ) from error
 
 
 def check_output(output: str | None, inputs: Iterable[str | None], first: bytes) -> None:
@@ -77,15 +91,21 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
         first: the bytes that every file written there begins with.
 
     Raises:
-        BadInput: `output` is an input or not a file of this command, or is in a folder that cannot be written.
+        BadInput: `output` is an input or not a file of this command, or is in a folder that cannot
+            be written.
     """
     if output is None:
         return
     path = Path(output)
     output_folder(path.absolute().parent)
-    read = any(name and path.exists() and Path(name).exists() and path.samefile(name) for name in inputs)
+    read = any(
+        name and path.exists() and Path(name).exists() and path.samefile(name) for name in inputs
+    )
     if read or (path.exists() and not _is_replaceable(path, first)):
-        raise BadInput(f"--output {output}: is an input of this command, or has content this command did not write")
+        raise BadInput(
+            f"--output {output}: is an input of this command, or has content this command did not "
+            "write"
+        )
 
 
 def _is_replaceable(path: Path, first: bytes) -> bool:
@@ -105,11 +125,20 @@ def add_pooling(parser: argparse.ArgumentParser) -> None:
 def add_encoder(parser: argparse.ArgumentParser) -> None:
     """Add the flags of commands that encode: `--pooling`, `--max_length`, `--bf16`."""
     add_pooling(parser)
-    parser.add_argument("--max_length", type=int, help="maximum tokens per text (default: the model's limit)")
-    parser.add_argument("--bf16", action="store_true", help="compute in bfloat16: faster; scores change by about 0.01")
+    parser.add_argument(
+        "--max_length", type=int, help="maximum tokens per text (default: the model's limit)"
+    )
+    parser.add_argument(
+        "--bf16",
+        action="store_true",
+        help="compute in bfloat16: faster; scores change by about 0.01",
+    )
 
 
 def add_prompts(parser: argparse.ArgumentParser, *roles: str) -> None:
     """Add `--query_prompt` or `--document_prompt`."""
     for role in roles:
-        parser.add_argument(f"--{role}_prompt", help=f"text put before every {role} (default: the model's own prompt)")
+        parser.add_argument(
+            f"--{role}_prompt",
+            help=f"text put before every {role} (default: the model's own prompt)",
+        )

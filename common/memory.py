@@ -18,14 +18,17 @@ def peak_mib() -> float:
 
 
 def keep_freed_memory() -> None:
-    """Reuse freed memory instead of returning it to the kernel, which must zero every page before it is used again.
+    """Reuse freed memory instead of returning it to the kernel, which must zero every page before
+    it is used again.
 
-    A training step allocates the same large tensors again and again, such as the gradient of the vocabulary matrix.
-    Without glibc, as on macOS, this does nothing.
+    A training step allocates the same large tensors again and again, such as the gradient of the
+    vocabulary matrix. Without glibc, as on macOS, this does nothing.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return
-    if not mallopt(_MMAP_THRESHOLD, _LARGEST):  # setting the other one alone would fix this one at 128 KiB
+    if not mallopt(
+        _MMAP_THRESHOLD, _LARGEST
+    ):  # setting the other one alone would fix this one at 128 KiB
         mallopt(_MMAP_THRESHOLD, _ALLOWED)
     mallopt(_TRIM_THRESHOLD, -1)  # never

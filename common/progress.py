@@ -12,4 +12,12 @@ def progress(total: int, name: str, unit: str, shown: bool = True) -> tqdm:
     line = "{desc}: {n_fmt} of {total_fmt} {unit}s, {elapsed} so far, about {remaining} left\n"
     seldom = {"mininterval": 30.0, "maxinterval": 30.0, "delay": 30.0, "bar_format": line}
     to_file = {} if sys.stderr.isatty() else seldom
-    return tqdm(total=total, desc=name, unit=unit, disable=not shown, leave=False, dynamic_ncols=True, **to_file)
+    return tqdm(
+        total=total,
+        desc=name,
+        unit=unit,
+        disable=not shown,
+        leave=False,
+        dynamic_ncols=True,
+        **to_file,
+    )

@@ -1,4 +1,7 @@
-"""Flags as fields of a dataclass: `aux_weight: Weight = flag(1e-5, "help")`. `check_range` checks it."""
+"""Flags as fields of a dataclass: `aux_weight: Weight = flag(1e-5, "help")`.
+
+`check_range` checks it.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import sys
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # a terminal obeys them; the last two end lines
+_CONTROL = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
+)  # a terminal obeys them; the last two end lines
 
 
 def visible(text: str, kept: str = "") -> str:

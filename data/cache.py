@@ -1,7 +1,7 @@
 """A cache of folders. Each is complete or rebuilt, even if several processes build the same one.
 
-A folder lists the sha256 of its files, checked at every use: a cache is read for months, and one changed byte would be
-different training data.
+A folder lists the sha256 of its files, checked at every use: a cache is read for months, and one
+changed byte would be different training data.
 """
 
 import fcntl
@@ -22,7 +22,8 @@ _CHECKSUMS = "checksums.json"
 
 
 def cached(folder: Path, make: Callable[[Path], None]) -> Path:
-    """Return `folder`, filled by `make` unless it is intact; BadInput or StorageError if it cannot be written.
+    """Return `folder`, filled by `make` unless it is intact; BadInput or StorageError if it cannot
+    be written.
 
     A process waits for another one that builds the same folder.
     """
@@ -34,7 +35,8 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
             shutil.rmtree(folder)
         for leftover in folder.parent.glob(f".{folder.name}{PARTIAL}-*"):  # of killed processes
             shutil.rmtree(leftover, ignore_errors=True)
-        # A name of its own, for file systems that cannot lock; `tempfile` would let only this user read it.
+        # A name of its own, for file systems that cannot lock; `tempfile` would let only this user
+        # read it.
         partial = folder.with_name(f".{folder.name}{PARTIAL}-{uuid4().hex}")
         with writing_folder(folder, partial):
             make(partial)
@@ -48,9 +50,13 @@ def _locked(folder: Path) -> Iterator[None]:
     cache = folder.parent
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(cache / f".{folder.name}.lock", os.O_RDONLY | os.O_CREAT, 0o666)  # other users read it
+        descriptor = os.open(
+            cache / f".{folder.name}.lock", os.O_RDONLY | os.O_CREAT, 0o666
+        )  # other users read it
     except OSError as error:
-        raise unwritable(error, f"--cache_dir {cache}: cannot be used as a folder ({error.strerror})") from error
+        raise unwritable(
+            error, f"--cache_dir {cache}: cannot be used as a folder ({error.strerror})"
+        ) from error
     try:
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -16,8 +16,12 @@ from data.tokenised import WHOLE, TokenisedText
 from data.tokenizer import word_starts
 from data.views import IGNORED, MASK, Masking, View
 
-Texts = tuple[np.ndarray, np.ndarray]  # concatenated ids without special tokens, and the length of each text
-Keyed = Callable[..., np.ndarray]  # one purpose or P of them -> a key per example of the batch, (B,) or (P, B)
+Texts = tuple[
+    np.ndarray, np.ndarray
+]  # concatenated ids without special tokens, and the length of each text
+Keyed = Callable[
+    ..., np.ndarray
+]  # one purpose or P of them -> a key per example of the batch, (B,) or (P, B)
 
 
 class Collator:
@@ -27,24 +31,28 @@ class Collator:
         text: the token ids.
         tokenizer: provides the special tokens and, for whole words, the word boundaries.
         views: one entry per view; with rows of several sentences view i shows sentence i.
-        max_length: tokens of a sentence, including special tokens and the template; longer sentences are truncated
-            before an edit sees them, never the tokens around them.
+        max_length: tokens of a sentence, including special tokens and the template; longer
+            sentences are truncated before an edit sees them, never the tokens around them.
         seed: seed of all draws.
         masking: which views get a masked twin; several maskings need different names.
         width: width of the embeddings, if a view perturbs them.
-        operations: O, the dropout operations of the network, for views that draw one rate per operation.
-        longest: tokens that an edited sentence may grow to: the model's limit (default: max_length).
+        operations: O, the dropout operations of the network, for views that draw one rate per
+            operation.
+        longest: tokens that an edited sentence may grow to: the model's limit (default:
+            max_length).
         words: also return the words of the texts.
         packing: makes the layouts that the model reads, see `models.fast.packing.Packing`.
 
     A call returns torch tensors; all but the first line only if requested:
         input_ids, attention_mask: (V, B, L);
-        for each masking, (number of its views, B, L): NAME_input_ids, NAME_labels and NAME_uniforms;
-        dropout_rates: (V, B, O) if a view draws one rate per operation, otherwise (V, B, 1); NaN for a view that keeps
+        for each masking, (number of its views, B, L): NAME_input_ids, NAME_labels and
+        NAME_uniforms; dropout_rates: (V, B, O) if a view draws one rate per operation, otherwise
+        (V, B, 1); NaN for a view that keeps
             the backbone's rate;
         positions (V, B, L) and kept (V, B, L, width / 8), of perturbed embeddings;
-        target_input_ids, target_attention_mask: the views with a target before their edit, (their number, B, L');
-        words: each distinct token of a view before its edit at its first occurrence, IGNORED elsewhere, (V, B, L'),
+        target_input_ids, target_attention_mask: the views with a target before their edit, (their
+        number, B, L'); words: each distinct token of a view before its edit at its first
+        occurrence, IGNORED elsewhere, (V, B, L'),
             without special tokens;
         labels: classes of the rows, (1, B);
         layouts: of the masks.
@@ -66,24 +74,38 @@ class Collator:
     ) -> None:
         self.text, self.views, self.seed = text, list(views), seed
         every = tuple(range(len(self.views)))
-        self.masking = tuple(replace(some, views=every) if some.views is None else some for some in masking)
+        self.masking = tuple(
+            replace(some, views=every) if some.views is None else some for some in masking
+        )
         self.width, self.words, self.packing = width, words, packing
         self.pad, self.mask = tokenizer.pad_token_id, tokenizer.mask_token_id
-        self._special = np.isin(np.arange(max(tokenizer.get_vocab().values()) + 1), tokenizer.all_special_ids)
+        self._special = np.isin(
+            np.arange(max(tokenizer.get_vocab().values()) + 1), tokenizer.all_special_ids
+        )
         self.vocabulary = len(tokenizer)
         default = frame_of(tokenizer)
-        self.frames = [default if view.template is None else framed(tokenizer, view.template) for view in views]
+        self.frames = [
+            default if view.template is None else framed(tokenizer, view.template) for view in views
+        ]
         self.added = max(frame.added for frame in self.frames)
         if max_length <= self.added:
-            said = f"the {self.added} special tokens, with those of a template, leave no room for text"
+            said = (
+                f"the {self.added} special tokens, with those of a template, leave no room for text"
+            )
             raise BadInput(f"--max_length {max_length}: {said}")
         if self.masking and self.mask is None:
             raise BadInput("the method masks tokens, but this tokenizer has no mask token")
         self.room, self.longest = max_length - self.added, longest or max_length
-        self.operations = operations if any(v.dropout and v.dropout.per_operation for v in self.views) else 1
-        needs_words = any(view.words for view in self.views) or any(some.whole_words for some in self.masking)
+        self.operations = (
+            operations if any(v.dropout and v.dropout.per_operation for v in self.views) else 1
+        )
+        needs_words = any(view.words for view in self.views) or any(
+            some.whole_words for some in self.masking
+        )
         self._starts = word_starts(tokenizer) if needs_words else None
-        self._unlabelled = {some.name: self._stop_words(some.stop_words) for some in self.masking if some.stop_words}
+        self._unlabelled = {
+            some.name: self._stop_words(some.stop_words) for some in self.masking if some.stop_words
+        }
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
         epochs, indices, steps = np.array(batch, dtype=np.int64).T
@@ -95,7 +117,9 @@ class Collator:
         for masking in self.masking:
             arrays |= self._masked(masking, ids, is_text, keyed)
         if any(view.dropout for view in self.views):
-            arrays["dropout_rates"] = self._rates(keyed, partial(draws.keys, self.seed, epochs, steps), len(batch))
+            arrays["dropout_rates"] = self._rates(
+                keyed, partial(draws.keys, self.seed, epochs, steps), len(batch)
+            )
         if any(view.perturb for view in self.views):
             arrays |= self._perturbed(mask, keyed)
         if targets := [number for number, view in enumerate(self.views) if view.target]:
@@ -111,10 +135,15 @@ class Collator:
 
     def _layouts(self, arrays: dict[str, np.ndarray]) -> dict:
         """The positions of the tokens and labels of a batch."""
-        marked = {masking.name: (masking.views, arrays[f"{masking.name}_labels"]) for masking in self.masking}
+        marked = {
+            masking.name: (masking.views, arrays[f"{masking.name}_labels"])
+            for masking in self.masking
+        }
         layouts = self.packing.layouts(arrays["attention_mask"] != 0, marked)
         if "target_input_ids" in arrays:
-            layouts |= self.packing.of_targets(arrays["target_input_ids"], arrays["target_attention_mask"] != 0)
+            layouts |= self.packing.of_targets(
+                arrays["target_input_ids"], arrays["target_attention_mask"] != 0
+            )
         return layouts
 
     def _shown(self, indices: np.ndarray, keyed: Keyed) -> list[Texts]:
@@ -124,9 +153,14 @@ class Collator:
         shown = [read[number % len(read)] for number in range(len(self.views))]
         for number, view in enumerate(self.views):
             if view.cut is not None:
-                texts = zip(*(_apart(*self.text.sentences(indices, column, WHOLE)) for column in columns), strict=True)
+                texts = zip(
+                    *(_apart(*self.text.sentences(indices, column, WHOLE)) for column in columns),
+                    strict=True,
+                )
                 rows = zip(texts, keyed("cut"), strict=True)
-                shown[number] = _joined([view.cut(list(row), draws.generator(key))[: self.room] for row, key in rows])
+                shown[number] = _joined(
+                    [view.cut(list(row), draws.generator(key))[: self.room] for row, key in rows]
+                )
         return shown
 
     def _edited(self, number: int, flat: np.ndarray, lengths: np.ndarray, keyed: Keyed) -> Texts:
@@ -136,16 +170,23 @@ class Collator:
             return flat, lengths
         pairs = zip(_apart(flat, lengths), keyed(f"edit {number}"), strict=True)
         edits = [
-            view.edit(ids, self._starts[ids] if view.words else None, draws.generator(key))[:longest]
+            view.edit(ids, self._starts[ids] if view.words else None, draws.generator(key))[
+                :longest
+            ]
             for ids, key in pairs
         ]
         ids, lengths = _joined(edits)
         hidden = ids == MASK
         return (np.where(hidden, self.mask, ids) if hidden.any() else ids), lengths
 
-    def _padded(self, views: Sequence[Texts], frames: Sequence[Frame]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _padded(
+        self, views: Sequence[Texts], frames: Sequence[Frame]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(V, B, L) each: padded ids, every text in its view's frame; the attention mask; where the texts are."""
-        starts, added = _column([len(frame.prefix) for frame in frames]), _column([frame.added for frame in frames])
+        starts, added = (
+            _column([len(frame.prefix) for frame in frames]),
+            _column([frame.added for frame in frames]),
+        )
         lengths = np.stack([lengths for _, lengths in views])[..., None]
         longest = (lengths + added).max()
         if self.packing:
@@ -186,7 +227,9 @@ class Collator:
         kept = np.full((*mask.shape, -(-self.width // 8)), 255, dtype=np.uint8)
         for number, view in enumerate(self.views):
             if view.perturb is not None:
-                for row, (key, count) in enumerate(zip(keyed(f"perturb {number}"), mask[number].sum(1), strict=True)):
+                for row, (key, count) in enumerate(
+                    zip(keyed(f"perturb {number}"), mask[number].sum(1), strict=True)
+                ):
                     change = view.perturb(int(count), self.width, draws.generator(key))
                     positions[number, row, :count] = change.positions
                     kept[number, row, :count] = np.packbits(change.kept, axis=-1)
@@ -197,18 +240,25 @@ class Collator:
         frequencies = self.text.frequencies(self.room, len(self._special)) * ~self._special
         distinct = np.count_nonzero(frequencies)
         if distinct <= count:
-            raise BadInput(f"--aux_stop_words {count}: the text has only {distinct:,} distinct tokens; give fewer")
+            raise BadInput(
+                f"--aux_stop_words {count}: the text has only {distinct:,} distinct tokens; give "
+                "fewer"
+            )
         return np.argsort(-frequencies, kind="stable")[:count]
 
-    def _masked(self, masking: Masking, ids: np.ndarray, is_text: np.ndarray, keyed: Keyed) -> dict[str, np.ndarray]:
+    def _masked(
+        self, masking: Masking, ids: np.ndarray, is_text: np.ndarray, keyed: Keyed
+    ) -> dict[str, np.ndarray]:
         views = list(masking.views)
         ids, text = ids[views], is_text[views]
-        # One stream per purpose, not one stream cut in pieces: the numbers of a sentence must not depend on the
-        # longest sentence of its batch.
+        # One stream per purpose, not one stream cut in pieces: the numbers of a sentence must not
+        # depend on the longest sentence of its batch.
         purposes = ("mask", "replace", "uniform") if masking.uniforms else ("mask", "replace")
         stream = "" if masking.name == "masked" else f"{masking.name} "
         keys = keyed([f"{stream}{purpose} {view}" for purpose in purposes for view in views])
-        select, replace, *free = draws.uniforms(keys, ids.shape[-1]).reshape(len(purposes), *ids.shape)
+        select, replace, *free = draws.uniforms(keys, ids.shape[-1]).reshape(
+            len(purposes), *ids.shape
+        )
         if masking.whole_words:
             chosen = choose_words(text, self._special[ids], self._starts[ids], masking.rate, select)
         else:
@@ -218,7 +268,9 @@ class Collator:
             labels[np.isin(labels, self._unlabelled[masking.name])] = IGNORED
         arrays = {"input_ids": masked, "labels": labels}
         if masking.uniforms:
-            arrays["uniforms"] = np.minimum(free[0], 1 - 2**-24).astype(np.float32)  # rounded, but not to 1
+            arrays["uniforms"] = np.minimum(free[0], 1 - 2**-24).astype(
+                np.float32
+            )  # rounded, but not to 1
         return {f"{masking.name}_{name}": array for name, array in arrays.items()}
 
 

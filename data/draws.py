@@ -1,8 +1,10 @@
-"""Random numbers and orders that depend only on a key: (seed, epoch, index of the example, purpose).
+"""Random numbers and orders that depend only on a key: (seed, epoch, index of the example,
+purpose).
 
-Draws are stateless, so a batch does not depend on workers, on resumes or on the number of processes. A key is hashed
-with the finaliser of SplitMix64 (Steele, Lea and Flood 2014), which also generates the uniform numbers; both work on
-whole arrays. The sampler yields the keys of the examples.
+Draws are stateless, so a batch does not depend on workers, on resumes or on the number of
+processes. A key is hashed with the finaliser of SplitMix64 (Steele, Lea and Flood 2014), which also
+generates the uniform numbers; both work on whole arrays. The sampler yields the keys of the
+examples.
 """
 
 import zlib
@@ -25,7 +27,9 @@ def _mix(x: np.ndarray) -> np.ndarray:
     return x
 
 
-def keys(seed: int, epochs: np.ndarray, indices: np.ndarray, purpose: str | Sequence[str]) -> np.ndarray:
+def keys(
+    seed: int, epochs: np.ndarray, indices: np.ndarray, purpose: str | Sequence[str]
+) -> np.ndarray:
     """Return one 64-bit key per example: (B,) epochs and (B,) indices -> (B,) uint64, or (P, B) for P purposes."""
     folded = _begun(seed, purpose if isinstance(purpose, str) else tuple(purpose))
     for field in (epochs.astype(np.uint64), indices.astype(np.uint64)):
@@ -36,7 +40,9 @@ def keys(seed: int, epochs: np.ndarray, indices: np.ndarray, purpose: str | Sequ
 @lru_cache(maxsize=1024)
 def _begun(seed: int, purpose: str | tuple[str, ...]) -> np.ndarray:
     """The part of the hash that every example shares: (1,), or (P, 1) for P purposes."""
-    codes = [zlib.crc32(name.encode()) for name in ([purpose] if isinstance(purpose, str) else purpose)]
+    codes = [
+        zlib.crc32(name.encode()) for name in ([purpose] if isinstance(purpose, str) else purpose)
+    ]
     codes = np.array(codes, dtype=np.uint64).reshape(1 if isinstance(purpose, str) else (-1, 1))
     return _mix((_mix(np.array([seed], dtype=np.uint64) + _GOLDEN) ^ codes) + _GOLDEN)
 
@@ -64,8 +70,8 @@ class KeyedSampler(Sampler):
     Args:
         seed: seed of the permutation.
         total: number of examples, held-out ones included.
-        batch_size: examples of all processes in one forward pass; defines the steps, so draws per batch agree between
-            processes.
+        batch_size: examples of all processes in one forward pass; defines the steps, so draws per
+            batch agree between processes.
         held_out: number of examples never yielded, evenly spread over the text.
 
     Attributes:
@@ -89,7 +95,9 @@ class KeyedSampler(Sampler):
 
     def __iter__(self) -> Iterator[Key]:
         for position, number in enumerate(map(int, permutation(self.seed, self.epoch, self.count))):
-            index = number + min(number // (self._stride - 1), len(self.held)) if self.held else number
+            index = (
+                number + min(number // (self._stride - 1), len(self.held)) if self.held else number
+            )
             yield self.epoch, index, position // self.batch_size
 
 

@@ -23,8 +23,8 @@ def with_text(
     """The settings of a run with its text among them.
 
     Args:
-        text: a path; or sentences, rows of sentences or a `datasets.Dataset` (`text_column` names its columns), which
-            are written into the cache.
+        text: a path; or sentences, rows of sentences or a `datasets.Dataset` (`text_column` names
+            its columns), which are written into the cache.
         settings: values by flag name.
         labelled: the rows are labelled pairs: premise, hypothesis and label name.
 
@@ -40,28 +40,39 @@ def with_text(
         return settings | {"train_file": text}
     if isinstance(text, Mapping) or hasattr(text, "columns") or not isinstance(text, Iterable):
         what = "sentences (of a DataFrame, df['text'].tolist()), one split of a Dataset, or a path"
-        raise BadInput(f"text of type {type(text).__name__}: give {what}")  # its names would be the sentences
+        raise BadInput(
+            f"text of type {type(text).__name__}: give {what}"
+        )  # its names would be the sentences
     cache = Path(settings.get("cache_dir") or DataArguments().cache_dir)
     if hasattr(text, "column_names"):
         stream = io.BytesIO()
         text.to_parquet(stream)  # with the names of its classes
         return settings | {"train_file": keep(stream.getvalue(), cache / "text.parquet")}
-    settings["train_file"], width = write_text(text, cache, (*NLI_COLUMNS, LABEL) if labelled else ())
+    settings["train_file"], width = write_text(
+        text, cache, (*NLI_COLUMNS, LABEL) if labelled else ()
+    )
     if width > 1 and not labelled:
         settings.setdefault("columns", width)
     return settings
 
 
-def write_text(rows: Iterable[str | Sequence[str]], cache: Path, header: Sequence[str] = ()) -> tuple[Path, int]:
-    """Write rows to a text file named by its hash; returns its path and the columns of the first row.
+def write_text(
+    rows: Iterable[str | Sequence[str]], cache: Path, header: Sequence[str] = ()
+) -> tuple[Path, int]:
+    """Write rows to a text file named by its hash; returns its path and the columns of the first
+    row.
 
-    Line breaks and tabs within a text become spaces. The whole text is held in memory; give larger ones as a file.
+    Line breaks and tabs within a text become spaces. The whole text is held in memory; give larger
+    ones as a file.
     """
     lines, columns = ["\t".join(header) + "\n"] if header else [], 1
     for number, row in enumerate(rows):
         cells = [row] if isinstance(row, str) else row
         if not isinstance(cells, (list, tuple)) or not all(isinstance(cell, str) for cell in cells):
-            raise BadInput(f"row {number} of the text: expected text, got {type(row).__name__}: {str(row)[:40]}")
+            raise BadInput(
+                f"row {number} of the text: expected text, got {type(row).__name__}: "
+                f"{str(row)[:40]}"
+            )
         columns = columns if number else len(cells)
         lines.append("\t".join(_SEPARATORS.sub(" ", cell) for cell in cells) + "\n")
     return keep("".join(lines).encode(), cache / "text.txt"), columns

@@ -1,7 +1,7 @@
 """Lines of plain and compressed files, numbered from 1, and the content hash of files.
 
-Only a line feed ends a line (not a carriage return, U+2028 or NEL). Compression is detected by a file's first bytes,
-not by its name.
+Only a line feed ends a line (not a carriage return, U+2028 or NEL). Compression is detected by a
+file's first bytes, not by its name.
 """
 
 import bz2
@@ -38,8 +38,8 @@ def numbered_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[tuple[in
     """Yield the lines of a file with their numbers.
 
     Raises:
-        BadInput: with file and line: the file cannot be opened or is damaged, or a line is not UTF-8, has a NUL or is
-            longer than `longest` bytes.
+        BadInput: with file and line: the file cannot be opened or is damaged, or a line is not
+            UTF-8, has a NUL or is longer than `longest` bytes.
     """
     suffix, number = packing(path), 0
     with open_regular(path) as packed:
@@ -49,13 +49,17 @@ def numbered_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[tuple[in
             try:
                 line = stream.readline(longest + 2)
             except _DAMAGED as error:
-                raise BadInput(f"{path}:{number}: the compressed file is damaged or truncated ({error})") from error
+                raise BadInput(
+                    f"{path}:{number}: the compressed file is damaged or truncated ({error})"
+                ) from error
             if not line:
                 return
             line = line.removesuffix(b"\n").removesuffix(b"\r")
             try:
                 if len(line) > longest:
-                    raise ValueError(f"line longer than {longest:,} bytes; is it one sentence per line?")
+                    raise ValueError(
+                        f"line longer than {longest:,} bytes; is it one sentence per line?"
+                    )
                 if b"\0" in line:  # UTF-16 and binary files can be valid UTF-8
                     raise ValueError("NUL byte; the file is not plain text")
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -81,10 +85,11 @@ def packing(path: Path) -> str:
 
 
 class _Joined(io.RawIOBase):
-    """All streams of an xz or bz2 file, or frames of a zstd file, decompressed in turn; `new` makes a decompressor.
+    """All streams of an xz or bz2 file, or frames of a zstd file, decompressed in turn; `new` makes
+    a decompressor.
 
-    The libraries' readers, and so `datasets`, lose text silently: those of xz and bz2 end at anything but a complete
-    stream after the first one, that of zstd at a truncation.
+    The libraries' readers, and so `datasets`, lose text silently: those of xz and bz2 end at
+    anything but a complete stream after the first one, that of zstd at a truncation.
     """
 
     def __init__(self, stream: BinaryIO, new: Callable[[], Any]) -> None:
@@ -138,13 +143,17 @@ def reader_of(path: Path) -> str:
 
 
 def texts_by_line(path: Path) -> Iterator[tuple[int, str]]:
-    """`numbered_lines` of a file of texts; BadInput for a table, by its name, and for JSON in a file of another name.
+    """`numbered_lines` of a file of texts; BadInput for a table, by its name, and for JSON in a
+    file of another name.
 
     A model would train on the braces and field names.
     """
     first = [line for _, line in islice(numbered_lines(path), _INSPECTED) if line.strip()]
     if reader_of(path) != "text" or sum(map(_is_object, first)) > len(first) / 2:
-        raise BadInput(f"{path}: a table, not one text per line; convert it, or name a file of JSON lines NAME.jsonl")
+        raise BadInput(
+            f"{path}: a table, not one text per line; convert it, or name a file of JSON lines "
+            "NAME.jsonl"
+        )
     return numbered_lines(path)
 
 

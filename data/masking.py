@@ -1,8 +1,9 @@
 """Which tokens are masked, and what replaces them: pure functions of uniform numbers.
 
-Sources: Devlin et al. 2018, section 3.1 (80/10/10); InfoCSE's official code masks tokens independently, anew in every
-batch; Condenser's pre-training masks whole words, a fixed number of tokens per block. (Its RoBERTa variant uses BERT's
-word boundaries by mistake; here each family has its own.)
+Sources: Devlin et al. 2018, section 3.1 (80/10/10); InfoCSE's official code masks tokens
+independently, anew in every batch; Condenser's pre-training masks whole words, a fixed number of
+tokens per block. (Its RoBERTa variant uses BERT's word boundaries by mistake; here each family has
+its own.)
 """
 
 import numpy as np
@@ -18,13 +19,16 @@ def choose_tokens(maskable: np.ndarray, rate: float, uniform: np.ndarray) -> np.
 def choose_words(
     text: np.ndarray, special: np.ndarray, starts: np.ndarray, rate: float, uniform: np.ndarray
 ) -> np.ndarray:
-    """Choose whole words in random order until `rate` of a row's tokens is reached: (..., L) -> (..., L) bool.
+    """Choose whole words in random order until `rate` of a row's tokens is reached: (..., L) ->
+    (..., L) bool.
 
-    As in Condenser's data collator, max(1, round(rate n)) of n text tokens are chosen. A word that would exceed that
-    number is skipped. So is a special token in the text, such as the unknown token, though it counts among the n.
+    As in Condenser's data collator, max(1, round(rate n)) of n text tokens are chosen. A word that
+    would exceed that number is skipped. So is a special token in the text, such as the unknown
+    token, though it counts among the n.
 
-    `text` excludes padding and tokens that the tokenizer adds; `starts` marks the first token of a word; all are
-    (..., L) bool. The uniform number of a word's first token, (..., L), ranks the word.
+    `text` excludes padding and tokens that the tokenizer adds; `starts` marks the first token of a
+    word; all are (..., L) bool. The uniform number of a word's first token, (..., L), ranks the
+    word.
     """
     chosen = np.zeros_like(text)
     for row in zip(*np.nonzero(text.any(-1)), strict=True):
@@ -45,12 +49,19 @@ def choose_words(
 
 
 def corrupt(
-    ids: np.ndarray, chosen: np.ndarray, recipe: str, mask_id: int, vocabulary: int, uniform: np.ndarray
+    ids: np.ndarray,
+    chosen: np.ndarray,
+    recipe: str,
+    mask_id: int,
+    vocabulary: int,
+    uniform: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return masked ids and labels, (..., L) each; a label is the original id where chosen, IGNORED elsewhere.
+    """Return masked ids and labels, (..., L) each; a label is the original id where chosen, IGNORED
+    elsewhere.
 
-    The recipe `mask` masks all chosen tokens. `bert` masks those with a uniform number below 0.8, replaces those from
-    0.8 to 0.9 by a random id below `vocabulary` (the remainder picks it), and keeps the others.
+    The recipe `mask` masks all chosen tokens. `bert` masks those with a uniform number below 0.8,
+    replaces those from 0.8 to 0.9 by a random id below `vocabulary` (the remainder picks it), and
+    keeps the others.
     """
     masked, labels = ids.copy(), np.where(chosen, ids, IGNORED)
     if recipe == "mask":

@@ -1,8 +1,8 @@
 """Download, verify and lay out the corpora: `python -m data.prepare [NAME ...] [--data_dir DIR]`.
 
-`huggingface_hub` does the transfer, so `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, proxies and the progress bar work
-as usual, and an interrupted transfer resumes. Evaluation files are checked against the digests of this repository,
-other files against those that the hub announces.
+`huggingface_hub` does the transfer, so `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, proxies and the
+progress bar work as usual, and an interrupted transfer resumes. Evaluation files are checked
+against the digests of this repository, other files against those that the hub announces.
 """
 
 import gzip
@@ -81,12 +81,21 @@ class EvalSet:
 
 
 SETS = (
-    EvalSet("STS12", "sts", "STS/STS12-en-test", "MSRpar, MSRvid: Microsoft Research terms; others: none stated"),
+    EvalSet(
+        "STS12",
+        "sts",
+        "STS/STS12-en-test",
+        "MSRpar, MSRvid: Microsoft Research terms; others: none stated",
+    ),
     EvalSet("STS13", "sts", "STS/STS13-en-test", "none stated; see its 00-readme.txt"),
     EvalSet("STS14", "sts", "STS/STS14-en-test", "none stated; see its 00-readme.txt"),
-    EvalSet("STS15", "sts", "STS/STS15-en-test", "answers-forums: CC BY-SA 3.0; others: none stated"),
+    EvalSet(
+        "STS15", "sts", "STS/STS15-en-test", "answers-forums: CC BY-SA 3.0; others: none stated"
+    ),
     EvalSet("STS16", "sts", "STS/STS16-en-test", "CC BY-SA 3.0 and others; see its LICENSE.txt"),
-    EvalSet("STSBenchmark", "sts", "STS/STSBenchmark", "scores CC BY-SA 4.0; texts: see its LICENSE.txt"),
+    EvalSet(
+        "STSBenchmark", "sts", "STS/STSBenchmark", "scores CC BY-SA 4.0; texts: see its LICENSE.txt"
+    ),
     EvalSet("SICK", "sts", "SICK", "CC BY-NC-SA 3.0: not commercial"),
     EvalSet("MR", "transfer", "MR", "CC BY 4.0"),
     EvalSet("CR", "transfer", "CR", "none stated (Hu and Liu 2004)"),
@@ -101,7 +110,8 @@ SETS = (
 def prepare(names: Sequence[str], data_dir: Path) -> list[str]:
     """Download the parts with these `NAMES` into `data_dir`; return a line about each set.
 
-    BadInput if a part cannot be downloaded or differs from what is expected; nothing of it is put in place.
+    BadInput if a part cannot be downloaded or differs from what is expected; nothing of it is put
+    in place.
     """
     if unknown := sorted(set(names).difference(NAMES)):
         raise BadInput(f"unknown name {unknown[0]!r}; choose from {', '.join(NAMES)}")
@@ -113,7 +123,9 @@ def prepare(names: Sequence[str], data_dir: Path) -> list[str]:
         lines.append(_line("wiki1m", [WIKI.target], data_dir, "not pinned", WIKI_TERMS))
     if "sts_texts" in names:
         write_sts_texts(data_dir)
-        lines.append(_line("sts_texts", [STS_TEXTS], data_dir, "generated", "those of the STS sets"))
+        lines.append(
+            _line("sts_texts", [STS_TEXTS], data_dir, "generated", "those of the STS sets")
+        )
     with suppress(OSError):  # not empty: another download was interrupted, or goes on
         (data_dir / DOWNLOAD).rmdir()
     return lines
@@ -132,19 +144,29 @@ def _prepare_sets(sets: list[EvalSet], data_dir: Path) -> None:
     if not todo:
         return
     sets, folder = [some for some in sets if some.part in todo], _staging(ARCHIVE, data_dir)
-    archive = _fetch(ARCHIVE, folder, f"unpack it by hand so that {data_dir / next(iter(sets[0].files()))} exists")
+    archive = _fetch(
+        ARCHIVE,
+        folder,
+        f"unpack it by hand so that {data_dir / next(iter(sets[0].files()))} exists",
+    )
     wanted = {path for some in sets for path in some.files()}
     advice = f"{ARCHIVE.file} is not the published file: set HF_ENDPOINT to a mirror, or copy the files by hand"
     with TemporaryDirectory(dir=folder, prefix="staged-") as staged:
         try:
             kept = extract(archive, Path(staged), wanted)
-            if missing := [path for some in sets for path in missing_files(some, Path(staged), advice)]:
-                raise BadInput(f"{archive.name}: {len(missing)} files missing: {missing[0]} ...; {advice}")
+            if missing := [
+                path for some in sets for path in missing_files(some, Path(staged), advice)
+            ]:
+                raise BadInput(
+                    f"{archive.name}: {len(missing)} files missing: {missing[0]} ...; {advice}"
+                )
         except BadInput:
             archive.unlink()  # otherwise the next run would refuse it again
             raise
         source, target = Path(staged) / "senteval", data_dir / "senteval"
-        shutil.copytree(source, target, copy_function=os.replace, dirs_exist_ok=True)  # each file at once
+        shutil.copytree(
+            source, target, copy_function=os.replace, dirs_exist_ok=True
+        )  # each file at once
     shutil.rmtree(folder)
     logger.info("%s: extracted %d files to %s", ARCHIVE.file, len(kept), data_dir / ARCHIVE.target)
 
@@ -162,7 +184,9 @@ def missing_files(eval_set: EvalSet, root: Path, advice: str) -> list[str]:
         if not (root / path).is_file():
             missing.append(path)
         elif (digest := sha256(root / path)) != expected:
-            raise BadInput(f"{path}: sha256 is {digest}, expected {expected} (data/{SUMS.name}); {advice}")
+            raise BadInput(
+                f"{path}: sha256 is {digest}, expected {expected} (data/{SUMS.name}); {advice}"
+            )
     return missing
 
 
@@ -183,12 +207,16 @@ def extract(archive: Path, target: Path, wanted: Collection[str]) -> list[str]:
                     continue
                 left -= member.size
                 if left < 0 or path in written:
-                    raise ValueError(f"{path} comes twice" if path in written else f"over {MAX_BYTES} bytes")
+                    raise ValueError(
+                        f"{path} comes twice" if path in written else f"over {MAX_BYTES} bytes"
+                    )
                 (target / path).parent.mkdir(parents=True, exist_ok=True)
                 (target / path).write_bytes(tar.extractfile(member).read())
                 written.append(path)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
-        raise BadInput(f"{archive}: incomplete or not the expected archive ({error}); remove it, run again") from error
+        raise BadInput(
+            f"{archive}: incomplete or not the expected archive ({error}); remove it, run again"
+        ) from error
     return written
 
 
@@ -202,7 +230,9 @@ def path_of(member: str, wanted: Collection[str]) -> str | None:
         parts = parts[1:]
     path = "/".join([ARCHIVE.target, *parts])
     folder = path.rpartition("/")[0] + "/"
-    is_note = _NOTE.search(path.rpartition("/")[2]) and any(other.startswith(folder) for other in wanted)
+    is_note = _NOTE.search(path.rpartition("/")[2]) and any(
+        other.startswith(folder) for other in wanted
+    )
     return path if path in wanted or is_note else None
 
 
@@ -225,18 +255,27 @@ def _prepare_file(source: HubFile, data_dir: Path) -> None:
 
 
 def _fetch(source: HubFile, folder: Path, by_hand: str) -> Path:
-    """Download `source` into `folder`, unless an earlier run has done so; the library's cache is not used.
+    """Download `source` into `folder`, unless an earlier run has done so; the library's cache is
+    not used.
 
-    BadInput if the download fails, with the advice `by_hand` for users without a connection, or if the content is not
-    what the hub announced.
+    BadInput if the download fails, with the advice `by_hand` for users without a connection, or if
+    the content is not what the hub announced.
     """
-    endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None  # the library reads it only on import
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request lines would show signed URLs
+    endpoint = (
+        os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
+    )  # the library reads it only on import
+    logging.getLogger("httpx2").setLevel(
+        logging.WARNING
+    )  # its request lines would show signed URLs
     where = {"repo_type": "dataset", "endpoint": endpoint}
     url = hf_hub_url(source.repo, source.file, **where)
     try:
         head = get_hf_file_metadata(url, endpoint=endpoint)
-        path = Path(hf_hub_download(source.repo, source.file, revision=head.commit_hash, local_dir=folder, **where))
+        path = Path(
+            hf_hub_download(
+                source.repo, source.file, revision=head.commit_hash, local_dir=folder, **where
+            )
+        )
     except _FAILURES as error:
         what = f"cannot download {source.file} of dataset repository {source.repo} ({url})"
         advice = "run again to resume, set HF_ENDPOINT to a mirror or HF_TOKEN to a token"
@@ -244,29 +283,43 @@ def _fetch(source: HubFile, folder: Path, by_hand: str) -> Path:
     # The ETag of a large file is its sha256, the only digest to check a first download against.
     if _SHA256.fullmatch(head.etag or "") and (digest := sha256(path)) != head.etag:
         path.unlink()
-        raise BadInput(f"{url}: sha256 is {digest}, but the hub announced {head.etag}; file removed, run again")
+        raise BadInput(
+            f"{url}: sha256 is {digest}, but the hub announced {head.etag}; file removed, run again"
+        )
     return path
 
 
 def write_sts_texts(data_dir: Path) -> None:
-    """Write both sentences of every pair of the seven STS sets, one per line, without scores: ConSERT's training text.
+    """Write both sentences of every pair of the seven STS sets, one per line, without scores:
+    ConSERT's training text.
 
-    ConSERT (arXiv 2105.11741) section 4.1 mixes "the unlabeled texts from these datasets"; Table 1 counts 89,192. These
-    are all pairs in SentEval's files, with the unscored ones of STS15 and STS16 and the test splits, so a model trained
-    on them has seen its test texts.
+    ConSERT (arXiv 2105.11741) section 4.1 mixes "the unlabeled texts from these datasets"; Table 1
+    counts 89,192. These are all pairs in SentEval's files, with the unscored ones of STS15 and
+    STS16 and the test splits, so a model trained on them has seen its test texts.
     """
     root = data_dir / ARCHIVE.target
-    years = [path for year in range(12, 17) for path in sorted((root / f"STS/STS{year}-en-test").glob("STS.input.*"))]
+    years = [
+        path
+        for year in range(12, 17)
+        for path in sorted((root / f"STS/STS{year}-en-test").glob("STS.input.*"))
+    ]
     stsb = [root / f"STS/STSBenchmark/sts-{split}.csv" for split in ("train", "dev", "test")]
     sick = [root / f"SICK/SICK_{split}.txt" for split in ("train", "trial", "test_annotated")]
     files = dict.fromkeys(years, 0) | dict.fromkeys(stsb, 5) | dict.fromkeys(sick, 1)
     count = 0
-    with writing(data_dir / STS_TEXTS) as part, part.open("w", encoding="utf-8", newline="\n") as stream:
+    with (
+        writing(data_dir / STS_TEXTS) as part,
+        part.open("w", encoding="utf-8", newline="\n") as stream,
+    ):
         for path, column in files.items():
             for number, line in numbered_lines(path):
                 if path in sick and number == 1:  # the header
                     continue
-                sentences = [" ".join(text.split()) for text in line.split("\t")[column : column + 2] if text.strip()]
+                sentences = [
+                    " ".join(text.split())
+                    for text in line.split("\t")[column : column + 2]
+                    if text.strip()
+                ]
                 stream.writelines(f"{sentence}\n" for sentence in sentences)
                 count += len(sentences)
     logger.info("%s: %s sentences (the paper: 89,192)", data_dir / STS_TEXTS, f"{count:,}")
@@ -308,8 +361,12 @@ def main(argv: list[str] | None = None) -> None:
         description="Download, verify and lay out training text and evaluation sets.",
         epilog=described(),
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: {' '.join(DEFAULT_NAMES)}")
-    parser.add_argument("--data_dir", type=Path, default=Path("corpora"), metavar="DIR", help="folder for the data")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"default: {' '.join(DEFAULT_NAMES)}"
+    )
+    parser.add_argument(
+        "--data_dir", type=Path, default=Path("corpora"), metavar="DIR", help="folder for the data"
+    )
     args = parser.parse_args(argv)
     try:
         lines = prepare(args.names or DEFAULT_NAMES, args.data_dir)

@@ -20,8 +20,8 @@ class Source:
     """A text and how to read it.
 
     Args:
-        files: files of one format, read in this order. A file's name decides whether it is a table (csv, json, jsonl,
-            parquet, arrow) or lines of text, compressed or not.
+        files: files of one format, read in this order. A file's name decides whether it is a table
+            (csv, json, jsonl, parquet, arrow) or lines of text, compressed or not.
         columns: tab-separated sentences per line, without column names.
         names: the columns to read from a table, or from lines with a header.
         titled: whether the first column is a title, which may be empty.
@@ -82,14 +82,20 @@ class Source:
     def check_unchanged(self) -> None:
         """Raise BadInput if a file has changed since `sha256` was computed; called after the files were read."""
         if content_hash(self.files) != self.sha256:
-            raise BadInput(f"{', '.join(map(str, self.files))[:200]}: changed while it was read; run the command again")
+            raise BadInput(
+                f"{', '.join(map(str, self.files))[:200]}: changed while it was read; run the "
+                "command again"
+            )
 
     def check_columns(self, path: Path, present: Iterable[str]) -> None:
         """Raise BadInput for the first required column that a table lacks."""
         present = [*present]
         for name in self.required:
             if name not in present:
-                raise BadInput(f"{path}: no column '{name}' (see --text_column) among {', '.join(present)[:200]}")
+                raise BadInput(
+                    f"{path}: no column '{name}' (see --text_column) among "
+                    f"{', '.join(present)[:200]}"
+                )
 
     def key(self, *more) -> str:
         """The key of a cache folder: changes with the content and with how it is read."""
@@ -98,14 +104,19 @@ class Source:
 
 
 def source_of(args, labelled: bool = False, written: Sequence[str | Path] = ()) -> Source:
-    """Return the text that the flags, `common.arguments.DataArguments`, name; `labelled` for labelled pairs.
+    """Return the text that the flags, `common.arguments.DataArguments`, name; `labelled` for
+    labelled pairs.
 
-    `written` are folders that the command writes. BadInput if the flags name no text or two, or columns that the text
-    would silently not be read by, or if a file or dataset does not exist.
+    `written` are folders that the command writes. BadInput if the flags name no text or two, or
+    columns that the text would silently not be read by, or if a file or dataset does not exist.
     """
     if bool(args.dataset_name) == bool(args.train_file):
         raise BadInput("give either --train_file, the text to train on, or --dataset_name")
-    files = _from_hub(args) if args.dataset_name else find_files(args.train_file, args.data_dir, written)
+    files = (
+        _from_hub(args)
+        if args.dataset_name
+        else find_files(args.train_file, args.data_dir, written)
+    )
     titles = [args.title_column] if args.title_column else []
     names, label = (*titles, *(args.text_column or (["text"] if titles else []))), LABEL
     if labelled and len(names) not in (0, 2, 3):
@@ -114,9 +125,20 @@ def source_of(args, labelled: bool = False, written: Sequence[str | Path] = ()) 
     if labelled and names[2:]:
         *names, label = names
     columns = getattr(args, "columns", 1)
-    source = Source(tuple(files), columns, tuple(names), bool(titles), labelled, args.dataset_name or None, label)
+    source = Source(
+        tuple(files),
+        columns,
+        tuple(names),
+        bool(titles),
+        labelled,
+        args.dataset_name or None,
+        label,
+    )
     if source.read and columns not in (1, source.width):
-        raise BadInput(f"--columns {columns}: only for lines without a header; name the columns with --text_column")
+        raise BadInput(
+            f"--columns {columns}: only for lines without a header; name the columns with "
+            "--text_column"
+        )
     return source
 
 
@@ -126,9 +148,13 @@ def _from_hub(args) -> list[Path]:
     if "[" in split:  # the files below would be those of the whole split
         raise BadInput(f"--dataset_split {split}: name a whole split; --max_rows samples rows")
     try:
-        dataset = datasets.load_dataset(name, config, split=split, cache_dir=str(Path(args.cache_dir) / "hub"))
+        dataset = datasets.load_dataset(
+            name, config, split=split, cache_dir=str(Path(args.cache_dir) / "hub")
+        )
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         if getattr(error, "errno", None) in DISK:
             raise
-        raise BadInput(f"--dataset_name {name} --dataset_split {split}: cannot be loaded ({brief(error)})") from error
+        raise BadInput(
+            f"--dataset_name {name} --dataset_split {split}: cannot be loaded ({brief(error)})"
+        ) from error
     return [Path(file["filename"]) for file in dataset.cache_files]

@@ -1,8 +1,9 @@
-"""A template around every text: `This sentence of "{text}" means {mask}.` (PromptBERT, arXiv 2201.04337).
+"""A template around every text: `This sentence of "{text}" means {mask}.` (PromptBERT, arXiv
+2201.04337).
 
-The tokenizer adds it, as it adds [CLS] and [SEP]. So a saved folder carries it for every reader, and a long text is cut
-within it. Such a tokenizer reads the name of a special token in a text as plain characters, so the template's mask is
-the only one.
+The tokenizer adds it, as it adds [CLS] and [SEP]. So a saved folder carries it for every reader,
+and a long text is cut within it. Such a tokenizer reads the name of a special token in a text as
+plain characters, so the template's mask is the only one.
 """
 
 from __future__ import annotations
@@ -47,13 +48,15 @@ def frame_of(tokenizer) -> Frame:
 
 
 def framed(tokenizer, template: str) -> Frame:
-    """Return what a template adds to a text, inside the tokenizer's own first and last special tokens.
+    """Return what a template adds to a text, inside the tokenizer's own first and last special
+    tokens.
 
-    Each part of the template is tokenised by itself, with a leading space but no trailing one, as in the official code:
-    RoBERTa's tokens begin with the space.
+    Each part of the template is tokenised by itself, with a leading space but no trailing one, as
+    in the official code: RoBERTa's tokens begin with the space.
 
     Raises:
-        BadInput: not exactly one `{text}`, more than one `{mask}`, or a `{mask}` and a tokenizer without a mask token.
+        BadInput: not exactly one `{text}`, more than one `{mask}`, or a `{mask}` and a tokenizer
+            without a mask token.
     """
     parts = template.strip().split(TEXT)
     masks = template.count(MASK)
@@ -63,20 +66,27 @@ def framed(tokenizer, template: str) -> Frame:
     names = ("cls_token_id", "bos_token_id", "sep_token_id", "eos_token_id")
     outer = {getattr(tokenizer, name) for name in names}
     plain, (before, after) = frame_of(tokenizer), (_ids(tokenizer, part) for part in parts)
-    first, last = takewhile(outer.__contains__, plain.prefix), [*takewhile(outer.__contains__, plain.suffix[::-1])]
+    first, last = (
+        takewhile(outer.__contains__, plain.prefix),
+        [*takewhile(outer.__contains__, plain.suffix[::-1])],
+    )
     return Frame([*first, *before], [*after, *last[::-1]])
 
 
 def _ids(tokenizer, part: str) -> list[int]:
     pieces = map(str.rstrip, part.split(MASK))
-    ids = [tokenizer(piece, add_special_tokens=False)["input_ids"] if piece else [] for piece in pieces]
+    ids = [
+        tokenizer(piece, add_special_tokens=False)["input_ids"] if piece else [] for piece in pieces
+    ]
     return ids[0] + [id for piece in ids[1:] for id in [tokenizer.mask_token_id, *piece]]
 
 
 def templated(tokenizer, template: str) -> PreTrainedTokenizerFast:
-    """Return a tokenizer that puts a template around every text, in place of what it adds; BadInput as in `framed`.
+    """Return a tokenizer that puts a template around every text, in place of what it adds; BadInput
+    as in `framed`.
 
-    It is of the library's base class, since others (`BertTokenizer`) ignore the post-processor of a saved tokenizer.
+    It is of the library's base class, since others (`BertTokenizer`) ignore the post-processor of a
+    saved tokenizer.
     """
     prefix, suffix = framed(tokenizer, template)
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -85,7 +95,9 @@ def templated(tokenizer, template: str) -> PreTrainedTokenizerFast:
         return {"id": name, "ids": [*ids], "tokens": tokenizer.convert_ids_to_tokens([*ids])}
 
     added = [part("prefix", prefix), part("suffix", suffix)]
-    backend.post_processor = processors.TemplateProcessing("prefix $A suffix", "prefix $A suffix $B", added)
+    backend.post_processor = processors.TemplateProcessing(
+        "prefix $A suffix", "prefix $A suffix $B", added
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         model_max_length=tokenizer.model_max_length,

@@ -1,8 +1,8 @@
 """Rows of training text from files of every format, kept in a memory-mapped Arrow file.
 
-Cells are stripped; rows with an empty cell are dropped and counted. `datasets` and pandas would infer types, so that
-"None" becomes no text and 007 the number 7, and would cut a CSV row with an unquoted comma; so the cells of tables in
-text form are read as text by the standard library.
+Cells are stripped; rows with an empty cell are dropped and counted. `datasets` and pandas would
+infer types, so that "None" becomes no text and 007 the number 7, and would cut a CSV row with an
+unquoted comma; so the cells of tables in text form are read as text by the standard library.
 """
 
 import csv
@@ -29,18 +29,26 @@ from data.source import Source
 logger = logging.getLogger(__name__)
 NLI_LABELS = ("contradiction", "entailment", "neutral")
 ROWS_AT_ONCE = 10_000  # in memory
-_LONGEST_ROW = 2**28  # bytes of a line of CSV or JSON: a small packed file can have one that fills the memory
-_UNDECIDED = ("-", -1, None)  # a pair without a majority label: in SNLI's files, on the hub, in a table
+_LONGEST_ROW = (
+    2**28
+)  # bytes of a line of CSV or JSON: a small packed file can have one that fills the memory
+_UNDECIDED = (
+    "-",
+    -1,
+    None,
+)  # a pair without a majority label: in SNLI's files, on the hub, in a table
 
-Cells = tuple[str, Sequence[Any] | None]  # where a row is, such as ":3", and its cells, None if all are empty
+Cells = tuple[
+    str, Sequence[Any] | None
+]  # where a row is, such as ":3", and its cells, None if all are empty
 
 
 class Text:
     """A text in the cache.
 
     Attributes:
-        rows: a `datasets.Dataset` of strings, one column per sentence of a row ("0", "1", "2"); labelled text also has
-            `label` (int64, an index into NLI_LABELS).
+        rows: a `datasets.Dataset` of strings, one column per sentence of a row ("0", "1", "2");
+            labelled text also has `label` (int64, an index into NLI_LABELS).
         facts: the text's facts for run.json: content hash, rows, dropped rows.
     """
 
@@ -56,26 +64,40 @@ class Text:
         chosen = self.rows if rows is None else self.rows.select(rows)
         names = [name for name in self.rows.column_names if name != LABEL]
         for batch in chosen.iter(ROWS_AT_ONCE):
-            yield from (cell for row in zip(*(batch[name] for name in names), strict=True) for cell in row if cell)
+            yield from (
+                cell
+                for row in zip(*(batch[name] for name in names), strict=True)
+                for cell in row
+                if cell
+            )
 
 
 def read_text(source: Source, cache_dir: str | Path) -> Text:
     """Return the rows of a text, from the cache or read now.
 
     Raises:
-        BadInput: with file and line or row: a file that cannot be opened, is damaged or of another format; a column
-            that is missing or not text; a bad line, see `data.lines.numbered_lines`; a row with too many or too few
-            cells; an unknown label. A text without a sentence, or that changes while it is read.
+        BadInput: with file and line or row: a file that cannot be opened, is damaged or of another
+            format; a column that is missing or not text; a bad line, see
+            `data.lines.numbered_lines`; a row with too many or too few cells; an unknown label. A
+            text without a sentence, or that changes while it is read.
         OSError: the disk is full.
     """
-    return Text(cached(Path(cache_dir) / f"text-{source.key()}", lambda folder: _write(folder, source)))
+    return Text(
+        cached(Path(cache_dir) / f"text-{source.key()}", lambda folder: _write(folder, source))
+    )
 
 
 def _write(folder: Path, source: Source) -> None:
-    names, counts = [*map(str, range(source.width)), *([LABEL] if source.labelled else [])], Counter()
+    names, counts = (
+        [*map(str, range(source.width)), *([LABEL] if source.labelled else [])],
+        Counter(),
+    )
     features = Features({name: Value("int64" if name == LABEL else "string") for name in names})
     rows = _rows(source, counts)
-    batches = (dict(zip(names, zip(*batch, strict=True), strict=True)) for batch in _batched(rows, ROWS_AT_ONCE))
+    batches = (
+        dict(zip(names, zip(*batch, strict=True), strict=True))
+        for batch in _batched(rows, ROWS_AT_ONCE)
+    )
     write_rows(folder / "rows.arrow", features, batches)
     source.check_unchanged()  # the cache is found by the content
     if not counts["rows"]:
@@ -107,7 +129,9 @@ def _rows(source: Source, counts: Counter) -> Iterator[list]:
     for path in source.files:
         for row, cells in read(source, path):
             try:
-                texts = ["" if cell is None else _visible(cell) for cell in (cells or ())[: source.width]]
+                texts = [
+                    "" if cell is None else _visible(cell) for cell in (cells or ())[: source.width]
+                ]
                 if source.titled and texts and not texts[1]:
                     texts[:2] = "", texts[0]  # a title without a text is the text
                 if not texts or not all(texts[source.titled :]):
@@ -152,7 +176,11 @@ def _separated(source: Source, path: Path) -> Iterator[Cells]:
         elif len(cells) == width:
             yield f":{number}", [cells[column] for column in columns]
         else:
-            advice = "quote cells with a comma" if source.reader == "csv" else "see --text_column and --columns"
+            advice = (
+                "quote cells with a comma"
+                if source.reader == "csv"
+                else "see --text_column and --columns"
+            )
             raise BadInput(f"{path}:{number}: {len(cells)} columns, expected {width}; {advice}")
 
 
@@ -170,7 +198,9 @@ def _split(source: Source, path: Path) -> Iterator[tuple[int, list[str]]]:
             yield f"{line}\n"
 
     try:
-        for cells in csv.reader(lines(), strict=True):  # otherwise a missing quotation mark would join all that follows
+        for cells in csv.reader(
+            lines(), strict=True
+        ):  # otherwise a missing quotation mark would join all that follows
             yield number, cells
     except csv.Error as error:
         raise BadInput(f"{path}:{number}: not CSV ({error})") from error
@@ -194,12 +224,20 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         content = "\n".join([line, *(text for _, text in lines)]) if is_array else line
         try:
             values = json.loads(content) if is_array else [json.loads(content)]
-            records = [{"text": value} if is_array and isinstance(value, str) else value for value in values]
+            records = [
+                {"text": value} if is_array and isinstance(value, str) else value
+                for value in values
+            ]
             if not all(isinstance(record, dict) for record in records):
                 raise ValueError("not an object")
         except (ValueError, RecursionError) as error:
-            raise BadInput(f"{path}:{number}: not JSON, one object per line or one array ({error})") from error
-        yield from ((f": row {row}" if is_array else f":{number}", record) for row, record in enumerate(records, 1))
+            raise BadInput(
+                f"{path}:{number}: not JSON, one object per line or one array ({error})"
+            ) from error
+        yield from (
+            (f": row {row}" if is_array else f":{number}", record)
+            for row, record in enumerate(records, 1)
+        )
 
 
 def _columns(source: Source, path: Path) -> Iterator[Cells]:
@@ -210,7 +248,9 @@ def _columns(source: Source, path: Path) -> Iterator[Cells]:
         columns = [batch[name] for name in source.required]
         label = Features.from_arrow_schema(schema).get(source.label) if source.labelled else None
         if isinstance(label, ClassLabel):
-            columns[-1] = [value if value in _UNDECIDED else label.int2str(value) for value in columns[-1]]
+            columns[-1] = [
+                value if value in _UNDECIDED else label.int2str(value) for value in columns[-1]
+            ]
         for cells in zip(*columns, strict=True):
             count += 1
             yield f": row {count}", cells
@@ -225,10 +265,20 @@ def _batches(source: Source, path: Path) -> Iterator[tuple[pa.Schema, dict[str, 
             present = [name for name in source.required if name in schema.names]
             batches = file.iter_batches(ROWS_AT_ONCE, columns=present)
         else:
-            table = pa.ipc.open_stream(pa.memory_map(str(path))).read_all()  # as `datasets` writes it
-            schema, present = table.schema, [name for name in source.required if name in table.column_names]
+            table = pa.ipc.open_stream(
+                pa.memory_map(str(path))
+            ).read_all()  # as `datasets` writes it
+            schema, present = (
+                table.schema,
+                [name for name in source.required if name in table.column_names],
+            )
             batches = table.select(present).to_batches(ROWS_AT_ONCE)
         for batch in batches:
             yield schema, {name: batch[name].to_pylist() for name in present}
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # pyarrow raises all of them on a damaged file
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        KeyError,
+    ) as error:  # pyarrow raises all of them on a damaged file
         raise BadInput(f"{path}: cannot be read as {source.reader} ({brief(error)})") from error

@@ -1,8 +1,10 @@
-"""Token ids of a text, computed once and kept in an Arrow file: a list of ids for every sentence of every row.
+"""Token ids of a text, computed once and kept in an Arrow file: a list of ids for every sentence of
+every row.
 
-A cache folder contains `ids.arrow` (columns "0", "1", "2" of lists of int32, and `label` for labelled text) and
-`facts.json`. Its key is the content of the files, how they are read, and the tokenizer, never names or times. Ids are
-stored without special tokens and without a length limit; the collator applies both.
+A cache folder contains `ids.arrow` (columns "0", "1", "2" of lists of int32, and `label` for
+labelled text) and `facts.json`. Its key is the content of the files, how they are read, and the
+tokenizer, never names or times. Ids are stored without special tokens and without a length limit;
+the collator applies both.
 """
 
 import json
@@ -65,13 +67,19 @@ class TokenisedText:
         self.labels = table[LABEL].to_numpy() if LABEL in table.column_names else None
         columns = [table[name].chunks for name in table.column_names if name != LABEL]
         self.columns = len(columns)
-        self._first = np.cumsum([0, *map(len, columns[0])])  # first row of every chunk, and the number of rows
+        self._first = np.cumsum(
+            [0, *map(len, columns[0])]
+        )  # first row of every chunk, and the number of rows
         # Where the offsets and the ids of every chunk begin in the file, (columns, 2, chunks).
-        self._begin = np.array([list(zip(*map(self._places, chunks), strict=True)) for chunks in columns])
+        self._begin = np.array(
+            [list(zip(*map(self._places, chunks), strict=True)) for chunks in columns]
+        )
 
     def _places(self, chunk: pa.ListArray) -> list[int]:
         buffers = (chunk.buffers()[1], chunk.values.buffers()[1])
-        return [(buffer.address - self._file.ctypes.data) // 4 if buffer else 0 for buffer in buffers]
+        return [
+            (buffer.address - self._file.ctypes.data) // 4 if buffer else 0 for buffer in buffers
+        ]
 
     def __reduce__(self):
         return TokenisedText, (self.folder,)  # a worker process maps the file itself
@@ -79,11 +87,15 @@ class TokenisedText:
     def __len__(self) -> int:
         return int(self._first[-1])
 
-    def sentences(self, rows: Sequence[int], column: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
+    def sentences(
+        self, rows: Sequence[int], column: int, longest: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The first `longest` ids of B sentences, concatenated, and their lengths: (tokens,), (B,)."""
         starts, lengths = self._extents(rows, column)
         lengths = np.minimum(lengths, longest)
-        shift = starts - (np.cumsum(lengths) - lengths)  # from an index in the result to that in the file
+        shift = starts - (
+            np.cumsum(lengths) - lengths
+        )  # from an index in the result to that in the file
         return self._file[np.repeat(shift, lengths) + np.arange(lengths.sum())], lengths
 
     def lengths(self, rows: Sequence[int], column: int) -> np.ndarray:
@@ -112,18 +124,26 @@ class TokenisedText:
 
 
 def load_tokenised(
-    source: Source, tokenizer, cache_dir: str | Path, sample: Sample | None = None, block: int | None = None
+    source: Source,
+    tokenizer,
+    cache_dir: str | Path,
+    sample: Sample | None = None,
+    block: int | None = None,
 ) -> TokenisedText:
     """Return the token ids of a text, from the cache or computed now.
 
-    With `sample` only its rows are tokenised, in the order of the draw. With `block` the text is cut into blocks of at
-    most that many ids (`_blocks`), for masked language modelling.
+    With `sample` only its rows are tokenised, in the order of the draw. With `block` the text is
+    cut into blocks of at most that many ids (`_blocks`), for masked language modelling.
 
     Raises:
-        BadInput: as `data.text.read_text`; a sentence without tokens; a sample larger than the text.
+        BadInput: as `data.text.read_text`; a sentence without tokens; a sample larger than the
+            text.
     """
     if not tokenizer.is_fast:
-        raise BadInput("the model's tokenizer has no tokenizer.json that the library could make or read: not supported")
+        raise BadInput(
+            "the model's tokenizer has no tokenizer.json that the library could make or read: not "
+            "supported"
+        )
     # The tokenizer's last call may have set truncation and padding; neither affects the ids.
     rules = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
     key = source.key(rules, sample and astuple(sample), block)
@@ -137,14 +157,18 @@ def load_tokenised(
             names, batches = rows.column_names, encoded
         else:
             names, batches = ["0"], _blocks(encoded, word_starts(tokenizer), block)
-        features = {name: Value("int64") if name == LABEL else List(Value("int32")) for name in names}
+        features = {
+            name: Value("int64") if name == LABEL else List(Value("int32")) for name in names
+        }
         write_rows(folder / "ids.arrow", Features(features), batches)
         write_json(folder / "facts.json", text.facts, remedy=None)
 
     return TokenisedText(cached(Path(cache_dir) / key, make))
 
 
-def _encoded(source: Source, tokenizer, rows: Dataset, drawn: np.ndarray | None) -> Iterator[dict[str, list]]:
+def _encoded(
+    source: Source, tokenizer, rows: Dataset, drawn: np.ndarray | None
+) -> Iterator[dict[str, list]]:
     """Yield batches of rows as ids, with their labels if any; `drawn` are the rows' numbers in the text."""
     backend, done = tokenizer.backend_tokenizer, 0
     backend.no_truncation()  # the tokenizer's last call may have set both
@@ -152,9 +176,16 @@ def _encoded(source: Source, tokenizer, rows: Dataset, drawn: np.ndarray | None)
     names = [name for name in rows.column_names if name != LABEL]
     with progress(len(rows), "tokenise", "row") as bar:
         for batch in rows.iter(ROWS_AT_ONCE):
-            cells = [cell for row in zip(*(batch[name] for name in names), strict=True) for cell in row]
-            ids = [encoding.ids for encoding in backend.encode_batch_fast(cells, add_special_tokens=False)]
-            empty = next((index for index, cell in enumerate(cells) if cell and not ids[index]), None)
+            cells = [
+                cell for row in zip(*(batch[name] for name in names), strict=True) for cell in row
+            ]
+            ids = [
+                encoding.ids
+                for encoding in backend.encode_batch_fast(cells, add_special_tokens=False)
+            ]
+            empty = next(
+                (index for index, cell in enumerate(cells) if cell and not ids[index]), None
+            )
             if empty is not None:
                 row = done + empty // len(names)
                 row = 1 + (row if drawn is None else drawn[row])
@@ -166,21 +197,28 @@ def _encoded(source: Source, tokenizer, rows: Dataset, drawn: np.ndarray | None)
             bar.update(len(cells) // len(names))
 
 
-def _blocks(batches: Iterable[dict[str, list]], starts_word: np.ndarray, length: int) -> Iterator[dict[str, list]]:
+def _blocks(
+    batches: Iterable[dict[str, list]], starts_word: np.ndarray, length: int
+) -> Iterator[dict[str, list]]:
     """Cut running text into consecutive blocks of at most `length` ids.
 
-    A block ends at the last word that fits, so no word is split (unless it is longer than a block). Sentences follow
-    each other without a separator. A shorter last block is kept.
+    A block ends at the last word that fits, so no word is split (unless it is longer than a block).
+    Sentences follow each other without a separator. A shorter last block is kept.
     """
     if length < 1:
         raise BadInput("--max_length: the special tokens leave no room for text")
-    left, left_begins = np.array([], dtype=np.int32), np.array([], dtype=bool)  # ids after the last block
+    left, left_begins = (
+        np.array([], dtype=np.int32),
+        np.array([], dtype=bool),
+    )  # ids after the last block
     for batch in batches:
         sentences = [ids for row in zip(*batch.values(), strict=True) for ids in row]
         lengths = np.array([len(ids) for ids in sentences])
         new = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=lengths.sum())
         begins = starts_word[new]
-        begins[(np.cumsum(lengths) - lengths)[lengths > 0]] = True  # a sentence always begins with a word
+        begins[(np.cumsum(lengths) - lengths)[lengths > 0]] = (
+            True  # a sentence always begins with a word
+        )
         flat, begins = np.concatenate([left, new]), np.concatenate([left_begins, begins])
         cuts = cut(np.flatnonzero(begins), len(flat), length)
         left, left_begins = flat[cuts[-1] :], begins[cuts[-1] :]

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import AutoTokenizer, BertTokenizer
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
@@ -16,8 +24,8 @@ from data.source import Source
 from data.text import Text, read_text
 
 _SPACES = {"ByteLevel": "Ġ", "Metaspace": "▁"}  # decoder -> how a token marks a leading space
-# UTF-8 of scripts without spaces between words: Thai, Lao, Tibetan; Burmese, Khmer; Chinese, Japanese. Also the first
-# byte of such a letter if the vocabulary has only single bytes of it.
+# UTF-8 of scripts without spaces between words: Thai, Lao, Tibetan; Burmese, Khmer; Chinese,
+# Japanese. Also the first byte of such a letter if the vocabulary has only single bytes of it.
 _UNSPACED = re.compile(
     rb"\xe0[\xb8-\xbf]|\xe1[\x80-\x82\x9e\x9f]|[\xe3-\xe9]|\xef[\xbc-\xbe]|\xf0[\xa0-\xaf]|[\xe0\xe1\xef\xf0]$"
 )
@@ -25,9 +33,11 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # special tokens of a 
 
 
 def word_starts(tokenizer) -> np.ndarray:
-    """Return whether each token begins a word, (vocabulary,) bool; BadInput for an unsupported tokenizer.
+    """Return whether each token begins a word, (vocabulary,) bool; BadInput for an unsupported
+    tokenizer.
 
-    In a script without spaces every token is a word; without this rule, a sentence would be a single one.
+    In a script without spaces every token is a word; without this rule, a sentence would be a
+    single one.
     """
     decoder = (json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {}).get("type")
     tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
@@ -37,26 +47,39 @@ def word_starts(tokenizer) -> np.ndarray:
         begins = [token.startswith(_SPACES[decoder]) for token in tokens]
     else:
         raise BadInput(
-            f"whole words are supported for WordPiece, byte-level BPE and sentencepiece, not for '{decoder}'"
+            "whole words are supported for WordPiece, byte-level BPE and sentencepiece, not for "
+            f"'{decoder}'"
         )
-    byte_of = {letter: byte for byte, letter in bytes_to_unicode().items()} if decoder == "ByteLevel" else {}
-    texts = (bytes(map(byte_of.get, token)) if byte_of.keys() >= {*token} else token.encode() for token in tokens)
+    byte_of = (
+        {letter: byte for byte, letter in bytes_to_unicode().items()}
+        if decoder == "ByteLevel"
+        else {}
+    )
+    texts = (
+        bytes(map(byte_of.get, token)) if byte_of.keys() >= {*token} else token.encode()
+        for token in tokens
+    )
     return np.array(begins) | [_UNSPACED.search(text) is not None for text in texts]
 
 
 def train_tokenizer(source: Source, size: int, cache_dir: str | Path):
-    """Train BERT's lower-casing tokenizer with `size` pieces on a text, cached by the text's content.
+    """Train BERT's lower-casing tokenizer with `size` pieces on a text, cached by the text's
+    content.
 
-    It has at most `size` pieces, but always the special tokens and all letters of the text. BadInput as `read_text`.
+    It has at most `size` pieces, but always the special tokens and all letters of the text.
+    BadInput as `read_text`.
     """
     folder = Path(cache_dir) / f"vocabulary-{source.key(size)}"
-    cached(folder, lambda partial: _learn(read_text(source, cache_dir), size).save_pretrained(partial))
+    cached(
+        folder, lambda partial: _learn(read_text(source, cache_dir), size).save_pretrained(partial)
+    )
     return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
 def _learn(text: Text, size: int) -> BertTokenizer:
-    # The library numbers letters inside words in hash-table order, which differs between processes, and merges equally
-    # frequent pairs in the order of their numbers. So the letters are collected and numbered first.
+    # The library numbers letters inside words in hash-table order, which differs between processes,
+    # and merges equally frequent pairs in the order of their numbers. So the letters are collected
+    # and numbered first.
     letters = sorted(_pieces(text, 0, SPECIAL).keys() - set(SPECIAL))
     vocabulary = _pieces(text, size, [*SPECIAL, *letters])
     tokenizer = _blank(models.WordPiece(vocabulary, unk_token="[UNK]"))
@@ -71,7 +94,9 @@ def _learn(text: Text, size: int) -> BertTokenizer:
 def _pieces(text: Text, size: int, first: Sequence[str]) -> dict[str, int]:
     """Train a vocabulary whose lowest ids are `first`; it has all letters of the text, whatever `size` is."""
     tokenizer = _blank(models.WordPiece(unk_token="[UNK]"))
-    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=list(first), show_progress=False)
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size, special_tokens=list(first), show_progress=False
+    )
     tokenizer.train_from_iterator(text.cells(), trainer)
     return tokenizer.get_vocab()
 

@@ -1,4 +1,5 @@
-"""A method's requirements on its data: the copies of a sentence it sees, and which of them get a masked copy.
+"""A method's requirements on its data: the copies of a sentence it sees, and which of them get a
+masked copy.
 
 A method in `models/objectives` declares them and `data` applies them.
 """
@@ -47,15 +48,19 @@ class View:
     """One copy of a sentence.
 
     Attributes:
-        edit: a pure function (token ids without special tokens, which of them start a word, generator) -> token ids,
-            applied by the collator; None leaves the sentence unchanged, so two views differ by dropout alone. MASK in
-            the result becomes the tokenizer's mask token.
-        words: whether `edit` needs the word starts, which not every tokenizer provides; otherwise it gets None.
-        cut: a pure function (the row's texts, each as token ids without special tokens; generator) -> token ids: the
-            part of a document that the view shows, before `edit`. It sees whole documents. All cuts of an example get
-            the same key, so views can agree on a draw. None shows the text itself, truncated at `max_length`.
-        perturb: a pure function (number of tokens with special ones, width of an embedding, generator) -> Perturbed,
-            called by the collator and applied by the encoder; None leaves the embeddings unchanged.
+        edit: a pure function (token ids without special tokens, which of them start a word,
+            generator) -> token ids, applied by the collator; None leaves the sentence unchanged, so
+            two views differ by dropout alone. MASK in the result becomes the tokenizer's mask
+            token.
+        words: whether `edit` needs the word starts, which not every tokenizer provides; otherwise
+            it gets None.
+        cut: a pure function (the row's texts, each as token ids without special tokens; generator)
+            -> token ids: the part of a document that the view shows, before `edit`. It sees whole
+            documents. All cuts of an example get the same key, so views can agree on a draw. None
+            shows the text itself, truncated at `max_length`.
+        perturb: a pure function (number of tokens with special ones, width of an embedding,
+            generator) -> Perturbed, called by the collator and applied by the encoder; None leaves
+            the embeddings unchanged.
         dropout: draws this view's dropout rate in every step; None keeps the backbone's rate.
         target: the objective also gets the text before `edit`, which the encoder never reads.
         template: the template around the text, see `data.template`; None: what the tokenizer adds.
@@ -81,13 +86,17 @@ class Masking:
 
     Attributes:
         rate: share of the tokens (special tokens, including the unknown token, are never masked).
-        recipe: `bert` replaces 80 % by the mask token, 10 % by a random one and keeps 10 % (Devlin et al. 2018,
-            section 3.1); `mask` replaces all.
+        recipe: `bert` replaces 80 % by the mask token, 10 % by a random one and keeps 10 % (Devlin
+            et al. 2018, section 3.1); `mask` replaces all.
         whole_words: mask all pieces of a word together.
-        views: the copies that get a masked twin, by position; None: all, whatever the number of sentences in a row.
-        name: key of the twins in `Batch.twins`; the collator returns `NAME_input_ids` and `NAME_labels`.
-        uniforms: also draw a number in [0, 1) per position, `NAME_uniforms`, for a generator that samples.
-        stop_words: how many of the text's most frequent tokens get no label; they are masked like the others.
+        views: the copies that get a masked twin, by position; None: all, whatever the number of
+            sentences in a row.
+        name: key of the twins in `Batch.twins`; the collator returns `NAME_input_ids` and
+            `NAME_labels`.
+        uniforms: also draw a number in [0, 1) per position, `NAME_uniforms`, for a generator that
+            samples.
+        stop_words: how many of the text's most frequent tokens get no label; they are masked like
+            the others.
     """
 
     rate: float

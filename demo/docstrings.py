@@ -1,6 +1,8 @@
-"""The public objects of the installed scientific packages as documents: qualified name and description.
+"""The public objects of the installed scientific packages as documents: qualified name and
+description.
 
-Packages are only imported. Names come from `__all__` of modules and from the members of public classes.
+Packages are only imported. Names come from `__all__` of modules and from the members of public
+classes.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from types import ModuleType
 
 PACKAGES = ("numpy", "pandas", "scipy", "sklearn")
 _LEAST = 4  # words in a description
-# A section heading, such as Parameters; or a note that may print a set, in an order that differs from run to run.
+# A section heading, such as Parameters; or a note that may print a set, in an order that differs
+# from run to run.
 _END = re.compile(r"^\S.*\n[-=~]{3,}\s*$|^\.\. deprecated::", re.MULTILINE)
 
 
@@ -29,9 +32,15 @@ def documents() -> list[tuple[str, str]]:
         warnings.simplefilter("ignore")  # about deprecated names
         for package in PACKAGES:
             for name, thing in _public(importlib.import_module(package)):
-                text = description(getattr(thing, "__name__", name), getattr(thing, "__doc__", None))
+                text = description(
+                    getattr(thing, "__name__", name), getattr(thing, "__doc__", None)
+                )
                 if len(text.split()) >= _LEAST:
-                    names[text] = min(name, names.get(text, name), key=lambda name: (name.count("."), len(name), name))
+                    names[text] = min(
+                        name,
+                        names.get(text, name),
+                        key=lambda name: (name.count("."), len(name), name),
+                    )
     return sorted((name, text) for text, name in names.items())
 
 
@@ -40,7 +49,10 @@ def _public(module: ModuleType) -> Iterator[tuple[str, object]]:
     for word in sorted(getattr(module, "__all__", ())):
         try:
             value = getattr(module, word)
-        except (AttributeError, ImportError):  # must be enabled first, such as scikit-learn's experimental features
+        except (
+            AttributeError,
+            ImportError,
+        ):  # must be enabled first, such as scikit-learn's experimental features
             continue
         name = f"{module.__name__}.{word}"
         if isinstance(value, ModuleType):

@@ -51,13 +51,19 @@ def parser() -> Parser:
         "  python -m eval runs/simcse runs/infocse --tasks retrieval --output runs/scores\n"
         "  python -m eval bert-base-uncased --pooling cls_before_pooler --tasks STS-B --split dev\n"
         "  python -m eval runs/infocse --dev_file my_pairs.tsv\n"
-        "  python -m eval runs/infocse --tasks beir --beir scifact nano --max_length 512 --embeddings runs/vectors\n"
+        "  python -m eval runs/infocse --tasks beir --beir scifact nano --max_length 512 "
+        "--embeddings runs/vectors\n"
         "  python -m eval runs/infocse --tasks beir --beir scifact --search dense bm25 hybrid",
     )
     model = "run or export folder, Hugging Face encoder or sentence-transformers model; several give one table"
     p.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help=model)
-    p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(GROUPS)} or task names")
-    p.add_argument("--dev_file", help="your own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)")
+    p.add_argument(
+        "--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(GROUPS)} or task names"
+    )
+    p.add_argument(
+        "--dev_file",
+        help="your own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)",
+    )
     split = "split of STS and BEIR; dev implies --mode dev"
     p.add_argument("--split", choices=["test", "dev"], default="test", help=split)
     mode = "of transfer: test, as in the papers (10 folds), or fasttest, or dev for dev scores (5 folds, rmsprop); dev "
@@ -100,15 +106,22 @@ def main(argv: list[str] | None = None) -> list[dict]:
         check_output(output, [args.dev_file], b"[")
         check_output(str(items_path(output)), [args.dev_file], b"pk")
         refuse_foreign(output, *Key._fields, "n", "value")
-    for model in models.values():  # fail on a bad model or a missing file now, not after the first is scored
+    for model in (
+        models.values()
+    ):  # fail on a bad model or a missing file now, not after the first is scored
         described(model, load_config(model), args.pooling)
         load_tokenizer(model)
     for task in tasks_of(args, lines[0])[1:]:
         task.load(args.data_dir)
     with TemporaryDirectory(prefix="eval-") as temporary:
-        if len(searches) > 1:  # the dense and the hybrid search share vectors, and the intervals are read from files
+        if (
+            len(searches) > 1
+        ):  # the dense and the hybrid search share vectors, and the intervals are read from files
             args.embeddings = args.embeddings or f"{temporary}/embeddings"
-            outputs = {name: path or _path_of(temporary, name, ".json", lines) for name, path in outputs.items()}
+            outputs = {
+                name: path or _path_of(temporary, name, ".json", lines)
+                for name, path in outputs.items()
+            }
         rows = score_lines(args, lines, outputs)
         if len(searches) > 1:
             show(intervals(lines, outputs))
@@ -128,7 +141,10 @@ def tasks_of(args: argparse.Namespace, scored: Scored) -> list[Task]:
 
 def options_of(args: argparse.Namespace, scored: Scored) -> Options:
     """The task options of one model and search."""
-    dev = "dev" in (args.split, args.mode)  # a dev score of one task beside a test score of another helps nobody
+    dev = "dev" in (
+        args.split,
+        args.mode,
+    )  # a dev score of one task beside a test score of another helps nobody
     return Options(
         split="dev" if dev else "test",
         mode="dev" if dev else args.mode,
@@ -140,7 +156,9 @@ def options_of(args: argparse.Namespace, scored: Scored) -> Options:
     )
 
 
-def score_lines(args: argparse.Namespace, lines: list[Scored], outputs: Mapping[str, str | None]) -> list[dict]:
+def score_lines(
+    args: argparse.Namespace, lines: list[Scored], outputs: Mapping[str, str | None]
+) -> list[dict]:
     """Score, write and print every line; return all rows."""
     rows: dict[str, list[dict]] = {}
     prompts = {"query": args.query_prompt, "document": args.document_prompt}
@@ -169,10 +187,14 @@ def intervals(lines: list[Scored], files: Mapping[str, str]) -> str:
     parts = []
     for earlier, later in combinations(lines, 2):
         if earlier.label == later.label:
-            a, b = (from_files(scored.name, [Path(files[scored.name])]) for scored in (later, earlier))
+            a, b = (
+                from_files(scored.name, [Path(files[scored.name])]) for scored in (later, earlier)
+            )
             cells = [line.cells() for line in compare(a, b)]
             parts.append(f"A: {later.name}; B: {earlier.name}\n{markdown([COLUMNS, *cells])}")
-    return "\n" + "\n\n".join([*parts, f"bootstrap: {RESAMPLES} resamples of the queries (seed {SEED})"])
+    return "\n" + "\n\n".join(
+        [*parts, f"bootstrap: {RESAMPLES} resamples of the queries (seed {SEED})"]
+    )
 
 
 if __name__ == "__main__":

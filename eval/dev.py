@@ -50,11 +50,17 @@ class DevSet:
 
     def verdict(self, initial: Items, result: Items) -> dict[str, Any]:
         """Compare result and initial model on the judging examples, see `verdict`."""
-        return verdict(_part(initial, self.judging), _part(result, self.judging)) | {"apart": self.apart}
+        return verdict(_part(initial, self.judging), _part(result, self.judging)) | {
+            "apart": self.apart
+        }
 
 
 def _part(items: Items, chosen: Sequence[int] | None) -> Items:
-    return items if chosen is None else {name: values[np.asarray(chosen)] for name, values in items.items()}
+    return (
+        items
+        if chosen is None
+        else {name: values[np.asarray(chosen)] for name, values in items.items()}
+    )
 
 
 def score_of(items: Items) -> float:
@@ -67,11 +73,16 @@ def score_of(items: Items) -> float:
 def pairs_set(metric: str, pairs: Pairs) -> DevSet:
     """Graded pairs, scored by Spearman's correlation."""
     gold = np.array(pairs.gold)
-    return DevSet(metric, vars(pairs), lambda encode: {"similarity": similarities(encode, pairs), "gold": gold})
+    return DevSet(
+        metric,
+        vars(pairs),
+        lambda encode: {"similarity": similarities(encode, pairs), "gold": gold},
+    )
 
 
 def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
-    """A folder in BEIR's format, scored by nDCG@10; the queries of the first split select, those of the last judge.
+    """A folder in BEIR's format, scored by nDCG@10; the queries of the first split select, those of
+    the last judge.
 
     Raises:
         BadInput: with file and line if the folder is malformed; a query of both splits.
@@ -80,11 +91,15 @@ def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
     if both := set.intersection(*(set(part.queries) for part in parts)) if parts[1:] else set():
         files = " and ".join(f"qrels/{split}.tsv" for split in splits)
         raise BadInput(
-            f"{folder}: query '{min(both)}' is in {files}: it cannot both select and judge the model; remove one"
+            f"{folder}: query '{min(both)}' is in {files}: it cannot both select and judge the "
+            "model; remove one"
         )
     queries = {name: text for part in parts for name, text in part.queries.items()}
     grades = {name: graded for part in parts for name, graded in part.grades.items()}
-    whole, numbers = BeirSet(parts[0].corpus, queries, grades), {name: number for number, name in enumerate(queries)}
+    whole, numbers = (
+        BeirSet(parts[0].corpus, queries, grades),
+        {name: number for number, name in enumerate(queries)},
+    )
     chosen, judged = ([numbers[name] for name in part.queries] for part in (parts[0], parts[-1]))
     name = name_of(Path(folder))
     task = BeirTask(name, without_own_id=drops_own_id(name))
@@ -98,17 +113,26 @@ def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
 
 
 def verdict(initial: Items, result: Items) -> dict[str, Any]:
-    """Compare result and initial model on the same examples by a paired bootstrap of `RESAMPLES` draws.
+    """Compare result and initial model on the same examples by a paired bootstrap of `RESAMPLES`
+    draws.
 
     Returns:
-        `examples`, `start` (the initial model) and `result` (x 100), `difference`, its 95 % `interval`, and `verdict`:
-        `better` if the interval is above zero, `worse` if below, else `not told apart`.
+        `examples`, `start` (the initial model) and `result` (x 100), `difference`, its 95 %
+        `interval`, and `verdict`: `better` if the interval is above zero, `worse` if below, else
+        `not told apart`.
     """
-    draws = (resampled_figures(items, RESAMPLES, np.random.default_rng(0)) for items in (result, initial))
+    draws = (
+        resampled_figures(items, RESAMPLES, np.random.default_rng(0)) for items in (result, initial)
+    )
     low, high = percentile(np.subtract(*draws))
     before, after = score_of(initial), score_of(result)
     scores = {"examples": len(next(iter(initial.values()))), "start": before, "result": after}
-    return {**scores, "difference": after - before, "interval": [low, high], "verdict": judged(low, high)}
+    return {
+        **scores,
+        "difference": after - before,
+        "interval": [low, high],
+        "verdict": judged(low, high),
+    }
 
 
 def judged(low: float, high: float) -> str:
@@ -121,5 +145,7 @@ def in_words(facts: Mapping[str, Any]) -> str:
     low, high = facts["interval"]
     text = f"{facts['metric']} {facts['start']:.2f} -> {facts['result']:.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
     text += "" if facts.get("apart", True) else ", on the examples that selected it"
-    text += f", from only {facts['examples']} examples" if facts.get("examples", _MANY) < _MANY else ""
+    text += (
+        f", from only {facts['examples']} examples" if facts.get("examples", _MANY) < _MANY else ""
+    )
     return f"the result {IS[facts['verdict']]} its initial model ({text})"

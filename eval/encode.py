@@ -23,12 +23,12 @@ GPU_FACTOR = 16  # larger batches on a GPU: with fewer tokens it waits for the h
 class Encode:
     """Turn a list of sentences into their vectors, (N, D) float32.
 
-    Distinct sentences are encoded once, sorted by length to avoid padding. Consumes no random numbers and restores the
-    module's train/eval mode, so that evaluation never changes training.
+    Distinct sentences are encoded once, sorted by length to avoid padding. Consumes no random
+    numbers and restores the module's train/eval mode, so that evaluation never changes training.
 
     Args:
-        module: has `embed(input_ids, attention_mask) -> (B, D)` and `max_length`: tokens per sentence, special tokens
-            included; longer sentences are truncated.
+        module: has `embed(input_ids, attention_mask) -> (B, D)` and `max_length`: tokens per
+            sentence, special tokens included; longer sentences are truncated.
         tokenizer: a Hugging Face tokenizer.
         bf16: run the module under bfloat16 autocast.
         progress: show a progress bar, or lines in a file.
@@ -55,7 +55,11 @@ class Encode:
     def settings(self) -> dict[str, Any]:
         """How text becomes vectors; recorded with every score."""
         prompts = {name: text for name, text in getattr(self.module, "prompts", {}).items() if text}
-        settings = {"pooling": getattr(self.module, "pooling", None), "max_length": self.max_length, "bf16": self.bf16}
+        settings = {
+            "pooling": getattr(self.module, "pooling", None),
+            "max_length": self.max_length,
+            "bf16": self.bf16,
+        }
         return settings | ({"prompts": prompts} if prompts else {})
 
     @property
@@ -65,7 +69,12 @@ class Encode:
 
     @functools.cached_property
     def _identity(self) -> str:
-        settings = [getattr(self.module, "pooling", ""), self.bf16, _rules(self.tokenizer), _design(self.module)]
+        settings = [
+            getattr(self.module, "pooling", ""),
+            self.bf16,
+            _rules(self.tokenizer),
+            _design(self.module),
+        ]
         total = hashlib.sha256(json.dumps(settings).encode())
         for name, tensor in sorted(self.module.state_dict().items()):
             total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -83,7 +92,11 @@ class Encode:
         self.module.eval()
         try:
             # one context for all batches, because autocast caches the cast weights within a context
-            with torch.autocast(self._device.type, dtype=torch.bfloat16) if self.bf16 else nullcontext():
+            with (
+                torch.autocast(self._device.type, dtype=torch.bfloat16)
+                if self.bf16
+                else nullcontext()
+            ):
                 parts = self._parts([ids[i] for i in order])
         finally:
             for part, mode in modes:
@@ -91,7 +104,9 @@ class Encode:
         vectors = np.empty((len(ids), parts[0].shape[1]), dtype=np.float32)
         vectors[order] = np.concatenate(parts)
         if not np.isfinite(vectors).all():
-            raise NonFinite("the model returns vectors that are not finite; its weights are damaged")
+            raise NonFinite(
+                "the model returns vectors that are not finite; its weights are damaged"
+            )
         return vectors[[row[sentence] for sentence in sentences]]
 
     def _parts(self, ids: list[list[int]]) -> list[np.ndarray]:
@@ -107,9 +122,15 @@ class Encode:
         return parts
 
     def _embed(self, batch: list[list[int]]) -> np.ndarray:
-        minimum = {} if any(batch) else {"padding": "max_length", "max_length": 1}  # empty texts, no special tokens
-        padded = self.tokenizer.pad({"input_ids": batch}, return_tensors="pt", **minimum).to(self._device)
-        return self.module.embed(padded["input_ids"], padded["attention_mask"]).float().cpu().numpy()
+        minimum = (
+            {} if any(batch) else {"padding": "max_length", "max_length": 1}
+        )  # empty texts, no special tokens
+        padded = self.tokenizer.pad({"input_ids": batch}, return_tensors="pt", **minimum).to(
+            self._device
+        )
+        return (
+            self.module.embed(padded["input_ids"], padded["attention_mask"]).float().cpu().numpy()
+        )
 
     @property
     def _device(self) -> torch.device:
@@ -130,7 +151,10 @@ def _rules(tokenizer) -> dict:
     if not tokenizer.is_fast:
         return tokenizer.rules
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
-    return rules | {"truncation": tokenizer.truncation_side, "padding": None}  # both change with every call
+    return rules | {
+        "truncation": tokenizer.truncation_side,
+        "padding": None,
+    }  # both change with every call
 
 
 def _design(module) -> list:

@@ -1,7 +1,8 @@
 """`python -m eval --format mteb`: result files of mteb, written by mteb itself.
 
-A score is written where protocol and data are mteb's: STS12 to STS16, STS-B and BEIR's sets. SentEval's
-SICK-R has other pairs, and its transfer tasks train another classifier, so those are left out.
+A score is written where protocol and data are mteb's: STS12 to STS16, STS-B and BEIR's sets.
+SentEval's SICK-R has other pairs, and its transfer tasks train another classifier, so those are
+left out.
 """
 
 from __future__ import annotations
@@ -69,5 +70,7 @@ def write_mteb(folder: Path, model: str, rows: Iterable[Mapping[str, Any]]) -> N
     for name, values in scored.items():
         task = mteb.get_task(name)
         scores = {"default": {**values, "main_score": values[task.metadata.main_score]}}
-        cache.save_to_cache(TaskResult.from_task_results(task, {"test": scores}, evaluation_time=0.0), meta)
+        cache.save_to_cache(
+            TaskResult.from_task_results(task, {"test": scores}, evaluation_time=0.0), meta
+        )
     logger.info("%s: results of %s", folder, ", ".join(scored) or "no task of mteb")

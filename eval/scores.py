@@ -35,7 +35,11 @@ class Key(NamedTuple):
 
     def __str__(self) -> str:
         """The task, followed by split, mode and metric if they are not the defaults of STS."""
-        other = [word for word, default in zip(self[1:], ("test", "test", "spearman"), strict=True) if word != default]
+        other = [
+            word
+            for word, default in zip(self[1:], ("test", "test", "spearman"), strict=True)
+            if word != default
+        ]
         return " ".join([self.task, *other])
 
 
@@ -45,8 +49,8 @@ class Result:
 
     Attributes:
         rows: rows of scores.json, the headline first.
-        items: examples for a paired comparison: `similarity` and `gold` of every pair, or `value` from 0 to 1 and
-            `example`, see `example_ids`, of every query or sentence, each (n,).
+        items: examples for a paired comparison: `similarity` and `gold` of every pair, or `value`
+            from 0 to 1 and `example`, see `example_ids`, of every query or sentence, each (n,).
         shown: number of rows that a table shows.
     """
 
@@ -60,9 +64,17 @@ def example_ids(examples: Iterable[object]) -> np.ndarray:
     return np.array([zlib.crc32(repr(example).encode()) for example in examples], dtype=np.float64)
 
 
-def row(task: str, split: str, metric: str, aggregation: str, n: int, value: float, mode: str = "test") -> dict:
+def row(
+    task: str, split: str, metric: str, aggregation: str, n: int, value: float, mode: str = "test"
+) -> dict:
     """One row of scores.json, without model and run."""
-    names = {"task": task, "split": split, "mode": mode, "metric": metric, "aggregation": aggregation}
+    names = {
+        "task": task,
+        "split": split,
+        "mode": mode,
+        "metric": metric,
+        "aggregation": aggregation,
+    }
     return {**names, "n": n, "value": float(value)}
 
 
@@ -73,16 +85,20 @@ def average(rows: list[dict]) -> dict:
     return {**rows[0], "task": AVERAGE, "aggregation": "mean of tasks", "n": count, "value": mean}
 
 
-def rows_of(results: Mapping[Any, Result], model: str, run: str | None, **settings: Any) -> list[dict]:
+def rows_of(
+    results: Mapping[Any, Result], model: str, run: str | None, **settings: Any
+) -> list[dict]:
     """All rows with model, run and the encoder's settings.
 
-    `headline` marks main figures and averages, `shown` further rows for a table. Headline rows with the same metric,
-    split and mode are averaged.
+    `headline` marks main figures and averages, `shown` further rows for a table. Headline rows with
+    the same metric, split and mode are averaged.
     """
     rows = []
     for result in results.values():
         for i, row in enumerate(result.rows):
-            rows.append({**row, "headline": i == 0, **({"shown": True} if 0 < i < result.shown else {})})
+            rows.append(
+                {**row, "headline": i == 0, **({"shown": True} if 0 < i < result.shown else {})}
+            )
     alike: dict[tuple, list[dict]] = {}
     for row in headline(rows):
         alike.setdefault((row["metric"], row["split"], row["mode"]), []).append(row)
@@ -97,7 +113,10 @@ def headline(rows: list[dict]) -> list[dict]:
 
 def tables(rows_by_model: dict[str, list[dict]]) -> str:
     """One table per kind of metric, with titles if there are several; `recall@1` and `recall@5` are one kind."""
-    shown = {m: [r for r in rows if r.get("shown", r.get("headline", True))] for m, rows in rows_by_model.items()}
+    shown = {
+        m: [r for r in rows if r.get("shown", r.get("headline", True))]
+        for m, rows in rows_by_model.items()
+    }
     metrics = dict.fromkeys(row["metric"] for rows in shown.values() for row in rows)
     families: dict[str, list[str]] = {}
     for metric in metrics:
@@ -111,15 +130,19 @@ def tables(rows_by_model: dict[str, list[dict]]) -> str:
 
 
 def table(rows_by_model: dict[str, list[dict]]) -> str:
-    """A Markdown table with two decimals: one line per model, one column per figure, `missing` for no score.
+    """A Markdown table with two decimals: one line per model, one column per figure, `missing` for
+    no score.
 
-    A column names its split, mode or metric if its task's columns differ in it, and always a dev split and fasttest.
+    A column names its split, mode or metric if its task's columns differ in it, and always a dev
+    split and fasttest.
     """
     keys = list(dict.fromkeys(Key.of(row) for rows in rows_by_model.values() for row in rows))
     titles = []
     for key in keys:
         others = [other for other in keys if other.task == key.task]
-        differing = [name for name in Key._fields[1:] if len({getattr(other, name) for other in others}) > 1]
+        differing = [
+            name for name in Key._fields[1:] if len({getattr(other, name) for other in others}) > 1
+        ]
         unusual = [name for name in ("split", "mode") if getattr(key, name) not in ("test", "file")]
         words = (getattr(key, name) for name in Key._fields[1:] if name in (*differing, *unusual))
         titles.append(" ".join([key.task, *dict.fromkeys(words)]))
@@ -134,7 +157,10 @@ def markdown(body: list[list[str]]) -> str:
     """An aligned Markdown table; the first line of cells is the header."""
     body = [[visible(cell).replace("|", "\\|") for cell in line] for line in body]
     widths = [max(len(line[i]) for line in body) for i in range(len(body[0]))]
-    lines = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |" for line in body]
+    lines = [
+        "| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |"
+        for line in body
+    ]
     rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
     return "\n".join([lines[0], rule, *lines[1:]])
 
@@ -142,7 +168,9 @@ def markdown(body: list[list[str]]) -> str:
 def write_rows(path: str | Path, rows: list[dict]) -> None:
     """Write rows as a JSON list, one object per line; creates folders."""
     with writing(Path(path)) as part:
-        part.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
+        part.write_text(
+            "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8"
+        )
 
 
 def items_path(scores: str | Path) -> Path:
@@ -172,7 +200,9 @@ def refuse_foreign(output: str | None, *names: str) -> None:
     except BadInput:
         rows = [None]
     if not all(isinstance(row, dict) and row.keys() >= {*names} for row in rows):
-        raise BadInput(f"--output {output}: has content this command did not write; name another file")
+        raise BadInput(
+            f"--output {output}: has content this command did not write; name another file"
+        )
 
 
 def has_scores(path: Path) -> bool:
@@ -188,20 +218,26 @@ def read_scores(path: Path) -> list[dict]:
     for number, row in enumerate(rows, 1):
         try:
             words = [row[name] for name in (*Key._fields, "aggregation")]
-            if {*map(type, words)} != {str} or not (row["n"] >= 1 and abs(row["value"]) <= sys.float_info.max):
+            if {*map(type, words)} != {str} or not (
+                row["n"] >= 1 and abs(row["value"]) <= sys.float_info.max
+            ):
                 raise ValueError("expected texts, a positive 'n' and a finite 'value'")
         except (KeyError, TypeError, ValueError) as error:
-            raise BadInput(f"{path}: row {number} is no score ({brief(error)}); {_SCORES[1]}") from error
+            raise BadInput(
+                f"{path}: row {number} is no score ({brief(error)}); {_SCORES[1]}"
+            ) from error
     return rows
 
 
 def read_items(scores: Path) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
-    """(task, split, mode) -> arrays, each (n,), from the file next to `scores`; empty if there is no file.
+    """(task, split, mode) -> arrays, each (n,), from the file next to `scores`; empty if there is
+    no file.
 
     Files of older versions have no `example`.
 
     Raises:
-        BadInput: the file is damaged, or the arrays of a task are not 1-d, finite and of equal length.
+        BadInput: the file is damaged, or the arrays of a task are not 1-d, finite and of equal
+            length.
     """
     path = items_path(scores)
     items: dict[tuple[str, ...], dict[str, np.ndarray]] = {}
@@ -213,7 +249,10 @@ def read_items(scores: Path) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
                 *key, column = name.rsplit("|", 3)
                 items.setdefault(tuple(key), {})[column] = archive[name].astype(np.float64)
         for key, arrays in items.items():
-            sizes = {array.size if array.ndim == 1 and np.isfinite(array).all() else 0 for array in arrays.values()}
+            sizes = {
+                array.size if array.ndim == 1 and np.isfinite(array).all() else 0
+                for array in arrays.values()
+            }
             names = {"similarity", "gold"}, {"value", "example"}, {"value"}
             if set(arrays) not in names or len(sizes) > 1 or 0 in sizes:
                 raise ValueError(f"the scores of {key[0]} are damaged")

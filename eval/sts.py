@@ -1,8 +1,10 @@
-"""Semantic textual similarity: the seven sets of the papers, their dev splits, and a user's own pairs.
+"""Semantic textual similarity: the seven sets of the papers, their dev splits, and a user's own
+pairs.
 
-Protocol: SimCSE's modified SentEval (arXiv 2104.08821, appendix B): cosine, no trained regressor; the subsets of
-a year are concatenated and give one Spearman correlation ("all"). Further rows are what other papers report: the mean
-of the subsets' correlations, that mean weighted by pairs (SentEval's "wmean"), and Pearson's correlation.
+Protocol: SimCSE's modified SentEval (arXiv 2104.08821, appendix B): cosine, no trained regressor;
+the subsets of a year are concatenated and give one Spearman correlation ("all"). Further rows are
+what other papers report: the mean of the subsets' correlations, that mean weighted by pairs
+(SentEval's "wmean"), and Pearson's correlation.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ def _score(text: str, where: str) -> float:
 def _cells(line: str, where: str, columns: Sequence[int]) -> list[str]:
     cells = line.split("\t")
     if len(cells) <= max(columns):
-        raise BadInput(f"{where}: {len(cells)} columns separated by tabs; expected at least {max(columns) + 1}")
+        raise BadInput(
+            f"{where}: {len(cells)} columns separated by tabs; expected at least {max(columns) + 1}"
+        )
     return [cells[column] for column in columns]
 
 
@@ -58,7 +62,9 @@ def read_sts_year(folder: Path, subset: str) -> Pairs:
     """One subset of STS12 to STS16: `STS.input.X.txt` and `STS.gs.X.txt`; unscored pairs are skipped."""
     texts, golds = folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt"
     pairs = Pairs([], [], [])
-    for number, (line, gold) in enumerate(zip(read_lines(texts), read_lines(golds), strict=True), start=1):
+    for number, (line, gold) in enumerate(
+        zip(read_lines(texts), read_lines(golds), strict=True), start=1
+    ):
         if gold.strip():
             left, right = _cells(line, f"{texts}:{number}", (0, 1))
             pairs.left.append(tidy(left))
@@ -108,17 +114,24 @@ class StsTask:
 
     def load(self, data_dir: str | Path) -> dict[str, Pairs]:
         """The pairs by subset; BadInput if their number is not the published one, or gives no correlation."""
-        changed = "a file is truncated or changed: `python -m data.prepare sts` downloads the original"
+        changed = (
+            "a file is truncated or changed: `python -m data.prepare sts` downloads the original"
+        )
         try:
             subsets = self.read(Path(data_dir))
         except ValueError as error:  # of two files of a year, one is longer
-            raise BadInput(f"{self.name} in {data_dir} has more texts than scores, or fewer; {changed}") from error
+            raise BadInput(
+                f"{self.name} in {data_dir} has more texts than scores, or fewer; {changed}"
+            ) from error
         gold = merged(subsets).gold
         if self.pairs is not None and len(gold) != self.pairs:
             wrong = f"{len(gold)} scored pairs instead of {self.pairs}"
             raise BadInput(f"{self.name} {self.split} in {data_dir} has {wrong}; {changed}")
         if len(set(gold)) < 2:
-            raise BadInput(f"{self.name} has {len(gold)} pairs of one score; a correlation needs different scores")
+            raise BadInput(
+                f"{self.name} has {len(gold)} pairs of one score; a correlation needs different "
+                "scores"
+            )
         return subsets
 
     def score(self, encode: Encoder, data_dir: str | Path) -> Result:
@@ -134,12 +147,23 @@ class StsTask:
             subset_rows = [self._row(metric, f"subset {name}", *part) for name, *part in parts]
             values, sizes = zip(*((line["value"], line["n"]) for line in subset_rows), strict=True)
             mean = row(self.name, self.split, metric, "mean", sum(sizes), np.mean(values))
-            weighted = {**mean, "aggregation": "wmean", "value": float(np.average(values, weights=sizes))}
+            weighted = {
+                **mean,
+                "aggregation": "wmean",
+                "value": float(np.average(values, weights=sizes)),
+            }
             rows += [mean, weighted, *subset_rows]
         return Result(rows, {"similarity": similarity, "gold": gold})
 
     def _row(self, metric: str, aggregation: str, similarity: np.ndarray, gold: np.ndarray) -> dict:
-        return row(self.name, self.split, metric, aggregation, len(gold), _METRICS[metric](similarity, gold))
+        return row(
+            self.name,
+            self.split,
+            metric,
+            aggregation,
+            len(gold),
+            _METRICS[metric](similarity, gold),
+        )
 
 
 def merged(subsets: dict[str, Pairs]) -> Pairs:
@@ -163,7 +187,9 @@ def similarities(encode: Encoder, pairs: Pairs) -> np.ndarray:
 
 def correlation(similarity: np.ndarray, gold: np.ndarray) -> float:
     """Spearman's correlation x 100 by `eval/metrics/spearman.py`."""
-    metric = Spearman(keep_in_memory=True, cache_dir=gettempdir())  # creates a folder; the hub's cache may be read-only
+    metric = Spearman(
+        keep_in_memory=True, cache_dir=gettempdir()
+    )  # creates a folder; the hub's cache may be read-only
     return metric.compute(predictions=similarity, references=gold)["spearman"]
 
 
@@ -185,7 +211,11 @@ def _year(name: str, pairs: int, subsets: str) -> StsTask:
 
 def read_stsb(split: str, data_dir: Path) -> dict[str, Pairs]:
     """STS-B's `train`, `dev` or `test`, as one subset."""
-    return {WHOLE: read_columns(data_dir / DOWNSTREAM / "STS" / "STSBenchmark" / f"sts-{split}.csv", 4, 5, 6)}
+    return {
+        WHOLE: read_columns(
+            data_dir / DOWNSTREAM / "STS" / "STSBenchmark" / f"sts-{split}.csv", 4, 5, 6
+        )
+    }
 
 
 def read_sick(file: str, data_dir: Path) -> dict[str, Pairs]:
@@ -217,4 +247,6 @@ def tasks(split: str) -> tuple[StsTask, ...]:
 def own_pairs(path: str) -> StsTask:
     """A user's own file: tab-separated, header `sentence1 sentence2 score`, scores from 0 to 5."""
     columns = "score", "sentence1", "sentence2"
-    return StsTask(Path(path).stem, "file", lambda _: {WHOLE: read_columns(Path(path), *columns)}, None)
+    return StsTask(
+        Path(path).stem, "file", lambda _: {WHOLE: read_columns(Path(path), *columns)}, None
+    )

@@ -36,7 +36,8 @@ class Options:
         mode: transfer: `test`, `fasttest` or `dev`, a key of `eval.transfer.validation.MODES`.
         beir: BEIR: folders in DATA_DIR/beir, or `paper14`, `nano`.
         embeddings: BEIR: folder that keeps document vectors, so that a stopped run can resume.
-        search: BEIR: `dense`, `bm25`, `hybrid`, or `hybrid-0.1` to `hybrid-0.9`, the weight of the cosine.
+        search: BEIR: `dense`, `bm25`, `hybrid`, or `hybrid-0.1` to `hybrid-0.9`, the weight of the
+            cosine.
         language: BEIR: of the words of BM25.
         device: where classifiers are trained and documents searched.
     """
@@ -51,7 +52,12 @@ class Options:
 
 
 def _sets(names: Sequence[str], o: Options) -> Sequence[Task]:
-    how = {"embeddings": o.embeddings, "device": o.device, "search": o.search, "language": o.language}
+    how = {
+        "embeddings": o.embeddings,
+        "device": o.device,
+        "search": o.search,
+        "language": o.language,
+    }
     return beir.tasks(names, o.split, **how)
 
 
@@ -73,13 +79,18 @@ def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
             group = GROUPS[name.lower()](options)
             if not group:
                 beir_flag = "--beir NAME ... (folders in DATA_DIR/beir, paper14 or nano)"
-                raise BadInput(f"--tasks {name} needs {beir_flag if name.lower() == 'beir' else '--split test'}")
+                raise BadInput(
+                    f"--tasks {name} needs "
+                    f"{beir_flag if name.lower() == 'beir' else '--split test'}"
+                )
             chosen += group
         elif name.lower() in known:
             chosen.append(known[name.lower()])
         else:
             choices = ", ".join([*GROUPS, *(task.name for task in known.values())])
-            raise BadInput(f"unknown task '{name}' for split '{options.split}'; choose from: {choices}")
+            raise BadInput(
+                f"unknown task '{name}' for split '{options.split}'; choose from: {choices}"
+            )
     return list({task.name: task for task in chosen}.values())
 
 
@@ -87,25 +98,42 @@ def score_all(encode: Encoder, tasks: Sequence[Task], data_dir: str | Path) -> d
     return {task: task.score(encode, data_dir) for task in tasks}
 
 
-def count_seen(training: Iterable[str], tests: Sequence[Task], data_dir: str | Path) -> dict[str, dict[str, int]]:
-    """Count the distinct sentences of each STS task that are in the training text: {task: {seen, sentences}}.
+def count_seen(
+    training: Iterable[str], tests: Sequence[Task], data_dir: str | Path
+) -> dict[str, dict[str, int]]:
+    """Count the distinct sentences of each STS task that are in the training text: {task: {seen,
+    sentences}}.
 
     Sentences are compared as strings with normalised white space.
     """
-    pairs = {task.name: sts.merged(task.load(data_dir)) for task in tests if isinstance(task, sts.StsTask)}
+    pairs = {
+        task.name: sts.merged(task.load(data_dir))
+        for task in tests
+        if isinstance(task, sts.StsTask)
+    }
     texts = {name: {*read.left, *read.right} for name, read in pairs.items()}
     wanted = set().union(*texts.values())
     seen = {sentence for sentence in map(tidy, training) if sentence in wanted}
-    return {name: {"seen": len(sentences & seen), "sentences": len(sentences)} for name, sentences in texts.items()}
+    return {
+        name: {"seen": len(sentences & seen), "sentences": len(sentences)}
+        for name, sentences in texts.items()
+    }
 
 
 def with_share_seen(rows: list[dict], seen: dict[str, dict[str, int]]) -> list[dict]:
     """Add `seen_in_training`, the share of seen sentences, to the rows of the counted tasks."""
     shares = {name: counts["seen"] / counts["sentences"] for name, counts in seen.items()}
-    return [row | ({"seen_in_training": shares[row["task"]]} if row["task"] in shares else {}) for row in rows]
+    return [
+        row | ({"seen_in_training": shares[row["task"]]} if row["task"] in shares else {})
+        for row in rows
+    ]
 
 
 def describe_seen(seen: dict[str, dict[str, int]]) -> str:
     """One line for the log; empty if no sentence was seen."""
-    parts = [f"{name} {counts['seen']:,} of {counts['sentences']:,}" for name, counts in seen.items() if counts["seen"]]
+    parts = [
+        f"{name} {counts['seen']:,} of {counts['sentences']:,}"
+        for name, counts in seen.items()
+        if counts["seen"]
+    ]
     return f"the training text contains test sentences: {', '.join(parts)}" if parts else ""

@@ -1,9 +1,9 @@
 """A folder of vectors: a manifest of their origin, and shards that are complete or absent.
 
-A shard is `NAME.npy`, (N, D) in float32, float16 or int8, which can be memory-mapped, and its record `NAME.done.json`,
-written last. int8 is scalar quantisation with one scale per vector, in `NAME.scale.npy`: v = scale * q with q from -127
-to 127 and scale = max |v| / 127, so the rounding error is at most scale / 2 and outliers in one vector do not affect
-others.
+A shard is `NAME.npy`, (N, D) in float32, float16 or int8, which can be memory-mapped, and its
+record `NAME.done.json`, written last. int8 is scalar quantisation with one scale per vector, in
+`NAME.scale.npy`: v = scale * q with q from -127 to 127 and scale = max |v| / 127, so the rounding
+error is at most scale / 2 and outliers in one vector do not affect others.
 """
 
 import logging
@@ -41,16 +41,25 @@ class VectorStore:
         names = [file.name for file in self.folder.iterdir()] if self.folder.is_dir() else []
         foreign = [name for name in names if not name.startswith((".", MANIFEST))]
         if foreign and not path.is_file():
-            raise BadInput(f"{self.folder}: contains {min(foreign)}, but no {MANIFEST} of vectors; choose a new folder")
+            raise BadInput(
+                f"{self.folder}: contains {min(foreign)}, but no {MANIFEST} of vectors; choose a "
+                "new folder"
+            )
         if not path.is_file():
             write_json(path, origin)
         old = read_json(path, "a manifest", "choose another folder")
         if differing := _differences(old, origin):
-            raise BadInput(f"{self.folder}: its vectors have another origin ({differing}); choose another folder")
+            raise BadInput(
+                f"{self.folder}: its vectors have another origin ({differing}); choose another "
+                "folder"
+            )
 
     def files(self, name: str) -> list[Path]:
         """The files of one shard; the first contains the entries."""
-        return [self.folder / f"{name}{end}.npy" for end in (("", ".scale") if self.dtype == "int8" else ("",))]
+        return [
+            self.folder / f"{name}{end}.npy"
+            for end in (("", ".scale") if self.dtype == "int8" else ("",))
+        ]
 
     def write(self, name: str, parts: Iterable[np.ndarray]) -> tuple[int, int]:
         """Write one shard from parts, each (n, D) float32, and return the number of vectors and their width."""
@@ -70,7 +79,9 @@ class VectorStore:
             _write_headers(files, columns, rows)
         return rows, columns[0].shape[1]
 
-    def shard(self, name: str, source: dict[str, Any], parts: Callable[[], Iterable[np.ndarray]]) -> dict[str, Any]:
+    def shard(
+        self, name: str, source: dict[str, Any], parts: Callable[[], Iterable[np.ndarray]]
+    ) -> dict[str, Any]:
         """Write one shard unless it exists undamaged, and return its record.
 
         Args:
@@ -79,20 +90,31 @@ class VectorStore:
             parts: computes the vectors, each part (n, D) float32.
 
         Returns:
-            The record: source, `rows`, `width` and the sha256 of its `files`; and `new`: whether it was computed now.
+            The record: source, `rows`, `width` and the sha256 of its `files`; and `new`: whether it
+                was computed now.
 
         Raises:
             BadInput: the shard exists with vectors of another source.
         """
         path = self.folder / f"{name}.done.json"
         if path.is_file():
-            record = read_json(path, "the record of a shard", "remove it to compute it again", fields={"files": dict})
+            record = read_json(
+                path,
+                "the record of a shard",
+                "remove it to compute it again",
+                fields={"files": dict},
+            )
             if differing := _differences(record, source):
-                raise BadInput(f"{path}: has vectors of another text ({differing}); choose another folder")
+                raise BadInput(
+                    f"{path}: has vectors of another text ({differing}); choose another folder"
+                )
             files = {self.folder / file: digest for file, digest in record["files"].items()}
             if all(file.is_file() and sha256(file) == digest for file, digest in files.items()):
                 return {**record, "new": False}
-            logger.warning("%s: vectors are missing or changed since they were written; computing them again", path)
+            logger.warning(
+                "%s: vectors are missing or changed since they were written; computing them again",
+                path,
+            )
             path.unlink()  # from here on the shard is not done
         rows, width = self.write(name, parts())
         files = {file.name: sha256(file) for file in self.files(name)}
@@ -102,7 +124,11 @@ class VectorStore:
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
-    return "; ".join(f"{name} {old.get(name)}, now {value}" for name, value in new.items() if old.get(name) != value)
+    return "; ".join(
+        f"{name} {old.get(name)}, now {value}"
+        for name, value in new.items()
+        if old.get(name) != value
+    )
 
 
 def quantised(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -128,5 +154,9 @@ def _write_headers(files: list, columns: list[np.ndarray], rows: int) -> None:
     """Write the header of each file; NumPy pads headers, so the final one has the same length."""
     for file, column in zip(files, columns, strict=True):
         file.seek(0)
-        header = {"descr": column.dtype.str, "fortran_order": False, "shape": (rows, *column.shape[1:])}
+        header = {
+            "descr": column.dtype.str,
+            "fortran_order": False,
+            "shape": (rows, *column.shape[1:]),
+        }
         np.lib.format.write_array_header_1_0(file, header)

@@ -21,15 +21,25 @@ def parser() -> Parser:
         description="Write a model for transformers, sentence-transformers and this project, with a model card.",
         epilog="examples:\n"
         "  python -m export runs/infocse --output exports/infocse\n"
-        "  python -m export runs/infocse --output exports/infocse --push_to_hub OWNER/infocse --private\n\n"
-        "HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as usual. The card shows file names, but no paths and no\n"
+        "  python -m export runs/infocse --output exports/infocse --push_to_hub OWNER/infocse "
+        "--private\n\n"
+        "HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as usual. The card shows file names, but no "
+        "paths and no\n"
         "training text; read it before you publish it.",
     )
-    p.add_argument("run", metavar="RUN", help="a finished run, or any model folder (with a shorter card)")
+    p.add_argument(
+        "run", metavar="RUN", help="a finished run, or any model folder (with a shorter card)"
+    )
     p.add_argument("--output", required=True, metavar="DIR", help="a new or empty folder")
     add_pooling(p)
-    p.add_argument("--push_to_hub", metavar="REPO", help="OWNER/NAME: create the repository if needed and upload")
-    p.add_argument("--private", action="store_true", help="with --push_to_hub: make a new repository private")
+    p.add_argument(
+        "--push_to_hub",
+        metavar="REPO",
+        help="OWNER/NAME: create the repository if needed and upload",
+    )
+    p.add_argument(
+        "--private", action="store_true", help="with --push_to_hub: make a new repository private"
+    )
     return p
 
 
@@ -43,14 +53,20 @@ def main(argv: list[str] | None = None) -> None:
     facts, output = read_facts(Path(args.run)), Path(args.output)
     before = read_modules(args.run) if args.pooling else None
     if before is not None and (before.pooling != args.pooling or before.head):
-        raise BadInput(f"--pooling {args.pooling}: '{args.run}' states its pooling, {before.pooling}; leave it out")
+        raise BadInput(
+            f"--pooling {args.pooling}: '{args.run}' states its pooling, {before.pooling}; leave "
+            "it out"
+        )
     with new_folder(output) as folder:
         encoder, tokenizer = load_encoder(args.run, args.pooling)
         used = {"pooling": encoder.pooling, "max_length": encoder.max_length}
         for name, value in used.items():  # older rows do not record them
             if other := {row.get(name, value) for row in facts.rows} - {value}:
                 scores = Path(args.run) / "scores.json"
-                raise BadInput(f"{scores}: scored with {name} {other.pop()}, not the model's {value}; score again")
+                raise BadInput(
+                    f"{scores}: scored with {name} {other.pop()}, not the model's {value}; score "
+                    "again"
+                )
         encoder.save(str(folder), tokenizer)
         if recipe := Recipe.of(args.run):
             recipe.write(folder)

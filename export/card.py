@@ -1,7 +1,7 @@
 """The model card: what a model is for, how to use it, how it scores and how it was trained.
 
-The template is `card.md.j2`; what a method is, and its papers, stand in the method's file. All values from files, flags
-or names are escaped by `export.text`; no training text is shown.
+The template is `card.md.j2`; what a method is, and its papers, stand in the method's file. All
+values from files, flags or names are escaped by `export.text`; no training text is shown.
 """
 
 from collections.abc import Mapping
@@ -20,14 +20,27 @@ from models.pooling import pooling_named
 from models.word_vectors import WordVectors
 from training.settings import kinds_of
 
-_TASK_TYPES = {"spearman": "semantic-similarity", "accuracy": "text-classification"}  # all other metrics: retrieval
+_TASK_TYPES = {
+    "spearman": "semantic-similarity",
+    "accuracy": "text-classification",
+}  # all other metrics: retrieval
 _DEV_SCORES = {
     "stsb_spearman": "Spearman's correlation on STS-B dev",
     "dev_spearman": "Spearman's correlation on dev pairs",
     "search_ndcg": "nDCG@10 on dev queries",
 }
 # Settings that the card shows elsewhere, or that follow from the machine or the command.
-_ELSEWHERE = {"text", "start", "script", "model_name_or_path", "method", "contents", "dev_pairs", "packed", "do_eval"}
+_ELSEWHERE = {
+    "text",
+    "start",
+    "script",
+    "model_name_or_path",
+    "method",
+    "contents",
+    "dev_pairs",
+    "packed",
+    "do_eval",
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +51,8 @@ class Model:
         name: for the title.
         repo: its hub id; None if it is not pushed.
         encoder: the model.
-        folder: as given on the command line; empty if that would reveal more of the machine's paths.
+        folder: as given on the command line; empty if that would reveal more of the machine's
+            paths.
     """
 
     name: str
@@ -77,7 +91,11 @@ class Model:
         """The part that only this repository implements, as text; None for most models."""
         if isinstance(self.encoder.backbone, WordVectors):
             return "this model's tokenization into words"
-        return "the flow after this model's pooling (`flow.safetensors`)" if self.encoder.flow is not None else None
+        return (
+            "the flow after this model's pooling (`flow.safetensors`)"
+            if self.encoder.flow is not None
+            else None
+        )
 
     @property
     def address(self) -> str:
@@ -108,15 +126,19 @@ def card(model: Model, facts: Facts) -> str:
         scores=_scores(rows) if rows else "",
         fitted=_named(facts.baseline),
         settings=_settings(facts) if facts.record else "",
-        seen={name: count for name, count in facts.mapping("seen_test_texts").items() if isinstance(count, dict)},
+        seen={
+            name: count
+            for name, count in facts.mapping("seen_test_texts").items()
+            if isinstance(count, dict)
+        },
     )
 
 
 def _metadata(model: Model, facts: Facts) -> ModelCardData:
     """The YAML header for the hub; without a licence, because none is known.
 
-    Scores go into `model-index`: the newer `.eval_results/` files are only for the hub's registered benchmarks, not for
-    SentEval.
+    Scores go into `model-index`: the newer `.eval_results/` files are only for the hub's registered
+    benchmarks, not for SentEval.
     """
     library = None if model.custom_part else "sentence-transformers"
     libraries = ["transformers"] if library else []
@@ -140,7 +162,12 @@ def _metadata(model: Model, facts: Facts) -> ModelCardData:
         base_model=facts.base_model,
         library_name=library,
         pipeline_tag="sentence-similarity",
-        tags=["feature-extraction", "sentence-similarity", *libraries, *([facts.method.name] if facts.method else [])],
+        tags=[
+            "feature-extraction",
+            "sentence-similarity",
+            *libraries,
+            *([facts.method.name] if facts.method else []),
+        ],
         eval_results=results or None,
     )
 
@@ -149,7 +176,11 @@ def _properties(model: Model) -> Markup:
     encoder = model.encoder
     count = sum(parameter.numel() for parameter in encoder.parameters()) / 1e6
     depth = getattr(encoder.config, "num_hidden_layers", None)
-    size = [str(encoder.config.model_type), *([f"{depth} layers"] if depth else []), f"{count:.1f} M parameters"]
+    size = [
+        str(encoder.config.model_type),
+        *([f"{depth} layers"] if depth else []),
+        f"{count:.1f} M parameters",
+    ]
     head = f" and a head of {len(model.layers)} layers" if model.layers else ""
     head += " and a flow" if encoder.flow is not None else ""
     rows = {"backbone": escape(", ".join(size)), "pooling": f"`{encoder.pooling}`{head}"}
@@ -162,7 +193,9 @@ def _beside(facts: Facts, rows: list[dict], dev: str) -> Markup | str:
     """The dev score beside that of the base model, and the averages (without any: every headline score)."""
     body = []
     if facts.dev_scores:
-        chosen_by = "" if facts.mapping("verdict").get("apart") is True else ", which selected the model"
+        chosen_by = (
+            "" if facts.mapping("verdict").get("apart") is True else ", which selected the model"
+        )
         body.append([escape(dev + chosen_by), *(f"{score:.2f}" for score in facts.dev_scores)])
     for row in [row for row in rows if row["task"] == AVERAGE] or rows:
         tasks = sum(Key.of(other)[1:] == Key.of(row)[1:] for other in rows) - 1
@@ -175,20 +208,38 @@ def _scores(rows: list[dict]) -> Markup:
     body = [["task", "split", "metric", "protocol", "n", "value"]]
     for row in rows:
         mode = "" if row["mode"] == "test" else f", {row['mode']}"
-        words = [row["task"], row["split"], row["metric"], f"{row.get('aggregation', 'not stated')}{mode}"]
+        words = [
+            row["task"],
+            row["split"],
+            row["metric"],
+            f"{row.get('aggregation', 'not stated')}{mode}",
+        ]
         body.append([*map(escape, words), f"{row['n']:,}", f"{row['value']:.2f}"])
     return _table(body)
 
 
 def _settings(facts: Facts) -> Markup | str:
     """The settings that differ from the defaults of this version; those it does not know count as different."""
-    flags = [flag for kind in kinds_of(str(facts.record.get("script")), facts.method) for flag in fields(kind)]
-    defaults = {flag.name: flag.default_factory() for flag in flags if flag.default_factory is not MISSING}
-    defaults |= {flag.name: flag.default for flag in flags if flag.default is not MISSING} | {"world_size": 1}
+    flags = [
+        flag
+        for kind in kinds_of(str(facts.record.get("script")), facts.method)
+        for flag in fields(kind)
+    ]
+    defaults = {
+        flag.name: flag.default_factory() for flag in flags if flag.default_factory is not MISSING
+    }
+    defaults |= {flag.name: flag.default for flag in flags if flag.default is not MISSING} | {
+        "world_size": 1
+    }
     changed = {}
     for name, value in facts.mapping("trajectory").items():
         unset = value is None or (value is False and defaults.get(name) is None)
-        if name not in _ELSEWHERE and not unset and not isinstance(value, dict) and value != defaults.get(name):
+        if (
+            name not in _ELSEWHERE
+            and not unset
+            and not isinstance(value, dict)
+            and value != defaults.get(name)
+        ):
             changed[name] = value
     return changed and _named(changed)
 
@@ -196,7 +247,12 @@ def _settings(facts: Facts) -> Markup | str:
 def _named(values: Mapping[str, Any]) -> Markup:
     body = [["setting", "value"]]
     for name, value in values.items():
-        body.append([escape(name), escape(", ".join(map(short, value)) if isinstance(value, list) else short(value))])
+        body.append(
+            [
+                escape(name),
+                escape(", ".join(map(short, value)) if isinstance(value, list) else short(value)),
+            ]
+        )
     return _table(body)
 
 

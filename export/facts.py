@@ -48,8 +48,15 @@ class Facts:
         """The hub id of the model that training started from; None for a local folder."""
         trajectory = self.mapping("trajectory")
         name = str(trajectory.get("start") or "")  # of a local folder: a sha256, or its contents
-        local = isinstance(trajectory.get("contents"), dict) and "model_name_or_path" in trajectory["contents"]
-        if local or name != self.mapping("settings").get("model_name_or_path") or Path(name).exists():
+        local = (
+            isinstance(trajectory.get("contents"), dict)
+            and "model_name_or_path" in trajectory["contents"]
+        )
+        if (
+            local
+            or name != self.mapping("settings").get("model_name_or_path")
+            or Path(name).exists()
+        ):
             return None
         try:
             validate_repo_id(name)
@@ -67,7 +74,9 @@ def read_facts(folder: Path) -> Facts:
     """
     record = read_run(folder) if (folder / RUN_FILE).exists() else {}
     if record and record["status"] != "finished":
-        raise BadInput(f"{folder}: the run is not finished; repeat its command, or export {folder / 'best'}")
+        raise BadInput(
+            f"{folder}: the run is not finished; repeat its command, or export {folder / 'best'}"
+        )
     rows = read_scores(folder / "scores.json") if has_scores(folder / "scores.json") else []
     fitted = folder / BASELINE
     baseline = read_json(fitted, "the record of a baseline") if fitted.is_file() else {}

@@ -1,6 +1,8 @@
-"""Write the exported folder atomically, and push it to the Hugging Face hub with the hub's own client.
+"""Write the exported folder atomically, and push it to the Hugging Face hub with the hub's own
+client.
 
-`HF_ENDPOINT` (a mirror or private hub), `HF_TOKEN` or `hf auth login`, and HF_HUB_OFFLINE work as usual.
+`HF_ENDPOINT` (a mirror or private hub), `HF_TOKEN` or `hf auth login`, and HF_HUB_OFFLINE work as
+usual.
 """
 
 import logging
@@ -16,7 +18,8 @@ from common.errors import BadInput, brief, unwritable
 from common.files import writing_folder
 from training.faults import storage_errors
 
-# Files of an earlier export that would change how the model loads or searches if this export lacks them.
+# Files of an earlier export that would change how the model loads or searches if this export lacks
+# them.
 REPLACED = """modules.json sentence_bert_config.json config_sentence_transformers.json *_Pooling/* *_Dense/*
     *_WordWeights/* *_WeightedLayerPooling/* model*.safetensors* onnx/* flow.safetensors search.json""".split()
 
@@ -36,13 +39,17 @@ def new_folder(target: Path) -> Iterator[Path]:
         with writing_folder(target) as folder, storage_errors(target.parent):
             yield folder
     except OSError as error:
-        raise unwritable(error, f"--output {target}: cannot be written ({error.strerror or error})") from error
+        raise unwritable(
+            error, f"--output {target}: cannot be written ({error.strerror or error})"
+        ) from error
 
 
 def push(folder: Path, repo: str, private: bool) -> str:
-    """Create the repository if needed, upload every file, delete leftovers; returns the URL of the commit.
+    """Create the repository if needed, upload every file, delete leftovers; returns the URL of the
+    commit.
 
-    With the library's xet storage a large folder may take several commits. An existing repository keeps its visibility.
+    With the library's xet storage a large folder may take several commits. An existing repository
+    keeps its visibility.
 
     Raises:
         BadInput: the hub refuses or cannot be reached; the folder is kept.
@@ -52,9 +59,18 @@ def push(folder: Path, repo: str, private: bool) -> str:
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request log would show signed URLs
     try:
         api.create_repo(repo, private=private or None, exist_ok=True)
-        commit = api.upload_folder(repo_id=repo, folder_path=folder, commit_message="Export", delete_patterns=REPLACED)
-    except (HTTPError, OSError, RuntimeError, ValueError) as error:  # HTTPError: refused, timed out, interrupted
+        commit = api.upload_folder(
+            repo_id=repo, folder_path=folder, commit_message="Export", delete_patterns=REPLACED
+        )
+    except (
+        HTTPError,
+        OSError,
+        RuntimeError,
+        ValueError,
+    ) as error:  # HTTPError: refused, timed out, interrupted
         cause = brief(error.__cause__ or error)  # more specific than "Error while uploading"
         again = f"the export in {folder} is complete: `hf upload {repo} {folder}` retries"
-        raise BadInput(f"cannot push to {repo}: {cause}; HF_TOKEN needs write access; {again}") from error
+        raise BadInput(
+            f"cannot push to {repo}: {cause}; HF_TOKEN needs write access; {again}"
+        ) from error
     return str(commit.commit_url)

@@ -8,7 +8,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 HIDDEN = "HIDDEN"
-_TOKEN = re.compile(r"(\[(?:CLS|SEP|MASK|PAD|UNK)\](?![\[(:]))")  # not a link, nor the address of one
+_TOKEN = re.compile(
+    r"(\[(?:CLS|SEP|MASK|PAD|UNK)\](?![\[(:]))"
+)  # not a link, nor the address of one
 # `->` is plain text; escaping `://`, `www.` and `@` prevents autolinks.
 _SYNTAX = re.compile(r"[^\w ,;.%+=()/'\"?:>-]|(?<=www)\.|:(?=/)|(?<!-)>", re.IGNORECASE)
 _PLAIN = re.compile(r"[^\w .,:;%+=()/@-]")
@@ -41,7 +43,9 @@ def short(value: object) -> str:
     if not re.search(r"[/\\]|^~", word):
         return word
     path = PureWindowsPath(word)  # splits at / and \
-    is_home = path.parent.name.lower() in _HOMES or (path.name.startswith("~") and path.parent.name == "")
+    is_home = path.parent.name.lower() in _HOMES or (
+        path.name.startswith("~") and path.parent.name == ""
+    )
     return "PATH" if is_home or not path.name.strip(".") else path.name
 
 

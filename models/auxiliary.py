@@ -26,14 +26,16 @@ PREFIX = "c_head."
 
 
 def load_masked_lm(path: str, config=None, new_output: bool = False) -> PreTrainedModel:
-    """Load a `*ForMaskedLM` of a family whose head is known, every tensor from the file; BadInput otherwise.
+    """Load a `*ForMaskedLM` of a family whose head is known, every tensor from the file; BadInput
+    otherwise.
 
     With `new_output`, the output head is new and only the backbone is read from the file.
     """
     config = config if config is not None else load_config(path)
     if not family_of(config).transform:
         raise BadInput(
-            f"'{path}': this method needs a masked-language-model head of a known family ({WITH_HEAD}), not that of a "
+            f"'{path}': this method needs a masked-language-model head of a known family "
+            f"({WITH_HEAD}), not that of a "
             f"'{config.model_type}'; purely contrastive methods work without one"
         )
     if new_output:
@@ -47,7 +49,10 @@ def check_depth(config, skip_from: int) -> None:
     """Refuse a layer the backbone does not have, or its last one, which the head sees anyway."""
     last = config.num_hidden_layers - 1
     if not 0 <= skip_from <= last:
-        raise BadInput(f"--skip_from {skip_from}: must be from 0 to {last} for this backbone (6 of 12 layers, 3 of 6)")
+        raise BadInput(
+            f"--skip_from {skip_from}: must be from 0 to {last} for this backbone (6 of 12 layers, "
+            "3 of 6)"
+        )
 
 
 embedded = fast.embedded  # for methods, which do not enter the fast path themselves
@@ -76,13 +81,19 @@ class VocabularyHead(nn.Module):
         super().__init__()
         transform, decoder = output_of(lm)
         self.transform = copy.deepcopy(transform)
-        self.decoder = nn.Linear(decoder.in_features, decoder.out_features, bias=decoder.bias is not None)
+        self.decoder = nn.Linear(
+            decoder.in_features, decoder.out_features, bias=decoder.bias is not None
+        )
         self.decoder.load_state_dict(decoder.state_dict())
 
-    def token_loss(self, states: fast.States, labels: Tensor, name: str | None = None) -> tuple[Tensor, Tensor]:
-        """Sum of the cross entropies of the labels, (B, L), and their number; logits only where there is a label.
+    def token_loss(
+        self, states: fast.States, labels: Tensor, name: str | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Sum of the cross entropies of the labels, (B, L), and their number; logits only where
+        there is a label.
 
-        `name` is the twin's whose labels they are: their positions came with the batch, and no device must wait.
+        `name` is the twin's whose labels they are: their positions came with the batch, and no
+        device must wait.
         """
         return states.token_loss(self.transform, self.decoder, labels, name)
 
@@ -116,7 +127,11 @@ class TiedHead(nn.Module):
         return Words(weight, self.bias)
 
     def token_loss(
-        self, backbone: PreTrainedModel, states: fast.States, labels: Tensor, name: str | None = None
+        self,
+        backbone: PreTrainedModel,
+        states: fast.States,
+        labels: Tensor,
+        name: str | None = None,
     ) -> tuple[Tensor, Tensor]:
         """As `VocabularyHead.token_loss`, with the embeddings of the encoder's backbone."""
         return states.token_loss(self.transform, self.words(backbone), labels, name)
@@ -128,10 +143,13 @@ def run_like(encoder: PreTrainedModel, *networks: PreTrainedModel, packed: bool 
         fast.choose(network, packed and encoder.packed)
 
 
-def read_logits(lm: PreTrainedModel, input_ids: Tensor, mask: Tensor | fast.Mask, read: Callable, *others) -> Tensor:
+def read_logits(
+    lm: PreTrainedModel, input_ids: Tensor, mask: Tensor | fast.Mask, read: Callable, *others
+) -> Tensor:
     """Apply `read` to the logits of each real token and to `others`, (B, L): -> (B, L).
 
-    `read` gets (..., vocabulary) and (...); the logits of about a thousand tokens are in memory at once.
+    `read` gets (..., vocabulary) and (...); the logits of about a thousand tokens are in memory at
+    once.
     """
     return fast.tokens_of(lm.config, mask).logits(lm, input_ids, read, *others)
 
@@ -148,13 +166,18 @@ def top_layers(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
     """Copy the backbone's last `count` layers; they share its configuration."""
     layers = layers_of(backbone)
     if not 0 < count <= len(layers):
-        raise BadInput(f"--head_layers {count}: must be from 1 to {len(layers)}, the backbone's layers")
+        raise BadInput(
+            f"--head_layers {count}: must be from 1 to {len(layers)}, the backbone's layers"
+        )
     return copy.deepcopy(layers[-count:], {id(backbone.config): backbone.config})
 
 
 def read_head(path: str) -> dict[str, Tensor] | None:
     """Read the auxiliary layers of a checkpoint (`aux_head.safetensors`, or Condenser's `model.pt`), or None."""
-    readers = ((Path(path) / HEAD_FILE, read_tensors), (Path(path) / CONDENSER_FILE, _read_condenser))
+    readers = (
+        (Path(path) / HEAD_FILE, read_tensors),
+        (Path(path) / CONDENSER_FILE, _read_condenser),
+    )
     tensors = next((read(file) for file, read in readers if file.is_file()), None)
     return tensors and {name.removeprefix(PREFIX): value for name, value in tensors.items()}
 
@@ -166,21 +189,28 @@ def _read_condenser(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def load_head(path: str, backbone: PreTrainedModel, count: int, skip_from: int) -> nn.ModuleList | None:
+def load_head(
+    path: str, backbone: PreTrainedModel, count: int, skip_from: int
+) -> nn.ModuleList | None:
     """Load the pre-trained auxiliary layers of a checkpoint, or None if it has none.
 
     Raises:
-        BadInput: the tensors do not match, or the layers were trained on the states of another layer.
+        BadInput: the tensors do not match, or the layers were trained on the states of another
+            layer.
     """
     tensors = read_head(path)
     if tensors is None:
         return None
     trained_at = getattr(backbone.config, "skip_from", skip_from)
     if trained_at != skip_from:
-        raise BadInput(f"--skip_from {skip_from}: the head in '{path}' was trained with skip_from {trained_at}")
+        raise BadInput(
+            f"--skip_from {skip_from}: the head in '{path}' was trained with skip_from {trained_at}"
+        )
     layers = new_head(backbone, count)
     try:
         layers.load_state_dict(tensors)
     except RuntimeError as error:
-        raise BadInput(f"the auxiliary head in '{path}' does not fit --head_layers {count}: {brief(error)}") from error
+        raise BadInput(
+            f"the auxiliary head in '{path}' does not fit --head_layers {count}: {brief(error)}"
+        ) from error
     return layers

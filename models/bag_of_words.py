@@ -1,7 +1,7 @@
 """Bag of words: predict the words of a text from its vector (Ma et al. 2024, arXiv 2401.11248).
 
-There is no decoder between the vector and the words that could learn to ignore the vector. `--bow_weight` adds the term
-to stage 1 and to any method.
+There is no decoder between the vector and the words that could learn to ignore the vector.
+`--bow_weight` adds the term to stage 1 and to any method.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from models.precision import at_least_float32
 
 
 def bag_of_words(logits: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sum of -log softmax(logits)[word] over the distinct words of each text, and their number.
+    """Return the sum of -log softmax(logits)[word] over the distinct words of each text, and their
+    number.
 
     Args:
         logits: (B, vocabulary), from each text's vector.
@@ -38,7 +39,9 @@ class BagOfWords(Objective):
         self.weight = weight
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        logits = self.head.words(encoded.encoder.backbone)(self.head.transform(encoded.pooled.flatten(0, 1)))
+        logits = self.head.words(encoded.encoder.backbone)(
+            self.head.transform(encoded.pooled.flatten(0, 1))
+        )
         total, count = bag_of_words(logits, batch.words.flatten(0, 1))
         return {"bow": Term(total, self.weight, count)}
 

@@ -1,8 +1,8 @@
 """Communication between processes; the only file that imports torch.distributed.
 
-DistributedDataParallel averages gradients over the W processes; `average` does so without it. A loss that every process
-computes in full, over vectors gathered with gradient, is therefore correct as it is; a sum over local tokens must be
-multiplied by W.
+DistributedDataParallel averages gradients over the W processes; `average` does so without it. A
+loss that every process computes in full, over vectors gathered with gradient, is therefore correct
+as it is; a sum over local tokens must be multiplied by W.
 """
 
 from collections.abc import Iterable, Sequence
@@ -54,13 +54,18 @@ def local_rows(everyone: Tensor) -> Tensor:
 
 
 def means_over_tokens(totals: Sequence[Tensor], counts: Sequence[Tensor]) -> list[Tensor]:
-    """Divide sums of local token losses by the token counts of all processes; one all-reduce for all losses.
+    """Divide sums of local token losses by the token counts of all processes; one all-reduce for
+    all losses.
 
-    Scaled so that the mean of a returned value over the processes, as DDP takes it, is the mean over all tokens.
+    Scaled so that the mean of a returned value over the processes, as DDP takes it, is the mean
+    over all tokens.
     """
     if world_size() > 1 and counts:
         counts = sum_over_processes(torch.stack(list(counts))).unbind()
-    return [total * world_size() / count.clamp(min=1) for total, count in zip(totals, counts, strict=True)]
+    return [
+        total * world_size() / count.clamp(min=1)
+        for total, count in zip(totals, counts, strict=True)
+    ]
 
 
 @torch.no_grad()
@@ -86,9 +91,9 @@ def average(tensors: Iterable[Tensor]) -> None:
 class SharedFlag:
     """Whether any process has raised a flag: the same answer for all processes at the same call.
 
-    Each call starts one all-reduce of a number in host memory and reads the previous call's, which has long finished:
-    no process waits for a device or for the slowest process. So the answer is one call late; a single process gets it
-    at once.
+    Each call starts one all-reduce of a number in host memory and reads the previous call's, which
+    has long finished: no process waits for a device or for the slowest process. So the answer is
+    one call late; a single process gets it at once.
     """
 
     def __init__(self) -> None:
@@ -100,7 +105,10 @@ class SharedFlag:
         if self._group is None:
             self._group = dist.new_group(backend="gloo")
         before, value = self._running, torch.tensor(int(mine))
-        self._running = value, dist.all_reduce(value, dist.ReduceOp.MAX, group=self._group, async_op=True)
+        self._running = (
+            value,
+            dist.all_reduce(value, dist.ReduceOp.MAX, group=self._group, async_op=True),
+        )
         if before is None:
             return False
         before[1].wait()

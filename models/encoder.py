@@ -1,4 +1,7 @@
-"""The artefact: a backbone, a pooling and, for pooling `cls`, a kept head. What is evaluated and shipped."""
+"""The artefact: a backbone, a pooling and, for pooling `cls`, a kept head.
+
+What is evaluated and shipped.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +37,19 @@ from models.loading import (
 from models.perturb import UNCHANGED, Perturbation
 from models.pooling import masked_mean, pooling_named
 from models.precision import at_least_float32
-from models.saved_format import FORMAT, Described, read_modules, write_head, write_modules, write_settings
+from models.saved_format import (
+    FORMAT,
+    Described,
+    read_modules,
+    write_head,
+    write_modules,
+    write_settings,
+)
 from models.word_vectors import WordVectors
 
 logger = logging.getLogger(__name__)
-POOLER = "pooler"  # a value of --pooling for commands that read a model; it is saved as `cls` with a head
+# a value of --pooling for commands that read a model; it is saved as `cls` with a head
+POOLER = "pooler"
 
 
 class EncoderOutput(NamedTuple):
@@ -57,9 +68,11 @@ class SentenceEncoder(Composite):
         pooling: a name from `models.pooling`.
         head: a module (T, H) -> (T, D) that belongs to the vector, or None.
         max_length: tokens per sentence, special tokens included, at which texts are truncated.
-        packed: compute real tokens only, see `models.fast`; the same vectors; unsupported families run padded.
-        train_pooling: pooling of `forward`, for methods whose loss sees another vector than is used after training
-            (ConSERT section 4.1); `embed` and the saved model use `pooling`. None: the same.
+        packed: compute real tokens only, see `models.fast`; the same vectors; unsupported families
+            run padded.
+        train_pooling: pooling of `forward`, for methods whose loss sees another vector than is used
+            after training (ConSERT section 4.1); `embed` and the saved model use `pooling`. None:
+            the same.
         place: for pooling `mask`, the place of the mask, see `data.template.mask_place`.
         prompts: prefixes for texts by name, see `prompt_of`.
         default_prompt: the name of the one for texts that are neither queries nor documents.
@@ -84,23 +97,37 @@ class SentenceEncoder(Composite):
         self.backbone, self.head, self.max_length = backbone, head, max_length
         self.prompts, self.default_prompt = dict(prompts), default_prompt
         self.pooling, self.place = pooling, place
-        self._pooling, self._train_pooling = pooling_named(pooling), pooling_named(train_pooling or pooling)
-        self.normalized = False  # whether the saved model normalises its vectors, as the initial one did
+        self._pooling, self._train_pooling = (
+            pooling_named(pooling),
+            pooling_named(train_pooling or pooling),
+        )
+        self.normalized = (
+            False  # whether the saved model normalises its vectors, as the initial one did
+        )
         if place is None and (self._pooling.at_mask or self._train_pooling.at_mask):
             raise BadInput(
-                "pooling mask reads the mask of a template, but this tokenizer adds none: choose another pooling, or "
+                "pooling mask reads the mask of a template, but this tokenizer adds none: choose "
+                "another pooling, or "
                 "train with --method promptbert and a template with {mask}"
             )
-        if (self._pooling.only_first or self._train_pooling.only_first) and attends_backwards(backbone):
-            flag = f"--pooling {pooling}" if self._pooling.only_first else f"--train_pooling {train_pooling}"
+        if (self._pooling.only_first or self._train_pooling.only_first) and attends_backwards(
+            backbone
+        ):
+            flag = (
+                f"--pooling {pooling}"
+                if self._pooling.only_first
+                else f"--train_pooling {train_pooling}"
+            )
             raise BadInput(
-                f"{flag}: the first token of a '{self.config.model_type}' attends to no other; use avg or last_token"
+                f"{flag}: the first token of a '{self.config.model_type}' attends to no other; use "
+                "avg or last_token"
             )
         fast.choose(backbone, packed)
         self.post_init()
 
     def prompt_of(self, role: str | None = None) -> str:
-        """The prefix of a `query`, of a `document`, or of another text, as in sentence-transformers' `encode`.
+        """The prefix of a `query`, of a `document`, or of another text, as in
+        sentence-transformers' `encode`.
 
         Without a prompt of that name, a query or document gets none, not the default one.
         """
@@ -123,17 +150,23 @@ class SentenceEncoder(Composite):
 
         Args:
             input_ids: (B, L).
-            attention_mask: 1 for a real token, (B, L), or `Batch.mask`; None if all are, so that nothing is packed.
-            rates: dropout rates of each sentence for an encoder with `sample_dropout`: (B, 1), or one per dropout
-                operation, (B, O), in the order of `models.fast.kernels.dropout`.
+            attention_mask: 1 for a real token, (B, L), or `Batch.mask`; None if all are, so that
+                nothing is packed.
+            rates: dropout rates of each sentence for an encoder with `sample_dropout`: (B, 1), or
+                one per dropout operation, (B, O), in the order of `models.fast.kernels.dropout`.
             perturbation: changes the embeddings.
-            with_tokens: also return the last layer's states of all tokens; those of padding are meaningless.
+            with_tokens: also return the last layer's states of all tokens; those of padding are
+                meaningless.
         """
         if perturbation is not None:
             check_apart(self.config, "a view with perturbed embeddings")
-        return self._encode(input_ids, attention_mask, self._train_pooling, rates, perturbation, with_tokens)
+        return self._encode(
+            input_ids, attention_mask, self._train_pooling, rates, perturbation, with_tokens
+        )
 
-    def _encode(self, input_ids, attention_mask, pooling, rates=None, change=None, with_tokens=False) -> EncoderOutput:
+    def _encode(
+        self, input_ids, attention_mask, pooling, rates=None, change=None, with_tokens=False
+    ) -> EncoderOutput:
         backbone, change = self.backbone, change or UNCHANGED
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         tokens = fast.tokens_of(None if attention_mask is None else backbone.config, mask, rates)
@@ -149,17 +182,23 @@ class SentenceEncoder(Composite):
 
     def states(self, input_ids: Tensor, attention_mask: Tensor | fast.Mask) -> fast.States:
         """The last layer's states of other texts than those of `Encoded`, for `VocabularyHead.token_loss`."""
-        return fast.tokens_of(self.backbone.config, attention_mask).encode(self.backbone, input_ids, UNCHANGED)
+        return fast.tokens_of(self.backbone.config, attention_mask).encode(
+            self.backbone, input_ids, UNCHANGED
+        )
 
     def layer_means(self, input_ids: Tensor, attention_mask: Tensor | fast.Mask) -> Tensor:
         """Means over the real tokens of the embeddings and of each layer: (B, L) -> (1 + number of layers, B, H)."""
-        layers = fast.tokens_of(self.backbone.config, attention_mask).every(self.backbone, input_ids, UNCHANGED)
+        layers = fast.tokens_of(self.backbone.config, attention_mask).every(
+            self.backbone, input_ids, UNCHANGED
+        )
         return torch.stack([masked_mean(states, fast.real(attention_mask)) for states in layers])
 
     def sample_dropout(self) -> None:
         """Let dropout take its rates from each forward pass; BadInput for an unknown backbone."""
         check_apart(self.config, "sampled dropout")
-        fast.exchange_dropout(self.backbone, [*embeddings_of(self.backbone).values(), *layers_of(self.backbone)])
+        fast.exchange_dropout(
+            self.backbone, [*embeddings_of(self.backbone).values(), *layers_of(self.backbone)]
+        )
         fast.sample_rates(self.backbone)
 
     @property
@@ -186,7 +225,13 @@ class SentenceEncoder(Composite):
             "pooling": self.pooling,
             "head": len(dense) or None,
             "max_length": self.max_length,
-        } | ({"flow": self.flow.sizes} if self.flow is not None else {"normalize": True} if self.normalizes else {})
+        } | (
+            {"flow": self.flow.sizes}
+            if self.flow is not None
+            else {"normalize": True}
+            if self.normalizes
+            else {}
+        )
         with quiet():
             backbone.save_pretrained(folder)
         saved = copy.deepcopy(tokenizer)  # with the length limit of the encoder
@@ -195,7 +240,16 @@ class SentenceEncoder(Composite):
         write_head(folder, dense, self.flow)
         if self.has_modules:
             options, limit = without_pooler(type(self.backbone)), self.max_length
-            write_modules(folder, self._pooling, len(dense), limit, self.config, options, tokenizer, self.normalizes)
+            write_modules(
+                folder,
+                self._pooling,
+                len(dense),
+                limit,
+                self.config,
+                options,
+                tokenizer,
+                self.normalizes,
+            )
         if self.has_modules or self.prompts:
             write_settings(folder, self.prompts, self.default_prompt)
         share_weights(Path(folder))
@@ -222,11 +276,13 @@ def load_encoder(
     max_length: int | None = None,
     prompts: Mapping[str, str | None] = MappingProxyType({}),
 ):
-    """Load the SentenceEncoder and the tokenizer of a run, an export, a sentence-transformers folder or any encoder.
+    """Load the SentenceEncoder and the tokenizer of a run, an export, a sentence-transformers
+    folder or any encoder.
 
-    A model is pooled as its folder says; `pooling`, if given, replaces this and drops the head; `pooler` is [CLS]
-    behind the checkpoint's own pooler. `prompts`, for `query` and `document`, replace the model's unless None. BadInput
-    if the model does not exist or lacks tensors, or for a plain encoder without `pooling`.
+    A model is pooled as its folder says; `pooling`, if given, replaces this and drops the head;
+    `pooler` is [CLS] behind the checkpoint's own pooler. `prompts`, for `query` and `document`,
+    replace the model's unless None. BadInput if the model does not exist or lacks tensors, or for a
+    plain encoder without `pooling`.
     """
     config, tokenizer = load_config(path), load_tokenizer(path)
     description = described(path, config, pooling)
@@ -257,13 +313,18 @@ def given(prompts: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _pooler_of(path: str, config) -> Dense:
-    """Load a checkpoint's pooler, tanh(W [CLS] + b), in which SimCSE's published supervised models keep their head.
+    """Load a checkpoint's pooler, tanh(W [CLS] + b), in which SimCSE's published supervised models
+    keep their head.
 
-    The head itself, `mlp.dense`, if the checkpoint has not been converted. BadInput if it has neither.
+    The head itself, `mlp.dense`, if the checkpoint has not been converted. BadInput if it has
+    neither.
     """
     pooler = getattr(load_strictly(AutoModel, path, config, simcse_head=True), "pooler", None)
     if not isinstance(getattr(pooler, "activation", None), nn.Tanh):
-        raise BadInput(f"'{path}': a '{config.model_type}' has no pooler tanh(W [CLS] + b); use another --pooling")
+        raise BadInput(
+            f"'{path}': a '{config.model_type}' has no pooler tanh(W [CLS] + b); use another "
+            "--pooling"
+        )
     return Dense(pooler.dense, "Tanh")
 
 
@@ -272,7 +333,8 @@ def described(path: str, config, pooling: str | None = None) -> Described:
     description = read_modules(path, config, needed=pooling is None)
     if description is None and pooling is None:
         raise BadInput(
-            f"'{path}' does not state its pooling; give --pooling (cls_before_pooler for the SimCSE family, avg for "
+            f"'{path}' does not state its pooling; give --pooling (cls_before_pooler for the "
+            "SimCSE family, avg for "
             "most others)"
         )
     if pooling is not None:
@@ -284,5 +346,7 @@ def described(path: str, config, pooling: str | None = None) -> Described:
         description = stated._replace(pooling=name, head=head)
         if description != stated:
             dropped = ", and drops its head" * bool(stated.head)
-            logger.warning("'%s': pooling %s replaces its own, %s%s", path, pooling, stated.pooling, dropped)
+            logger.warning(
+                "'%s': pooling %s replaces its own, %s%s", path, pooling, stated.pooling, dropped
+            )
     return description

@@ -1,10 +1,11 @@
 """Module names of backbones, one row per family, from the modeling files of transformers 5.23.
 
-A family whose layers run by themselves can be taken apart: packed, perturbed, split in two. Any other encoder is called
-as a whole, which is all that purely contrastive methods need.
+A family whose layers run by themselves can be taken apart: packed, perturbed, split in two. Any
+other encoder is called as a whole, which is all that purely contrastive methods need.
 
-A decoder can encode sentences too. transformers builds its masks from `config.is_causal`: if it is False, they mask
-only the padding (LLM2Vec: BehnamGhader et al. 2024, arXiv 2404.05961, section 2). The key is saved in config.json.
+A decoder can encode sentences too. transformers builds its masks from `config.is_causal`: if it is
+False, they mask only the padding (LLM2Vec: BehnamGhader et al. 2024, arXiv 2404.05961, section 2).
+The key is saved in config.json.
 """
 
 from dataclasses import dataclass, replace
@@ -20,13 +21,16 @@ class Family:
     """One family. Names are those of modules in the backbone.
 
     Attributes:
-        whole: why the layers do not run without their model; empty if they do, each as layer(states, mask).
+        whole: why the layers do not run without their model; empty if they do, each as
+            layer(states, mask).
         layers: the list of layers.
-        embeddings: modules from ids to the input of the first layer, in order; a model may lack all but the first.
+        embeddings: modules from ids to the input of the first layer, in order; a model may lack all
+            but the first.
         keys_values: the key and value projections, in the module that calls the attention function.
         like_bert: a layer has BERT's parts, from which TSDAE builds its decoder.
         offset_positions: positions are counted from the padding index + 1, not from 0.
-        transform: modules from the last states to the vocabulary matrix, in order, in a `*ForMaskedLM`.
+        transform: modules from the last states to the vocabulary matrix, in order, in a
+            `*ForMaskedLM`.
     """
 
     whole: str = ""
@@ -38,14 +42,18 @@ class Family:
     transform: tuple[str | nn.Module, ...] = ()
 
 
-_ROBERTA = Family(offset_positions=True, transform=("lm_head.dense", nn.GELU(), "lm_head.layer_norm"))
+_ROBERTA = Family(
+    offset_positions=True, transform=("lm_head.dense", nn.GELU(), "lm_head.layer_norm")
+)
 _UNKNOWN = Family("its module names are unknown here")
 FAMILIES = {
     "bert": Family(transform=("cls.predictions.transform",)),
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), _ROBERTA),
     "electra": Family(
         embeddings=("embeddings", "embeddings_project"),  # the second if the widths differ
-        transform=tuple(f"generator_predictions.{name}" for name in ("dense", "activation", "LayerNorm")),
+        transform=tuple(
+            f"generator_predictions.{name}" for name in ("dense", "activation", "LayerNorm")
+        ),
     ),
     "distilbert": Family(
         layers="transformer.layer",
@@ -53,9 +61,12 @@ FAMILIES = {
         like_bert=False,
         transform=("vocab_transform", "activation", "vocab_layer_norm"),
     ),
-    "mpnet": replace(_ROBERTA, whole="all its layers add one table of relative positions, which the encoder owns"),
+    "mpnet": replace(
+        _ROBERTA, whole="all its layers add one table of relative positions, which the encoder owns"
+    ),
     "modernbert": Family(
-        "the model rotates positions for its layers, masks some by a window, and normalises the last layer's output",
+        "the model rotates positions for its layers, masks some by a window, and normalises the "
+        "last layer's output",
         transform=("head",),
     ),
     "deberta-v2": Family("its layers read relative positions, which the encoder owns"),
@@ -73,7 +84,8 @@ def check_apart(config, what: str) -> None:
     """Raise BadInput if `what` needs single layers of a family that is only called as a whole."""
     if family_of(config).whole:
         raise BadInput(
-            f"{what} needs a backbone whose layers run by themselves ({APART}), not '{config.model_type}': "
+            f"{what} needs a backbone whose layers run by themselves ({APART}), not "
+            f"'{config.model_type}': "
             f"{family_of(config).whole}; purely contrastive methods work with any encoder"
         )
 
@@ -90,7 +102,11 @@ def layers_of(backbone: PreTrainedModel) -> nn.ModuleList:
 
 def embeddings_of(model: nn.Module) -> dict[str, nn.Module]:
     """Return the embedding modules by name, of a backbone or of a copy of its parts under their names."""
-    return {name: getattr(model, name) for name in family_of(model.config).embeddings if hasattr(model, name)}
+    return {
+        name: getattr(model, name)
+        for name in family_of(model.config).embeddings
+        if hasattr(model, name)
+    }
 
 
 def embed(model: nn.Module, **ids: Tensor) -> Tensor:
@@ -104,7 +120,10 @@ def embed(model: nn.Module, **ids: Tensor) -> Tensor:
 
 def output_of(lm: PreTrainedModel) -> tuple[nn.Module, nn.Linear]:
     """Return a masked language model's output head: the transform and the vocabulary matrix."""
-    parts = [lm.get_submodule(part) if isinstance(part, str) else part for part in family_of(lm.config).transform]
+    parts = [
+        lm.get_submodule(part) if isinstance(part, str) else part
+        for part in family_of(lm.config).transform
+    ]
     return parts[0] if len(parts) == 1 else nn.Sequential(*parts), lm.get_output_embeddings()
 
 
@@ -113,7 +132,16 @@ def attends_backwards(model: PreTrainedModel) -> bool:
 
     If the modules do not say, a language model that is not a masked one is.
     """
-    said = [part.is_causal for part in model.modules() if isinstance(getattr(part, "is_causal", None), bool)]
+    said = [
+        part.is_causal
+        for part in model.modules()
+        if isinstance(getattr(part, "is_causal", None), bool)
+    ]
     config_class = type(model.config)
-    decodes = config_class in MODEL_FOR_CAUSAL_LM_MAPPING and config_class not in MODEL_FOR_MASKED_LM_MAPPING
-    return (any(said) if said else decodes) and getattr(model.config, "is_causal", None) is not False
+    decodes = (
+        config_class in MODEL_FOR_CAUSAL_LM_MAPPING
+        and config_class not in MODEL_FOR_MASKED_LM_MAPPING
+    )
+    return (any(said) if said else decodes) and getattr(
+        model.config, "is_causal", None
+    ) is not False

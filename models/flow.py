@@ -1,8 +1,9 @@
-"""An invertible flow on sentence vectors with a Gaussian base (BERT-flow: Li et al. 2020, arXiv 2011.05864).
+"""An invertible flow on sentence vectors with a Gaussian base (BERT-flow: Li et al. 2020, arXiv
+2011.05864).
 
-The blocks are those of Glow (Kingma and Dhariwal 2018, arXiv 1807.03039) for plain vectors: act-norm, permutation,
-coupling. As in BERT-flow, the permutation is fixed and random instead of a learned 1x1 convolution, and the coupling is
-additive. Glow's multi-scale levels are left out.
+The blocks are those of Glow (Kingma and Dhariwal 2018, arXiv 1807.03039) for plain vectors:
+act-norm, permutation, coupling. As in BERT-flow, the permutation is fixed and random instead of a
+learned 1x1 convolution, and the coupling is additive. Glow's multi-scale levels are left out.
 """
 
 import math
@@ -12,14 +13,18 @@ from torch import Tensor, nn
 
 
 class Step(nn.Module):
-    """Act-norm, permutation, coupling: (N, D) -> (N, D) and log |det| of the Jacobian, (), the same for all vectors.
+    """Act-norm, permutation, coupling: (N, D) -> (N, D) and log |det| of the Jacobian, (), the same
+    for all vectors.
 
     Act-norm and coupling start as identities (the coupling's last layer is zero), as in Glow.
     """
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.parts = [width - width // 2, width // 2]  # entries kept, and entries transformed given the kept ones
+        self.parts = [
+            width - width // 2,
+            width // 2,
+        ]  # entries kept, and entries transformed given the kept ones
         self.bias = nn.Parameter(torch.zeros(width))
         self.log_scale = nn.Parameter(torch.zeros(width))
         self.register_buffer("order", torch.randperm(width))
@@ -67,9 +72,11 @@ class Flow(nn.Module):
 
     @torch.no_grad()
     def initialise(self, vectors: Tensor) -> None:
-        """Set every act-norm so that its output on these vectors, (N, D), has mean 0 and variance 1 (Glow, 3.1).
+        """Set every act-norm so that its output on these vectors, (N, D), has mean 0 and variance 1
+        (Glow, 3.1).
 
-        An entry that is constant over the vectors has no finite density: the likelihood becomes NaN or infinite.
+        An entry that is constant over the vectors has no finite density: the likelihood becomes NaN
+        or infinite.
         """
         for step in self.steps:
             deviation = vectors.std(0, correction=0)

@@ -1,11 +1,13 @@
 """Checks on a model's folder before the library loads it: only its own tensors may be read.
 
-config.json is untrusted, and transformers follows some of its keys to code and other files: attention and experts to
-compiled kernels on the hub, adapters to another model, a weight index to any file.
+config.json is untrusted, and transformers follows some of its keys to code and other files:
+attention and experts to compiled kernels on the hub, adapters to another model, a weight index to
+any file.
 
-Most published checkpoints of the SimCSE family are pickled, `pytorch_model.bin`. transformers reads them as it reads
-safetensors: without prefixes (`bert.`, `roberta.`), with today's names for `LayerNorm.gamma` and `beta`, and without
-`position_ids`. Here they are first unpickled as tensors and nothing else.
+Most published checkpoints of the SimCSE family are pickled, `pytorch_model.bin`. transformers reads
+them as it reads safetensors: without prefixes (`bert.`, `roberta.`), with today's names for
+`LayerNorm.gamma` and `beta`, and without `position_ids`. Here they are first unpickled as tensors
+and nothing else.
 """
 
 import json
@@ -37,15 +39,28 @@ _NOT_FOLLOWED = {
     "transformers_weights": "it names a weight file; rename that to model.safetensors and remove the key",
     "fusion_config": "it replaces parts of the model; remove the key",
 }
-_OPTIONAL = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
-_WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)  # the first one is read
+_OPTIONAL = {
+    "_raise_exceptions_for_missing_entries": False,
+    "_raise_exceptions_for_connection_errors": False,
+}
+_WEIGHTS = (
+    SAFE_WEIGHTS_NAME,
+    SAFE_WEIGHTS_INDEX_NAME,
+    WEIGHTS_NAME,
+    WEIGHTS_INDEX_NAME,
+)  # the first one is read
 _HEAD = "mlp.dense.weight"
-# Where SimCSE's script for conversion puts the head of its training; a pooler beside it was never trained.
-_HEAD_AS_POOLER = {r"^(bert|roberta)\.pooler\.": "untrained_pooler.", r"^mlp\.dense\.": "pooler.dense."}
+# Where SimCSE's script for conversion puts the head of its training; a pooler beside it was never
+# trained.
+_HEAD_AS_POOLER = {
+    r"^(bert|roberta)\.pooler\.": "untrained_pooler.",
+    r"^mlp\.dense\.": "pooler.dense.",
+}
 
 
 def settle(path: str, config: PreTrainedConfig) -> None:
-    """Remove keys from a configuration that would load code, or change the outputs but not the vectors.
+    """Remove keys from a configuration that would load code, or change the outputs but not the
+    vectors.
 
     Raises:
         BadInput: it has a key without which it would be a different model.
@@ -53,22 +68,27 @@ def settle(path: str, config: PreTrainedConfig) -> None:
     for name, why in _NOT_FOLLOWED.items():
         if getattr(config, name, None) is not None:
             raise BadInput(f"'{path}': config.json has '{name}': {why}")
-    config._attn_implementation = config._experts_implementation = None  # the library's default, for all parts
+    config._attn_implementation = config._experts_implementation = (
+        None  # the library's default, for all parts
+    )
     config.output_attentions, config.chunk_size_feed_forward = False, 0
     vars(config).pop("auto_map", None)  # names a code file, which a saved copy would not have
 
 
 def check_weights(path: str) -> bool:
-    """Raise BadInput for a folder or hub id with weights elsewhere, an adapter, or a pickle of more than tensors.
+    """Raise BadInput for a folder or hub id with weights elsewhere, an adapter, or a pickle of more
+    than tensors.
 
-    Also for the result of a run whose weights are not those that its run.json records. Return whether the weights are
-    pickled.
+    Also for the result of a run whose weights are not those that its run.json records. Return
+    whether the weights are pickled.
     """
     root = Path(path)
     if (root / RUN_FILE).is_file():
         _check_recorded(root)
     if (root.is_dir() or is_peft_available()) and find_adapter_config_file(path) is not None:
-        raise BadInput(f"'{path}': an adapter (adapter_config.json); merge it into its model and save that")
+        raise BadInput(
+            f"'{path}': an adapter (adapter_config.json); merge it into its model and save that"
+        )
     file = _weights_file(path)
     old = file is not None and file.name in (WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
     if file is not None and file.suffix == ".json":
@@ -83,7 +103,9 @@ def _check_recorded(root: Path) -> None:
     for name, before in recorded.items() if isinstance(recorded, dict) else ():
         file = root / name
         if file.suffix == ".safetensors" and file.is_file() and sha256(file) != before:
-            raise BadInput(f"{file}: has changed since the run wrote it; restore the file, or train again")
+            raise BadInput(
+                f"{file}: has changed since the run wrote it; restore the file, or train again"
+            )
 
 
 def is_inside(folder: Path, file: Path) -> bool:
@@ -99,7 +121,9 @@ def _check_index(index: Path, suffix: str) -> None:
     for name in names:
         plain = isinstance(name, str) and PurePosixPath(name).name == name and name.endswith(suffix)
         if not plain or not is_inside(index.parent, index.parent / name):
-            raise BadInput(f"{index}: '{str(name)[:80]}' is not a {suffix[1:]} file of this folder; refused")
+            raise BadInput(
+                f"{index}: '{str(name)[:80]}' is not a {suffix[1:]} file of this folder; refused"
+            )
 
 
 def _weights_file(path: str) -> Path | None:
@@ -129,11 +153,17 @@ def unpickled(file: Path) -> dict[str, Tensor]:
         if not all(isinstance(value, Tensor) for value in tensors.values()):
             raise TypeError("not a tensor")
     except Exception as error:  # a damaged file can make the restricted unpickler raise anything
-        raise BadInput(f"{file}: damaged, or contains more than weights; refused, and no code of it was run") from error
+        raise BadInput(
+            f"{file}: damaged, or contains more than weights; refused, and no code of it was run"
+        ) from error
     return tensors
 
 
 def head_as_pooler(path: str) -> dict[str, dict[str, str]]:
     """The option of `from_pretrained` that reads SimCSE's `mlp.dense`, if a checkpoint still has it, as the pooler."""
     file = _weights_file(path)
-    return {"key_mapping": _HEAD_AS_POOLER} if file is not None and _HEAD in _stored_names(path, file) else {}
+    return (
+        {"key_mapping": _HEAD_AS_POOLER}
+        if file is not None and _HEAD in _stored_names(path, file)
+        else {}
+    )

@@ -1,9 +1,10 @@
-"""Projection heads between the pooled vector and the contrastive loss, and their form in a saved model.
+"""Projection heads between the pooled vector and the contrastive loss, and their form in a saved
+model.
 
-Sources: linear-tanh from SimCSE section 3 (a new layer, not BERT's pooler); the batch-norm head from the official
-InfoCSE and DiffCSE code (d -> 2d -> d without biases, batch norm and ReLU in the middle, batch norm without affine
-parameters at the end), which the InfoCSE paper does not mention; the wide one (d -> 4096 -> 4096) from SG-OPT (Kim et
-al. 2021, arXiv 2106.07345, and its code).
+Sources: linear-tanh from SimCSE section 3 (a new layer, not BERT's pooler); the batch-norm head
+from the official InfoCSE and DiffCSE code (d -> 2d -> d without biases, batch norm and ReLU in the
+middle, batch norm without affine parameters at the end), which the InfoCSE paper does not mention;
+the wide one (d -> 4096 -> 4096) from SG-OPT (Kim et al. 2021, arXiv 2106.07345, and its code).
 """
 
 import torch
@@ -37,7 +38,9 @@ class LinearTanh(nn.Module):
     def __init__(self, width: int, init_std: float) -> None:
         super().__init__()
         self.linear = nn.Linear(width, width)
-        nn.init.normal_(self.linear.weight, std=init_std)  # BERT's initialisation, as in the official code
+        nn.init.normal_(
+            self.linear.weight, std=init_std
+        )  # BERT's initialisation, as in the official code
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, pooled: Tensor) -> Tensor:
@@ -89,7 +92,9 @@ class Head(nn.Sequential):
 def _folded(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
     """Fold `norm`, in evaluation mode, into `linear`; return the equivalent linear layer."""
     scale = torch.rsqrt(norm.running_var + norm.eps) * (norm.weight if norm.affine else 1.0)
-    folded = nn.utils.skip_init(nn.Linear, linear.in_features, linear.out_features)  # draws no random number
+    folded = nn.utils.skip_init(
+        nn.Linear, linear.in_features, linear.out_features
+    )  # draws no random number
     with torch.no_grad():
         folded.weight.copy_(linear.weight * scale[:, None])
         folded.bias.copy_(-norm.running_mean * scale + (norm.bias if norm.affine else 0.0))

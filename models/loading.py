@@ -49,25 +49,31 @@ def quiet():
             transformers_logging.enable_progress_bar()
 
 
-def load_strictly(model_class, path: str, config, simcse_head: bool = False, **extra) -> PreTrainedModel:
-    """Call `model_class.from_pretrained` in float32, with every tensor from the file; BadInput names a missing one.
+def load_strictly(
+    model_class, path: str, config, simcse_head: bool = False, **extra
+) -> PreTrainedModel:
+    """Call `model_class.from_pretrained` in float32, with every tensor from the file; BadInput
+    names a missing one.
 
-    Half-precision checkpoints are converted to float32: small optimizer steps would be rounded away. With
-    `simcse_head`, the head of SimCSE's training, if the file has one, is the pooler.
+    Half-precision checkpoints are converted to float32: small optimizer steps would be rounded
+    away. With `simcse_head`, the head of SimCSE's training, if the file has one, is the pooler.
     """
     options = {"trust_remote_code": False, "weights_only": True, "dtype": torch.float32} | extra
     try:
         with quiet():
             old = check_weights(path)
             options |= {"use_safetensors": not old} | (head_as_pooler(path) if simcse_head else {})
-            model, info = model_class.from_pretrained(path, config=config, output_loading_info=True, **options)
+            model, info = model_class.from_pretrained(
+                path, config=config, output_loading_info=True, **options
+            )
     except BadInput:
         raise
     except Exception as error:  # the libraries raise all kinds of errors on unexpected files
         raise BadInput(f"cannot load '{path}' with {model_class.__name__}: {error}") from error
     if info["missing_keys"]:
         raise BadInput(
-            f"'{path}' lacks {len(info['missing_keys'])} tensors of a {type(model).__name__}, for example "
+            f"'{path}' lacks {len(info['missing_keys'])} tensors of a {type(model).__name__}, for "
+            "example "
             f"{sorted(info['missing_keys'])[0]}; missing weights are never initialised at random"
         )
     check_finite(path, dict(model.named_parameters()))
@@ -75,7 +81,11 @@ def load_strictly(model_class, path: str, config, simcse_head: bool = False, **e
         prefix = f"{model.base_model_prefix}."
         parts = {name.removeprefix(prefix).split(".")[0] for name in info["unexpected_keys"]}
         left_out = ", ".join(sorted(parts)) or "nothing"
-        logger.info("'%s': weights from pytorch_model.bin, read as tensors only; left out: %s", path, left_out)
+        logger.info(
+            "'%s': weights from pytorch_model.bin, read as tensors only; left out: %s",
+            path,
+            left_out,
+        )
     return model
 
 
@@ -83,7 +93,10 @@ def load_backbone(path: str, config=None) -> PreTrainedModel:
     """Load an `AutoModel` without a pooler, every tensor from the file; BadInput names a missing one."""
     config = config if config is not None else load_config(path)
     if config.is_encoder_decoder or type(config) not in MODEL_MAPPING:
-        raise BadInput(f"'{path}': a model of type '{config.model_type}' is not supported as a sentence encoder")
+        raise BadInput(
+            f"'{path}': a model of type '{config.model_type}' is not supported as a sentence "
+            "encoder"
+        )
     known = MODEL_MAPPING[type(config)]
     known = known[0] if isinstance(known, tuple) else known
     model = load_strictly(AutoModel, path, config, **without_pooler(known))
@@ -99,8 +112,8 @@ def _try_out(path: str, model: PreTrainedModel) -> None:
     """Run a model of another family on a few tokens, alone and padded.
 
     Raises:
-        BadInput: ids and a mask are not enough for it, or it does not read the mask, so that a vector would depend on
-            the other texts of its batch.
+        BadInput: ids and a mask are not enough for it, or it does not read the mask, so that a
+            vector would depend on the other texts of its batch.
     """
     pad = getattr(model.config, "pad_token_id", None) or 0
     known = range(min(6, getattr(model.config, "vocab_size", None) or 6))
@@ -110,30 +123,45 @@ def _try_out(path: str, model: PreTrainedModel) -> None:
     mask = (torch.arange(padded.shape[1]) < count).long()[None]
     try:
         alone, beside = (
-            model(input_ids=row, attention_mask=mask[:, : row.shape[1]]).last_hidden_state[:, :count]
+            model(input_ids=row, attention_mask=mask[:, : row.shape[1]]).last_hidden_state[
+                :, :count
+            ]
             for row in (ids, padded)
         )
     except Exception as error:  # as above
         reason = brief(error)
-        raise BadInput(f"'{path}': a '{model.config.model_type}' does not run on ids and a mask: {reason}") from error
+        raise BadInput(
+            f"'{path}': a '{model.config.model_type}' does not run on ids and a mask: {reason}"
+        ) from error
     if not torch.allclose(alone, beside, rtol=0, atol=1e-3 * float(alone.abs().max())):
         raise BadInput(
-            f"'{path}': a '{model.config.model_type}' does not mask padding, so a text's vector would depend on the "
+            f"'{path}': a '{model.config.model_type}' does not mask padding, so a text's vector "
+            "would depend on the "
             "others of its batch; choose another model"
         )
 
 
 def without_pooler(model_class: type) -> dict[str, bool]:
     """Return the option that drops the pooler, if the class has one: it would be random weights, unused under DDP."""
-    return {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(model_class).parameters else {}
+    return (
+        {"add_pooling_layer": False}
+        if "add_pooling_layer" in inspect.signature(model_class).parameters
+        else {}
+    )
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
     """Read a safetensors file; BadInput if it is damaged or has a number that is not finite."""
     try:
         tensors = load_file(file)
-    except (OSError, KeyError, SafetensorError) as error:  # KeyError: a dtype that torch does not have
-        raise BadInput(f"{file}: incomplete or no safetensors file ({error}); copy it again") from error
+    except (
+        OSError,
+        KeyError,
+        SafetensorError,
+    ) as error:  # KeyError: a dtype that torch does not have
+        raise BadInput(
+            f"{file}: incomplete or no safetensors file ({error}); copy it again"
+        ) from error
     check_finite(file, tensors)
     return tensors
 
@@ -163,9 +191,15 @@ def load_tokenizer(path: str):
         raise _unreadable("tokenizer", path, error) from error
     if hasattr(tokenizer, "rules"):  # our own, for word vectors
         return tokenizer
-    tokenizer.padding_side = "right"  # as in training: positions are counted from a sentence's first token
+    tokenizer.padding_side = (
+        "right"  # as in training: positions are counted from a sentence's first token
+    )
     if tokenizer.pad_token_id is None and tokenizer.eos_token_id is not None:
-        logger.info("'%s': its tokenizer has no padding token; padding with %s, masked", path, tokenizer.eos_token)
+        logger.info(
+            "'%s': its tokenizer has no padding token; padding with %s, masked",
+            path,
+            tokenizer.eos_token,
+        )
         tokenizer.pad_token = tokenizer.eos_token
     if len(tokenizer.get_vocab()) <= len(set(tokenizer.all_special_ids)):
         missing = ValueError("it has only special tokens; are its files (tokenizer.json) missing?")
@@ -176,14 +210,21 @@ def load_tokenizer(path: str):
 def check_vocabulary(path: str, tokenizer, source: str) -> None:
     """Raise BadInput if a second model does not read the token ids of `source`."""
     if tokenizer.get_vocab() != load_tokenizer(source).get_vocab():
-        raise BadInput(f"'{path}': needs the vocabulary of '{source}', whose token ids it reads; choose another model")
+        raise BadInput(
+            f"'{path}': needs the vocabulary of '{source}', whose token ids it reads; choose "
+            "another model"
+        )
 
 
 def _unreadable(what: str, path: str, error: Exception) -> BadInput:
     if (Path(path) / RUN_FILE).is_file() and not (Path(path) / "config.json").is_file():
         best = f", or use {Path(path) / 'best'}" if (Path(path) / "best").is_dir() else ""
         return BadInput(f"'{path}': an unfinished run; run its command again to finish it{best}")
-    missing = "" if Path(path).exists() else "no such folder, and not a model on the hub, or it did not answer; "
+    missing = (
+        ""
+        if Path(path).exists()
+        else "no such folder, and not a model on the hub, or it did not answer; "
+    )
     return BadInput(f"'{path}': {missing}cannot read its {what}: {brief(error)}")
 
 
@@ -194,8 +235,12 @@ def usable_length(backbone: nn.Module, tokenizer) -> int:
     """
     positions = getattr(backbone.config, "max_position_embeddings", None) or -1
     positions = tokenizer.model_max_length if positions == -1 else positions
-    tables = [part for name, part in backbone.named_modules() if name.endswith("position_embeddings")]
-    unused = [table.padding_idx + 1 for table in tables if getattr(table, "padding_idx", None) is not None]
+    tables = [
+        part for name, part in backbone.named_modules() if name.endswith("position_embeddings")
+    ]
+    unused = [
+        table.padding_idx + 1 for table in tables if getattr(table, "padding_idx", None) is not None
+    ]
     return int(min(positions - max(unused, default=0), tokenizer.model_max_length, NO_LIMIT))
 
 
@@ -210,9 +255,15 @@ def dropout_rates(config) -> dict[str, float]:
 
 
 def set_dropout(config, rate: float | None) -> None:
-    """Set every dropout rate of a configuration; None keeps the checkpoint's. BadInput if it names none."""
+    """Set every dropout rate of a configuration; None keeps the checkpoint's.
+
+    BadInput if it names none.
+    """
     rates = dropout_rates(config)
     if rate is not None and not rates:
-        raise BadInput(f"--dropout {rate}: the configuration of a '{config.model_type}' names no known dropout rate")
+        raise BadInput(
+            f"--dropout {rate}: the configuration of a '{config.model_type}' names no known "
+            "dropout rate"
+        )
     if rate is not None:
         config.update(dict.fromkeys(rates, rate))

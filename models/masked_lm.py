@@ -29,24 +29,28 @@ class Sums(NamedTuple):
 
 
 class AuxiliaryMaskedLM(Composite):
-    """MLM loss of the backbone plus MLM loss of the auxiliary head, both through the tied output matrix.
+    """MLM loss of the backbone plus MLM loss of the auxiliary head, both through the tied output
+    matrix.
 
-    Source: InfoCSE section 3.1 (equations of L_aux and L_mlm, summed with equal weight); Condenser's pre-training with
-    `late_mlm`. Its batch has one view, with the twin `masked`. Optional parts go beyond the published ones:
+    Source: InfoCSE section 3.1 (equations of L_aux and L_mlm, summed with equal weight);
+    Condenser's pre-training with `late_mlm`. Its batch has one view, with the twin `masked`.
+    Optional parts go beyond the published ones:
 
-    - the twin `aux`: the head has its own masks, usually more (RetroMAE, arXiv 2205.12035: 30 % for the encoder and
-      50 % for the decoder; CoT-MAE, arXiv 2208.07670: 30 % and 45 %).
-    - `words`: [CLS] must also predict the words of the text, through the same output matrix, with no layer between
-      (bag-of-words prediction, arXiv 2401.11248).
+    - the twin `aux`: the head has its own masks, usually more (RetroMAE, arXiv 2205.12035: 30 % for
+      the encoder and 50 % for the decoder; CoT-MAE, arXiv 2208.07670: 30 % and 45 %).
+    - `words`: [CLS] must also predict the words of the text, through the same output matrix, with
+      no layer between (bag-of-words prediction, arXiv 2401.11248).
 
     Args:
         lm: a `*ForMaskedLM` of a known family.
         head: the auxiliary layers; without any this is a plain masked language model.
         skip_from: the layer whose states the head sees at positions > 0; 0 is the embedding output.
-        packed: compute only real tokens, and the last layers and logits only at masked ones, see `models.fast`.
+        packed: compute only real tokens, and the last layers and logits only at masked ones, see
+            `models.fast`.
         bow_weight: weight of the bag-of-words loss.
-        clean_cls: the head's [CLS] comes from the unmasked text, as in stage 2. Published: from the masked text, like
-            the states below it, so that it adds only what the upper layers compute.
+        clean_cls: the head's [CLS] comes from the unmasked text, as in stage 2. Published: from the
+            masked text, like the states below it, so that it adds only what the upper layers
+            compute.
     """
 
     # `num_items_in_batch` normalises over accumulation steps and processes, see `count_targets`.
@@ -80,8 +84,9 @@ class AuxiliaryMaskedLM(Composite):
     def forward(self, num_items_in_batch: Tensor | None = None, **inputs: Tensor) -> TrainingOutput:
         """Return the loss of one step; inputs as for `Batch.of`.
 
-        Without `num_items_in_batch` each loss is the mean over the targets of all processes. With it, (losses,) from
-        `count_targets`, it is this process's sum divided by that number, which the Trainer scales.
+        Without `num_items_in_batch` each loss is the mean over the targets of all processes. With
+        it, (losses,) from `count_targets`, it is this process's sum divided by that number, which
+        the Trainer scales.
         """
         batch = Batch.of(**inputs)
         device = batch.input_ids.device
@@ -91,11 +96,16 @@ class AuxiliaryMaskedLM(Composite):
         if num_items_in_batch is None:
             means = means_over_tokens(totals, counts)
         else:
-            means = [total / count for total, count in zip(totals, num_items_in_batch.clamp(min=1), strict=True)]
+            means = [
+                total / count
+                for total, count in zip(totals, num_items_in_batch.clamp(min=1), strict=True)
+            ]
         loss = torch.zeros((), device=device)
         for name, mean in zip(sums, means, strict=True):
             loss = loss + (self.bow_weight if name == "bow" else 1.0) * mean
-        return TrainingOutput(loss=loss, terms={name: part.detach() for name, part in _means(sums).items()})
+        return TrainingOutput(
+            loss=loss, terms={name: part.detach() for name, part in _means(sums).items()}
+        )
 
     def count_targets(self, inputs: dict[str, Tensor]) -> Tensor:
         """The number of targets of each loss, in the order of the losses: (losses,)."""
@@ -124,7 +134,10 @@ class AuxiliaryMaskedLM(Composite):
             states = lower.with_first(cls.roll(1, 0) if shuffle_cls else cls).through(self.c_head)
             labelled["aux_mlm"] = states.labelled(batch.twins[name].labels[0], name)
         transform, decoder = output_of(self.lm)
-        sums = {name: Sums(*lower.tokens.token_loss(transform, decoder, part)) for name, part in labelled.items()}
+        sums = {
+            name: Sums(*lower.tokens.token_loss(transform, decoder, part))
+            for name, part in labelled.items()
+        }
         if batch.words is not None:
             sums["bow"] = Sums(*bag_of_words(decoder(transform(cls)), batch.words[0]))
         return sums
@@ -136,7 +149,9 @@ class AuxiliaryMaskedLM(Composite):
         self.eval()
         losses = _means(self._losses(batch))
         if self.c_head:
-            losses["aux_mlm_shuffled_cls"] = _means(self._losses(batch, shuffle_cls=True))["aux_mlm"]
+            losses["aux_mlm_shuffled_cls"] = _means(self._losses(batch, shuffle_cls=True))[
+                "aux_mlm"
+            ]
         self.train(was_training)
         return {name: float(value) for name, value in losses.items()}
 
@@ -155,7 +170,10 @@ class AuxiliaryMaskedLM(Composite):
             lm.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         if self.c_head:
-            tensors = {PREFIX + name: value.contiguous() for name, value in self.c_head.state_dict().items()}
+            tensors = {
+                PREFIX + name: value.contiguous()
+                for name, value in self.c_head.state_dict().items()
+            }
             save_file(tensors, Path(folder) / HEAD_FILE)
         share_weights(Path(folder))
 

@@ -1,4 +1,5 @@
-"""Perturbed embeddings: new positions, zeroed or added values (ConSERT, arXiv 2105.11741, section 3.2).
+"""Perturbed embeddings: new positions, zeroed or added values (ConSERT, arXiv 2105.11741, section
+3.2).
 
 Nothing random happens here: perturbations are drawn in the collator, or are gradients.
 """
@@ -18,8 +19,8 @@ class Perturbation:
 
     Attributes:
         positions: the new position of each token, counted from 0, (B, L).
-        kept: 0 where the output becomes zero, without scaling the rest; packed by `numpy.packbits`, since it travels
-            with every batch, (B, L, H / 8).
+        kept: 0 where the output becomes zero, without scaling the rest; packed by `numpy.packbits`,
+            since it travels with every batch, (B, L, H / 8).
         added: added to the output, (B, L, H).
     """
 
@@ -36,7 +37,9 @@ class Perturbation:
             return self.positions
         return self.positions + config.pad_token_id + 1
 
-    def change(self, states: Tensor, pick: Callable[[Tensor], Tensor] = lambda padded: padded) -> Tensor:
+    def change(
+        self, states: Tensor, pick: Callable[[Tensor], Tensor] = lambda padded: padded
+    ) -> Tensor:
         """Apply to the embedding output; `pick` selects from padded tensors, (B, L, ...), the tokens of `states`."""
         if self.kept is not None:
             states = states * unpacked(pick(self.kept))[..., : states.shape[-1]]

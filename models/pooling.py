@@ -1,9 +1,10 @@
 """Poolings: from the hidden states of a backbone to one vector per sentence, without parameters.
 
-Sources: SimCSE (arXiv 2104.08821) section 6.3 and its released code for the names; InfoCSE Table 9 for
-`cls_before_pooler`; PromptBERT (arXiv 2201.04337) for `mask`. Two definitions of "first-last average" are published
-under one name: SimCSE's table averages the embedding layer and the last layer (56.70 on STS for bert-base), its
-corrected code the first and the last transformer layer (60.73). They have two names here.
+Sources: SimCSE (arXiv 2104.08821) section 6.3 and its released code for the names; InfoCSE Table 9
+for `cls_before_pooler`; PromptBERT (arXiv 2201.04337) for `mask`. Two definitions of "first-last
+average" are published under one name: SimCSE's table averages the embedding layer and the last
+layer (56.70 on STS for bert-base), its corrected code the first and the last transformer layer
+(60.73). They have two names here.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +33,9 @@ def _last(states: Sequence[Tensor], mask: Tensor, place: int | None = None) -> T
 
 
 def _masked(states: Sequence[Tensor], mask: Tensor, place: int) -> Tensor:
-    return _at(states[-1], torch.full_like(mask[:, 0], place) if place >= 0 else mask.sum(1) + place)
+    return _at(
+        states[-1], torch.full_like(mask[:, 0], place) if place >= 0 else mask.sum(1) + place
+    )
 
 
 def _at(tokens: Tensor, positions: Tensor) -> Tensor:
@@ -49,17 +52,23 @@ def _mean_of(*layers: int) -> Callable[..., Tensor]:
 
 @dataclass(frozen=True)
 class Pooling:
-    """A pooling: `pool(states, mask, place)`; `states` are the outputs of embeddings and layers, (B, L, H) each.
+    """A pooling: `pool(states, mask, place)`; `states` are the outputs of embeddings and layers,
+    (B, L, H) each.
 
     `place` is that of the mask in the tokenizer's template, see `data.template.Frame.position`.
     """
 
     pool: Callable[..., Tensor]
-    layers: tuple[int, ...] = ()  # hidden states to average, 0 being the embeddings; (): the last one is enough
-    keeps_head: bool = False  # the projection head of training is part of the encoder (pooling `cls`)
+    layers: tuple[
+        int, ...
+    ] = ()  # hidden states to average, 0 being the embeddings; (): the last one is enough
+    keeps_head: bool = (
+        False  # the projection head of training is part of the encoder (pooling `cls`)
+    )
     only_first: bool = False  # reads only the first token of the last layer
     at_mask: bool = False  # reads only the mask of the tokenizer's template
-    module: str = "mean"  # name of the same pooling in sentence-transformers, after a module for `layers` or `at_mask`
+    # name of the same pooling in sentence-transformers, after a module for `layers` or `at_mask`
+    module: str = "mean"
 
 
 def _average_of(*layers: int) -> Pooling:
@@ -81,5 +90,7 @@ POOLINGS = {
 def pooling_named(name: str) -> Pooling:
     """Return the pooling of that name; BadInput if unknown."""
     if name not in POOLINGS:
-        raise BadInput(f"unknown pooling '{name}'; choose from {', '.join(POOLINGS)} (avg is the mean)")
+        raise BadInput(
+            f"unknown pooling '{name}'; choose from {', '.join(POOLINGS)} (avg is the mean)"
+        )
     return POOLINGS[name]

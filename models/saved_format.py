@@ -1,9 +1,12 @@
-"""The saved description of pooling and head: ours in config.json, and sentence-transformers' modules.
+"""The saved description of pooling and head: ours in config.json, and sentence-transformers'
+modules.
 
-Reading: a folder is untrusted input. Nothing outside it is read, and what would change a vector silently is refused.
+Reading: a folder is untrusted input. Nothing outside it is read, and what would change a vector
+silently is refused.
 
-Writing: the pooling file is written in both schemas, since text-embeddings-inference needs the old booleans and current
-sentence-transformers the new name; type strings are in the old form, which every version imports.
+Writing: the pooling file is written in both schemas, since text-embeddings-inference needs the old
+booleans and current sentence-transformers the new name; type strings are in the old form, which
+every version imports.
 """
 
 import logging
@@ -30,11 +33,17 @@ logger = logging.getLogger(__name__)
 FORMAT = 1
 FLOW = "flow.safetensors"
 _TYPES = "sentence_transformers.models."
-# `models.Pooling`, `models.Pooling.Pooling`, `sentence_transformer.modules.pooling.Pooling`, by version.
-_TYPE = re.compile(r"sentence_transformers\.((base|sentence_transformer)\.)?(models|modules)\.(\w+\.)?(?P<kind>\w+)")
+# `models.Pooling`, `models.Pooling.Pooling`, `sentence_transformer.modules.pooling.Pooling`, by
+# version.
+_TYPE = re.compile(
+    r"sentence_transformers\.((base|sentence_transformer)\.)?(models|modules)\.(\w+\.)?(?P<kind>\w+)"
+)
 _SETTINGS = "config_sentence_transformers.json"
 _LOADING = "sentence_bert_config.json"
-_OURS = ("add_pooling_layer", False), ("output_hidden_states", True)  # options of loading that change no vector
+_OURS = (
+    ("add_pooling_layer", False),
+    ("output_hidden_states", True),
+)  # options of loading that change no vector
 
 
 class _Unreachable(BadInput):
@@ -48,7 +57,9 @@ class Described(NamedTuple):
     head: list[nn.Module]
     max_length: int | None
     prompts: Mapping[str, str] = {}  # texts before a text, by name
-    default_prompt: str | None = None  # the name of the one for texts that are neither queries nor documents
+    default_prompt: str | None = (
+        None  # the name of the one for texts that are neither queries nor documents
+    )
 
     @property
     def normalizes(self) -> bool:
@@ -62,8 +73,8 @@ def read_modules(path: str, config=None, needed: bool = True) -> Described | Non
     `config` is the model's configuration, if it has been loaded.
 
     Raises:
-        BadInput: a file is damaged, missing or not supported by this version; or the hub cannot be reached and the
-            answer is `needed` (otherwise it is None, with a warning).
+        BadInput: a file is damaged, missing or not supported by this version; or the hub cannot be
+            reached and the answer is `needed` (otherwise it is None, with a warning).
     """
     try:
         return _read(path, config if config is not None else load_config(path))
@@ -79,10 +90,16 @@ def _read(path: str, config) -> Described | None:
     if ours is not None:
         version = _entry(path, "sentence_embedding", ours, "format", int)
         if version != FORMAT:
-            raise BadInput(newer_format(f"'{path}': sentence_embedding in config.json", version, FORMAT))
+            raise BadInput(
+                newer_format(f"'{path}': sentence_embedding in config.json", version, FORMAT)
+            )
         pooling, count, length = (
             _entry(path, "sentence_embedding", ours, name, expected)
-            for name, expected in (("pooling", str), ("head", int | None), ("max_length", int | None))
+            for name, expected in (
+                ("pooling", str),
+                ("head", int | None),
+                ("max_length", int | None),
+            )
         )
         head = [_read_dense(path, f"{i}_Dense") for i in range(2, 2 + (count or 0))]
         if "flow" in ours:
@@ -101,7 +118,11 @@ def _check_modules(path: str, pooling: str, dense: int, normalizes: bool) -> Non
     try:
         modules = _read_json(path, "modules.json", list) or []
         classes = _classes(path, modules) if modules else []
-        folders = [module.get("path") for module, part in zip(modules, classes, strict=True) if part == "Pooling"]
+        folders = [
+            module.get("path")
+            for module, part in zip(modules, classes, strict=True)
+            if part == "Pooling"
+        ]
         files = [_read_json(path, f"{folder}/config.json") for folder in folders]
     except _Unreachable:
         return
@@ -110,7 +131,8 @@ def _check_modules(path: str, pooling: str, dense: int, normalizes: bool) -> Non
     same = all(file is None or _module_of(file) == (ours and ours.module) for file in files)
     if modules and (classes != expected or not same):
         raise BadInput(
-            f"'{path}': modules.json and 'sentence_embedding' in config.json describe different models; remove that "
+            f"'{path}': modules.json and 'sentence_embedding' in config.json describe different "
+            "models; remove that "
             "key if modules.json is right"
         )
 
@@ -118,7 +140,11 @@ def _check_modules(path: str, pooling: str, dense: int, normalizes: bool) -> Non
 def _layout(pooling: Pooling, dense: int, normalizes: bool) -> list[tuple[str, str]]:
     """The folder and the class of each module of a model whose head has `dense` layers."""
     weights = _token_module(pooling)
-    before = [(f"1_{weights}", weights), ("2_Pooling", "Pooling")] if weights else [("1_Pooling", "Pooling")]
+    before = (
+        [(f"1_{weights}", weights), ("2_Pooling", "Pooling")]
+        if weights
+        else [("1_Pooling", "Pooling")]
+    )
     behind = [(f"{i}_Dense", "Dense") for i in range(2, 2 + dense)]
     behind += [(f"{2 + dense}_Normalize", "Normalize")] if normalizes else []
     return [("", "Transformer"), *before, *behind]
@@ -127,9 +153,13 @@ def _layout(pooling: Pooling, dense: int, normalizes: bool) -> list[tuple[str, s
 def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
     pooling, head = None, []
     for module, module_class in zip(modules[1:], _classes(path, modules)[1:], strict=True):
-        folder = _entry(path, "modules.json", module, "path", str) if module_class != "Normalize" else ""
+        folder = (
+            _entry(path, "modules.json", module, "path", str) if module_class != "Normalize" else ""
+        )
         if module_class == "Pooling":
-            pooling = _pooling_name(path, _read_json(path, str(PurePosixPath(folder, "config.json"))))
+            pooling = _pooling_name(
+                path, _read_json(path, str(PurePosixPath(folder, "config.json")))
+            )
         elif module_class == "Dense":
             head.append(_read_dense(path, folder))
         elif module_class == "Normalize":
@@ -148,8 +178,12 @@ def _loading_settings(path: str) -> dict[str, Any]:
     if settings.get("do_lower_case"):
         raise _unsupported(path, "lower-casing of texts (do_lower_case)")
     for name, options in settings.items():
-        if name.endswith(("_args", "_kwargs")) and any(item not in _OURS for item in dict(options or {}).items()):
-            raise _unsupported(path, f"{name} {str(options)[:80]} in {_LOADING}, not in the model's config.json,")
+        if name.endswith(("_args", "_kwargs")) and any(
+            item not in _OURS for item in dict(options or {}).items()
+        ):
+            raise _unsupported(
+                path, f"{name} {str(options)[:80]} in {_LOADING}, not in the model's config.json,"
+            )
     return settings
 
 
@@ -188,9 +222,15 @@ def _unsupported(path: str, what: str) -> BadInput:
 def _module_of(settings: dict | None) -> str:
     """The pooling of sentence-transformers that the configuration of its module names."""
     settings = settings or {}
-    old = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "lasttoken"}
+    old = {
+        "pooling_mode_cls_token": "cls",
+        "pooling_mode_mean_tokens": "mean",
+        "pooling_mode_lasttoken": "lasttoken",
+    }
     return settings.get("pooling_mode") or "+".join(
-        old.get(key, key) for key, value in settings.items() if key.startswith("pooling_mode_") and value
+        old.get(key, key)
+        for key, value in settings.items()
+        if key.startswith("pooling_mode_") and value
     )
 
 
@@ -198,7 +238,9 @@ def _read_dense(path: str, name: str) -> Dense:
     file = f"{name}/config.json"
     settings, weights = _read_json(path, file), _fetch(path, f"{name}/model.safetensors")
     types = {"in_features": int, "out_features": int, "bias": bool, "activation_function": str}
-    *sizes, bias, activation = (_entry(path, file, settings, key, expected) for key, expected in types.items())
+    *sizes, bias, activation = (
+        _entry(path, file, settings, key, expected) for key, expected in types.items()
+    )
     activation = activation.rsplit(".", 1)[-1]
     if activation not in ACTIVATIONS:
         raise _unsupported(path, f"activation '{activation}' in {file}")
@@ -212,17 +254,26 @@ def _read_flow(path: str, sizes: dict) -> Flow:
     weights = _fetch(path, FLOW)
     tensors = read_tensors(weights) if weights else {}
     most = 1 + len(tensors)  # steps: one more than the file could fill
-    return _filled(path, FLOW, lambda: Flow(sizes["width"], min(sizes["steps"], most), sizes["hidden"]), tensors)
+    return _filled(
+        path,
+        FLOW,
+        lambda: Flow(sizes["width"], min(sizes["steps"], most), sizes["hidden"]),
+        tensors,
+    )
 
 
-def _filled(path: str, part: str, make: Callable[[], nn.Module], tensors: dict[str, Tensor]) -> nn.Module:
+def _filled(
+    path: str, part: str, make: Callable[[], nn.Module], tensors: dict[str, Tensor]
+) -> nn.Module:
     """Fill a module with exactly the tensors of a file."""
     try:
         with torch.device("meta"):
             module = make()
         module.load_state_dict(tensors, assign=True)
     except (KeyError, RuntimeError, TypeError, OverflowError) as error:
-        raise BadInput(f"'{path}': {part} does not match its config.json: {brief(error)}") from error
+        raise BadInput(
+            f"'{path}': {part} does not match its config.json: {brief(error)}"
+        ) from error
     return module.float()  # a head may be stored in half precision
 
 
@@ -231,7 +282,12 @@ def _entry(path: str, where: str, mapping: Any, name: str, expected: type | Unio
     missing = not isinstance(mapping, dict) or name not in mapping
     value = None if missing else mapping[name]
     negative = isinstance(value, int) and value < 0
-    if missing or negative or not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
+    if (
+        missing
+        or negative
+        or not isinstance(value, expected)
+        or (isinstance(value, bool) and expected is not bool)
+    ):
         raise BadInput(f"'{path}': {where} has no valid '{name}'; copy the whole folder again")
     return value
 
@@ -239,7 +295,9 @@ def _entry(path: str, where: str, mapping: Any, name: str, expected: type | Unio
 def _read_json(path: str, name: str, expected: type = dict) -> Any:
     """Read a JSON file, an object or another type; None if the file does not exist."""
     file = _fetch(path, name)
-    return file and read_json(file, "a description of the model", "copy the whole folder again", expected)
+    return file and read_json(
+        file, "a description of the model", "copy the whole folder again", expected
+    )
 
 
 def _fetch(path: str, name: str) -> Path | None:
@@ -251,10 +309,14 @@ def _fetch(path: str, name: str) -> Path | None:
         return file if file.is_file() else None
     try:
         return Path(hf_hub_download(path, name))
-    except LocalEntryNotFoundError as error:  # a subclass of EntryNotFoundError, but the hub was not reached
+    except (
+        LocalEntryNotFoundError
+    ) as error:  # a subclass of EntryNotFoundError, but the hub was not reached
         if try_to_load_from_cache(path, name) is _CACHED_NO_EXIST:
             return None
-        raise _Unreachable(f"'{path}': cannot check for {name} without the hub; go online once") from error
+        raise _Unreachable(
+            f"'{path}': cannot check for {name} without the hub; go online once"
+        ) from error
     except EntryNotFoundError:
         return None
 
@@ -264,7 +326,10 @@ def write_head(folder: str | Path, dense: list[Dense], flow: Flow | None) -> Non
     for i, layer in enumerate(dense, start=2):
         _write_dense(Path(folder) / f"{i}_Dense", layer)
     if flow is not None:
-        save_file({name: value.contiguous() for name, value in flow.state_dict().items()}, Path(folder) / FLOW)
+        save_file(
+            {name: value.contiguous() for name, value in flow.state_dict().items()},
+            Path(folder) / FLOW,
+        )
 
 
 def write_modules(
@@ -279,9 +344,10 @@ def write_modules(
 ) -> None:
     """Write modules.json and the files it names, except the head, which has `dense` layers.
 
-    `options` load the backbone without a pooler, which sentence-transformers would initialise at random. `config` is
-    the backbone's. With a module between backbone and pooling, the pooling's folder has another name: servers that look
-    for the usual one do not support that module. `normalizes` adds a final Normalize module.
+    `options` load the backbone without a pooler, which sentence-transformers would initialise at
+    random. `config` is the backbone's. With a module between backbone and pooling, the pooling's
+    folder has another name: servers that look for the usual one do not support that module.
+    `normalizes` adds a final Normalize module.
     """
     root, layout = Path(folder), _layout(pooling, dense, normalizes)
     folders = {name: root / path for path, name in layout}
@@ -291,17 +357,30 @@ def write_modules(
         _write_word_weights(folders["WordWeights"], tokenizer)
     write_json(
         root / "modules.json",
-        [{"idx": i, "name": str(i), "path": path, "type": _TYPES + name} for i, (path, name) in enumerate(layout)],
+        [
+            {"idx": i, "name": str(i), "path": path, "type": _TYPES + name}
+            for i, (path, name) in enumerate(layout)
+        ],
     )
-    settings = {"max_seq_length": max_length, "do_lower_case": False} | ({"model_args": options} if options else {})
+    settings = {"max_seq_length": max_length, "do_lower_case": False} | (
+        {"model_args": options} if options else {}
+    )
     settings |= {"config_args": {"output_hidden_states": True}} if pooling.layers else {}
     write_json(root / _LOADING, settings)
-    write_json(folders["Pooling"] / "config.json", _pooling_settings(pooling.module, config.hidden_size))
+    write_json(
+        folders["Pooling"] / "config.json", _pooling_settings(pooling.module, config.hidden_size)
+    )
 
 
-def write_settings(folder: str | Path, prompts: Mapping[str, str], default_prompt: str | None) -> None:
+def write_settings(
+    folder: str | Path, prompts: Mapping[str, str], default_prompt: str | None
+) -> None:
     """Write the prompts and the similarity of a model."""
-    settings = {"prompts": dict(prompts), "default_prompt_name": default_prompt, "similarity_fn_name": "cosine"}
+    settings = {
+        "prompts": dict(prompts),
+        "default_prompt_name": default_prompt,
+        "similarity_fn_name": "cosine",
+    }
     write_json(Path(folder) / _SETTINGS, {"model_type": "SentenceTransformer", **settings})
 
 
@@ -326,8 +405,14 @@ def _token_module(pooling: Pooling) -> str | None:
 def _write_word_weights(folder: Path, tokenizer: Any) -> None:
     """Give every token but the mask the weight 0."""
     words = {number: word for word, number in tokenizer.get_vocab().items()}
-    vocabulary = [words.get(number, "") for number in range(max(words) + 1)]  # a vocabulary may have gaps
-    weights = {"vocab": vocabulary, "word_weights": {tokenizer.mask_token: 1.0}, "unknown_word_weight": 0.0}
+    vocabulary = [
+        words.get(number, "") for number in range(max(words) + 1)
+    ]  # a vocabulary may have gaps
+    weights = {
+        "vocab": vocabulary,
+        "word_weights": {tokenizer.mask_token: 1.0},
+        "unknown_word_weight": 0.0,
+    }
     write_json(folder / "config.json", weights)
 
 
@@ -337,7 +422,11 @@ def _write_layer_weights(folder: Path, pooling: Pooling, config: Any) -> None:
     for layer in pooling.layers:
         weights[layer] += 1
     first, count = int(weights.nonzero()[0]), config.num_hidden_layers
-    sizes = {"word_embedding_dimension": config.hidden_size, "layer_start": first, "num_hidden_layers": count}
+    sizes = {
+        "word_embedding_dimension": config.hidden_size,
+        "layer_start": first,
+        "num_hidden_layers": count,
+    }
     write_json(folder / "config.json", sizes)
     save_file({"layer_weights": weights[first:].clone()}, folder / "model.safetensors")
 
@@ -353,5 +442,7 @@ def _write_dense(folder: Path, layer: Dense) -> None:
             "activation_function": f"torch.nn.modules.{home}.{layer.activation}",
         },
     )
-    tensors = {f"linear.{name}": value.detach().contiguous() for name, value in linear.named_parameters()}
+    tensors = {
+        f"linear.{name}": value.detach().contiguous() for name, value in linear.named_parameters()
+    }
     save_file(tensors, folder / "model.safetensors")

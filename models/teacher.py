@@ -18,7 +18,8 @@ ITSELF = "self"  # the flag value for the trained encoder
 
 
 class Teacher(nn.Module):
-    """Computes cosines in evaluation mode, without gradient, from the vectors as they are used after training.
+    """Computes cosines in evaluation mode, without gradient, from the vectors as they are used
+    after training.
 
     Without an encoder of its own it uses the trained one in its current state.
     """
@@ -44,10 +45,11 @@ class Teacher(nn.Module):
 
 
 def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, source: str) -> Teacher:
-    """Load a teacher from a run, an export or any model folder; `self` is the student, which came from `source`.
+    """Load a teacher from a run, an export or any model folder; `self` is the student, which came
+    from `source`.
 
-    It pools as its folder says, or by `pooling`. BadInput if it cannot be loaded or cannot read the student's token
-    ids.
+    It pools as its folder says, or by `pooling`. BadInput if it cannot be loaded or cannot read the
+    student's token ids.
     """
     if path == ITSELF:
         return Teacher(None)
@@ -55,7 +57,8 @@ def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, sourc
     check_vocabulary(path, tokenizer, source)
     if encoder.prompt_of() or frame_of(tokenizer) != frame_of(load_tokenizer(source)):
         raise BadInput(
-            f"'{path}': a teacher must have the template of '{source}' and no default prompt; choose another"
+            f"'{path}': a teacher must have the template of '{source}' and no default prompt; "
+            "choose another"
         )
     run_like(student, encoder.backbone)  # the layouts that travel with a batch are the student's
     return Teacher(encoder)

@@ -18,7 +18,14 @@ from models.collectives import gather_with_gradient, local_rows, world_size
 from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder, given
 from models.heads import project, projection_named
-from models.loading import NO_LIMIT, Composite, load_backbone, load_config, set_dropout, usable_length
+from models.loading import (
+    NO_LIMIT,
+    Composite,
+    load_backbone,
+    load_config,
+    set_dropout,
+    usable_length,
+)
 from models.objectives.base import Batch, Encoded, Method, Objective, add_up
 from models.perturb import Perturbation
 from models.pooling import pooling_named
@@ -61,7 +68,9 @@ class EncoderForTraining(Composite):
         super().__init__(encoder.config)
         self.encoder, self.probes_gradients = encoder, probes_gradients
         read = any(objective.reads_projection for objective in objectives)
-        self.projection = projection if read else None  # a head that no loss reads would never get a gradient
+        self.projection = (
+            projection if read else None
+        )  # a head that no loss reads would never get a gradient
         self.objectives = nn.ModuleList(objectives)
         fast.lighten_dropout(self)
         self.post_init()
@@ -76,7 +85,9 @@ class EncoderForTraining(Composite):
         batch = Batch.of(**inputs)
         encoded = self.encode(batch)
         self.project(encoded, batch)
-        terms = [term for objective in self.objectives for term in objective(encoded, batch).items()]
+        terms = [
+            term for objective in self.objectives for term in objective(encoded, batch).items()
+        ]
         loss, values = add_up(terms, batch.input_ids.device)
         return TrainingOutput(loss=loss, terms=values)
 
@@ -91,7 +102,9 @@ class EncoderForTraining(Composite):
         with_tokens = any(objective.reads_tokens for objective in self.objectives)
         with fast.cast_together(self.encoder, ids.device):
             output = self.encoder(ids, batch.mask(), rates, change, with_tokens)
-        pooled, cls, tokens = (None if part is None else part.unflatten(0, shape) for part in output)
+        pooled, cls, tokens = (
+            None if part is None else part.unflatten(0, shape) for part in output
+        )
         return Encoded(pooled, cls, None, self.encoder, self.head, tokens=tokens)
 
     def project(self, encoded: Encoded, batch: Batch) -> None:
@@ -113,7 +126,10 @@ class EncoderForTraining(Composite):
         self.eval()
         batch = Batch.of(**inputs)
         encoded = self.encode(batch)
-        values = {"mean_cosine": mean_cosine(encoded.pooled[0]), "uniformity": uniformity(encoded.pooled[0])}
+        values = {
+            "mean_cosine": mean_cosine(encoded.pooled[0]),
+            "uniformity": uniformity(encoded.pooled[0]),
+        }
         for objective in self.objectives:
             values |= objective.probe(encoded, batch)
         if self.probes_gradients:
@@ -123,7 +139,8 @@ class EncoderForTraining(Composite):
 
     @torch.enable_grad()
     def _gradients(self, encoded: Encoded, batch: Batch) -> dict[str, Tensor]:
-        """Norm of the gradient of every raw term at the sentence vectors that it reads (pooled and [CLS]).
+        """Norm of the gradient of every raw term at the sentence vectors that it reads (pooled and
+        [CLS]).
 
         Weights get no gradient, and buffers, such as a queue, stay as they are.
         """
@@ -135,7 +152,9 @@ class EncoderForTraining(Composite):
         for objective in self.objectives:
             for name, term in objective(encoded, batch).items():
                 value = term.value if term.count is None else term.value / term.count.clamp(min=1)
-                parts = torch.autograd.grad(value, (pooled, cls), retain_graph=True, allow_unused=True)
+                parts = torch.autograd.grad(
+                    value, (pooled, cls), retain_graph=True, allow_unused=True
+                )
                 read = [part.norm() for part in parts if part is not None]
                 norms[f"gradient_{name}"] = torch.stack(read).norm() if read else torch.zeros(())
         with torch.no_grad():
@@ -184,12 +203,16 @@ def build_model(
     kept = pooling_named(model_args.pooling).keeps_head
     learns = projection is not None and any(objective.reads_projection for objective in objectives)
     if kept and not learns:
-        raise BadInput("--pooling cls saves the projection head, but no loss trains one; use cls_before_pooler")
+        raise BadInput(
+            "--pooling cls saves the projection head, but no loss trains one; use cls_before_pooler"
+        )
     encoder.head = projection if kept else None
     encoder.normalized = described.normalizes and not kept
     if model_args.probe_gradients and world_size() > 1:
         raise BadInput("--probe_gradients: needs one process")
-    return EncoderForTraining(encoder, None if kept else projection, objectives, model_args.probe_gradients)
+    return EncoderForTraining(
+        encoder, None if kept else projection, objectives, model_args.probe_gradients
+    )
 
 
 def _describe(source: str, config, pooling: str) -> Described:

@@ -1,10 +1,11 @@
-"""Word vectors (GloVe: Pennington et al. 2014) as a backbone without layers, so that everything works with them.
+"""Word vectors (GloVe: Pennington et al. 2014) as a backbone without layers, so that everything
+works with them.
 
-A sentence is split like sentence-transformers' `WhitespaceTokenizer`, whose average of GloVe vectors gives the papers'
-61.32: at whitespace. Each word is looked up as written, then without surrounding punctuation,
-then in lower case; a stop word in any of these forms is dropped, and so is pure punctuation. Anything else not found is
-an unknown word. Unknown words are tokens, so that they can be counted, but do not enter the average; a sentence without
-any known word has the zero vector.
+A sentence is split like sentence-transformers' `WhitespaceTokenizer`, whose average of GloVe
+vectors gives the papers' 61.32: at whitespace. Each word is looked up as written, then without
+surrounding punctuation, then in lower case; a stop word in any of these forms is dropped, and so is
+pure punctuation. Anything else not found is an unknown word. Unknown words are tokens, so that they
+can be counted, but do not enter the average; a sentence without any known word has the zero vector.
 
 Importing this file registers the classes with transformers' `Auto` classes.
 """
@@ -18,10 +19,20 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizer,
+)
 from transformers.modeling_outputs import BaseModelOutput
 
-NO_WORD, UNKNOWN = "[no word]", "[unknown word]"  # contain whitespace, so no sentence splits into them
+NO_WORD, UNKNOWN = (
+    "[no word]",
+    "[unknown word]",
+)  # contain whitespace, so no sentence splits into them
 SPECIAL = (NO_WORD, UNKNOWN)  # the first rows of the table, both zero
 
 
@@ -45,7 +56,9 @@ class WordVectors(PreTrainedModel):
     def __init__(self, config: WordVectorsConfig, table: Tensor | None = None) -> None:
         super().__init__(config)
         size = (config.vocab_size, config.hidden_size)
-        self.embeddings = nn.Embedding(*size, device="meta")  # skips a random initialisation that takes seconds
+        self.embeddings = nn.Embedding(
+            *size, device="meta"
+        )  # skips a random initialisation that takes seconds
         self.embeddings.weight = nn.Parameter(torch.empty(size) if table is None else table)
         self.post_init()
 
@@ -60,10 +73,14 @@ class WordVectors(PreTrainedModel):
     def get_input_embeddings(self) -> nn.Embedding:
         return self.embeddings
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, output_hidden_states: bool = False):
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, output_hidden_states: bool = False
+    ):
         """(B, L) ids -> (B, L, D); the mask is not used."""
         vectors = self.embeddings(input_ids)
-        return BaseModelOutput(vectors, hidden_states=(vectors, vectors) if output_hidden_states else None)
+        return BaseModelOutput(
+            vectors, hidden_states=(vectors, vectors) if output_hidden_states else None
+        )
 
 
 class WordTokenizer(PreTrainedTokenizer):
@@ -120,12 +137,18 @@ class WordTokenizer(PreTrainedTokenizer):
 
     def _pad(self, encoded_inputs, *args, **kwargs):
         """Pad as usual (one sentence), but mask unknown words like padding."""
-        encoded_inputs["attention_mask"] = [int(row >= len(SPECIAL)) for row in encoded_inputs["input_ids"]]
+        encoded_inputs["attention_mask"] = [
+            int(row >= len(SPECIAL)) for row in encoded_inputs["input_ids"]
+        ]
         return super()._pad(encoded_inputs, *args, **kwargs)
 
-    def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str]:
+    def save_vocabulary(
+        self, save_directory: str, filename_prefix: str | None = None
+    ) -> tuple[str]:
         path = Path(save_directory) / ((filename_prefix or "") + "vocab.txt")
-        path.write_bytes("".join(word + "\n" for word in self._words[len(SPECIAL) :]).encode("utf-8"))
+        path.write_bytes(
+            "".join(word + "\n" for word in self._words[len(SPECIAL) :]).encode("utf-8")
+        )
         return (str(path),)
 
 

@@ -54,7 +54,9 @@ def parser() -> Parser:
     p.add_argument("--rows", nargs="+", default=[], metavar="LABEL", help=rows)
     seeds = "one run of each row per seed (default: 0 1 2, or as in the study)"
     p.add_argument("--seeds", nargs="+", type=int, help=seeds)
-    p.add_argument("--steps", type=positive, help="steps per run (default: as in the configurations)")
+    p.add_argument(
+        "--steps", type=positive, help="steps per run (default: as in the configurations)"
+    )
     p.add_argument("--data_dir", default="corpora", help="folder with texts and test sets")
     p.add_argument("--runs", default="runs/tables", help="folder for the runs")
     p.add_argument("--output", default="results", help="folder for TABLE.md, .json and .png")
@@ -85,22 +87,38 @@ def _names() -> list[str]:
 
 def _read(name: str, args: argparse.Namespace) -> tuple[Table | Study, Choice, Path]:
     """A table or study, the choice for it, and its JSON file in `--output`."""
-    given = {name: getattr(args, name) for name in ("backbone", "model", "stage_one", "train_file", "data_dir", "runs")}
+    given = {
+        name: getattr(args, name)
+        for name in ("backbone", "model", "stage_one", "train_file", "data_dir", "runs")
+    }
     choice = Choice(seeds=args.seeds or (0, 1, 2), steps=args.steps, bf16=not args.float32, **given)
     is_study = name in study.names()
     content = study.read(name) if is_study else specification.read(name)
-    known = [levels[0] for levels in content.combinations] if is_study else [row.label for row in content.rows]
+    known = (
+        [levels[0] for levels in content.combinations]
+        if is_study
+        else [row.label for row in content.rows]
+    )
     if unknown := [label for label in args.rows if label not in known]:
-        raise BadInput(f"unknown --rows '{unknown[0]}'; {name} has: {'; '.join(dict.fromkeys(known))}")
+        raise BadInput(
+            f"unknown --rows '{unknown[0]}'; {name} has: {'; '.join(dict.fromkeys(known))}"
+        )
     if is_study:
         choice = replace(choice, seeds=args.seeds or [int(seed) for seed in content.seeds])
         return content, choice, Path(args.output) / f"{name}.json"
-    table = replace(content, rows=tuple(row for row in content.rows if not args.rows or row.label in args.rows))
-    return table, choice, Path(args.output) / f"{name}{f'-{args.backbone}' * bool(args.backbone)}.json"
+    table = replace(
+        content, rows=tuple(row for row in content.rows if not args.rows or row.label in args.rows)
+    )
+    return (
+        table,
+        choice,
+        Path(args.output) / f"{name}{f'-{args.backbone}' * bool(args.backbone)}.json",
+    )
 
 
 def overview(contents: Sequence[Table | Study], choice: Choice, output: Path) -> str:
-    """A line per table and study: its rows, those with a figure of ours in `output`, and those that can be run or not.
+    """A line per table and study: its rows, those with a figure of ours in `output`, and those that
+    can be run or not.
 
     Below are the rows that cannot be run, each with its reason.
     """
@@ -109,9 +127,16 @@ def overview(contents: Sequence[Table | Study], choice: Choice, output: Path) ->
         files = [*output.glob(f"{content.name}.json"), *output.glob(f"{content.name}-*.json")]
         if isinstance(content, Study):
             keys = {key[:-1] for file in files for key in study.known_rows(content, file)}
-            counts = [len(content.combinations), len(keys), len(content.combinations) - len(keys), 0]
+            counts = [
+                len(content.combinations),
+                len(keys),
+                len(content.combinations) - len(keys),
+                0,
+            ]
         else:
-            results = [row for file in files for row in read_json(file, "a results table", None, list)]
+            results = [
+                row for file in files for row in read_json(file, "a results table", None, list)
+            ]
             run_labels = {result["label"] for result in results if result["ours"] is not None}
             plans = {row.label: plan_of(content, row, choice) for row in content.rows}
             not_run = {label: plan for label, plan in plans.items() if label not in run_labels}
@@ -122,21 +147,33 @@ def overview(contents: Sequence[Table | Study], choice: Choice, output: Path) ->
     return "\n".join([markdown(body), *reasons])
 
 
-def listing(content: Table | Study, choice: Choice, path: Path, some: Sequence[str], commands: bool) -> str:
+def listing(
+    content: Table | Study, choice: Choice, path: Path, some: Sequence[str], commands: bool
+) -> str:
     """A line per row with its state, the number of missing runs and, if asked for, their commands.
 
     `some` are the levels of a study, see `study.fill`.
     """
     if isinstance(content, Study):
         done, asked = study.known_rows(content, path), study.seeds_of(content, choice, path, some)
-        rows = [(levels, study.plan_of(content, levels, choice), seeds) for levels, seeds in asked.items()]
+        rows = [
+            (levels, study.plan_of(content, levels, choice), seeds)
+            for levels, seeds in asked.items()
+        ]
     else:
-        done, rows = {}, [((row.label,), plan_of(content, row, choice), choice.seeds) for row in content.rows]
+        done, rows = (
+            {},
+            [((row.label,), plan_of(content, row, choice), choice.seeds) for row in content.rows],
+        )
     body, missing = [["row", "state"]], {}
     for levels, plan, seeds in rows:
         if isinstance(plan, RunPlan):
             folders = plan.folders(replace(choice, seeds=seeds))
-            left = [s for s, folder in folders.items() if (*levels, str(s)) not in done and finished(folder) is None]
+            left = [
+                s
+                for s, folder in folders.items()
+                if (*levels, str(s)) not in done and finished(folder) is None
+            ]
             for seed in left:
                 for planned in filter(None, (plan.starts_from, plan)):
                     if finished(planned.folder(choice, seed)) is None:
@@ -146,17 +183,26 @@ def listing(content: Table | Study, choice: Choice, path: Path, some: Sequence[s
         body.append([", ".join(levels), plan])
     lines = [f"{content.name}: {content.title}", markdown(body)]
     lines.append(f"{len(missing)} runs are missing; runs shared by rows count once.")
-    return "\n".join([*lines, *(shlex.join(["python", *words]) for words in missing.values() if commands and words)])
+    return "\n".join(
+        [
+            *lines,
+            *(shlex.join(["python", *words]) for words in missing.values() if commands and words),
+        ]
+    )
 
 
-def _fill(content: Table | Study, choice: Choice, path: Path, args: argparse.Namespace) -> list[dict]:
+def _fill(
+    content: Table | Study, choice: Choice, path: Path, args: argparse.Namespace
+) -> list[dict]:
     """Train what is missing, write JSON, page and picture, and return the rows."""
     is_table = isinstance(content, Table)
     if args.page:
         rows = read_json(path, "results", "give another --output", list)
         if is_table:
             labels = {row["label"] for row in rows}
-            content = replace(content, rows=tuple(row for row in content.rows if row.label in labels))
+            content = replace(
+                content, rows=tuple(row for row in content.rows if row.label in labels)
+            )
         else:
             rows = study.ordered(content, study.known_rows(content, path))
     else:
@@ -166,7 +212,10 @@ def _fill(content: Table | Study, choice: Choice, path: Path, args: argparse.Nam
     if is_table:
         text, made, file = page.page(content, rows, choice), "", path.with_suffix(".md")
     else:
-        made, file = study_page.tables(content, rows), path.with_name(f"{content.page or content.name}.md")
+        made, file = (
+            study_page.tables(content, rows),
+            path.with_name(f"{content.page or content.name}.md"),
+        )
         before = file.read_text(encoding="utf-8") if file.is_file() else f"# {content.title}\n"
         text = page.rewritten(before, content.name, f"python -m papers {content.name}", made)
     with writing(file) as part:
@@ -178,19 +227,27 @@ def _fill(content: Table | Study, choice: Choice, path: Path, args: argparse.Nam
 
 
 def _rows(table: Table, choice: Choice, path: Path, collect_only: bool) -> list[dict]:
-    """The rows of a table; missing runs are trained and scored, the first seed of every row before any second one.
+    """The rows of a table; missing runs are trained and scored, the first seed of every row before
+    any second one.
 
     A run with non-finite numbers is logged and stays missing; any other error ends the command.
 
     Raises:
-        BadInput: no row can be run, the table's file has figures that would be lost, or test data is missing.
+        BadInput: no row can be run, the table's file has figures that would be lost, or test data
+            is missing.
         ProjectError: a script stopped; has its exit code.
     """
     plans = [plan for row in table.rows if isinstance(plan := plan_of(table, row, choice), RunPlan)]
     if not plans and not collect_only:
         raise BadInput(f"{table.name}: no row can be run with these flags; --list says why")
-    asked = {folder.name for plan in plans for folder in plan.folders(choice).values()} if not collect_only else set()
-    before = read_json(path, "a results table", "give another --output", list) if path.is_file() else []
+    asked = (
+        {folder.name for plan in plans for folder in plan.folders(choice).values()}
+        if not collect_only
+        else set()
+    )
+    before = (
+        read_json(path, "a results table", "give another --output", list) if path.is_file() else []
+    )
     runs = {PurePath(facts["run"]).name for row in before for facts in row["provenance"].values()}
     if lost := [run for run in runs - asked if finished(Path(choice.runs) / run) is None]:
         missing = f"{len(lost)} runs that are not in {choice.runs} ({min(lost)}, ...)"

@@ -1,8 +1,10 @@
-"""`python -m papers.methods`: the table of methods in docs/methods.md, and what a new method still lacks.
+"""`python -m papers.methods`: the table of methods in docs/methods.md, and what a new method still
+lacks.
 
-Without flags, rewrite the table: a line per method file with its first sentence, its configurations and the published
-STS averages of the method and of the records named like its configurations. With `--check NAME`, list what a reviewer
-asks for beside the method's file and does not find; a run needs none of it.
+Without flags, rewrite the table: a line per method file with its first sentence, its configurations
+and the published STS averages of the method and of the records named like its configurations. With
+`--check NAME`, list what a reviewer asks for beside the method's file and does not find; a run
+needs none of it.
 """
 
 import re
@@ -22,7 +24,9 @@ PAGE = ROOT / "docs" / "methods.md"
 
 def table() -> str:
     """The table of all methods, as Markdown."""
-    return markdown([["method", "file", "configurations", "published STS average"], *map(_row, method_names())])
+    return markdown(
+        [["method", "file", "configurations", "published STS average"], *map(_row, method_names())]
+    )
 
 
 def _row(name: str) -> list[str]:
@@ -53,16 +57,32 @@ def missing(name: str) -> list[str]:
     line = " *".join(map(re.escape, ["|", *" | ".join(_row(name)).split(), "|"]))
     titles = "|".join(map(re.escape, [method.title, type(method).__name__, f"`{name}`", *configs]))
     asked = [
-        (method.about.endswith("."), f"{file}: a first line that says what the method is and ends with a full stop"),
-        (method.citations, f"{file}: METHOD = {type(method).__name__}(CITATION), the paper's BibTeX entry"),
+        (
+            method.about.endswith("."),
+            f"{file}: a first line that says what the method is and ends with a full stop",
+        ),
+        (
+            method.citations,
+            f"{file}: METHOD = {type(method).__name__}(CITATION), the paper's BibTeX entry",
+        ),
         (configs, f"configs/: a file with `method: {name}`, and the source of every value"),
         (
-            says(rf"objectives import .*\b{name}\b|objectives\.{name}\b|\"{name}\"", "tests/models/*.py"),
-            f"tests/models/test_{name}.py: a comparison of its loss with an independent computation",
+            says(
+                rf"objectives import .*\b{name}\b|objectives\.{name}\b|\"{name}\"",
+                "tests/models/*.py",
+            ),
+            f"tests/models/test_{name}.py: a comparison of its loss with an independent "
+            "computation",
         ),
-        (says(titles, "PAPERS.md"), "PAPERS.md: a section on the paper, its code and what differs here"),
+        (
+            says(titles, "PAPERS.md"),
+            "PAPERS.md: a section on the paper, its code and what differs here",
+        ),
         (says(f"`{name}`", "README.md"), f"README.md: `{name}` among the values of --method"),
-        (says(line, "docs/methods.md"), "docs/methods.md: its line, which `python -m papers.methods` writes"),
+        (
+            says(line, "docs/methods.md"),
+            "docs/methods.md: its line, which `python -m papers.methods` writes",
+        ),
     ]
     return [words for present, words in asked if not present]
 
@@ -70,10 +90,14 @@ def missing(name: str) -> list[str]:
 def main(argv: list[str] | None = None) -> None:
     """Write the table into docs/methods.md and print it, or check one method."""
     parser = Parser(prog="python -m papers.methods", description=__doc__)
-    parser.add_argument("--check", metavar="NAME", help="list what this method lacks before a pull request")
+    parser.add_argument(
+        "--check", metavar="NAME", help="list what this method lacks before a pull request"
+    )
     name = parser.parse_args(argv).check
     if name is None:
-        page = rewritten(PAGE.read_text(encoding="utf-8"), "methods", "python -m papers.methods", table())
+        page = rewritten(
+            PAGE.read_text(encoding="utf-8"), "methods", "python -m papers.methods", table()
+        )
         PAGE.write_text(page, encoding="utf-8")
         show(table())
         return

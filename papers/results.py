@@ -26,19 +26,26 @@ _WORDS = {ABOVE: "above", BELOW: "below", INSIDE: "inside"}
 def needed(columns: Iterable[Column], data_dir: str) -> dict[str, list[Task]]:
     """Name of a scores file -> its tasks, for all columns.
 
-    Each BEIR set has its own file. Sets that are not in DATA_DIR/beir are skipped, because few users have all fourteen;
-    their figures are shown as missing.
+    Each BEIR set has its own file. Sets that are not in DATA_DIR/beir are skipped, because few
+    users have all fourteen; their figures are shown as missing.
     """
-    keys, options = [column.key for column in columns if column.key.metric != STEPS], Options(device=device_here())
+    keys, options = (
+        [column.key for column in columns if column.key.metric != STEPS],
+        Options(device=device_here()),
+    )
     tasks: dict[str, list[Task]] = {}
-    for family in dict.fromkeys("dev" if key.split == "dev" else _FAMILY.get(key.metric, FREQUENT) for key in keys):
+    for family in dict.fromkeys(
+        "dev" if key.split == "dev" else _FAMILY.get(key.metric, FREQUENT) for key in keys
+    ):
         if family == "dev":
             tasks[family] = tasks_named(["STS-B"], Options("dev"))
         elif family == FREQUENT:
             counts = tuple(int(key.metric.split()[2]) for key in keys)
             tasks[family] = [FrequentTokens(counts, pooling_named("avg_top2").pool)]
         elif family == "beir":
-            names = PAPER14 if any(key.task == AVERAGE for key in keys) else [key.task for key in keys]
+            names = (
+                PAPER14 if any(key.task == AVERAGE for key in keys) else [key.task for key in keys]
+            )
             for name in (name for name in names if (Path(data_dir) / "beir" / name).is_dir()):
                 tasks[f"beir-{name}"] = tasks_named([name], replace(options, beir=(name,)))
         else:
@@ -46,16 +53,22 @@ def needed(columns: Iterable[Column], data_dir: str) -> dict[str, list[Task]]:
     return tasks
 
 
-def figures_of(folder: Path, record: Mapping[str, Any], columns: Iterable[Column]) -> dict[Key, float]:
+def figures_of(
+    folder: Path, record: Mapping[str, Any], columns: Iterable[Column]
+) -> dict[Key, float]:
     """The columns' figures in a run's scores files and record; averages over several files are computed here."""
     figures: dict[Key, float] = {}
     if best := record.get("best"):
         figures = {column.key: best["step"] for column in columns if column.key.metric == STEPS}
     for path in sorted(folder.glob("*.json")):
         if path.stem in {*_FAMILY.values(), "dev", FREQUENT} or path.stem.startswith("beir-"):
-            figures |= {key: score.mean for key, score in from_files(path.name, [path]).scores.items()}
+            figures |= {
+                key: score.mean for key, score in from_files(path.name, [path]).scores.items()
+            }
     for key in {column.key for column in columns} - figures.keys():
-        sets = [Key(task, *key[1:]) for task in sorted(averaged(key))]  # sorted for a reproducible sum
+        sets = [
+            Key(task, *key[1:]) for task in sorted(averaged(key))
+        ]  # sorted for a reproducible sum
         if sets and all(key in figures for key in sets):
             figures[key] = average([{"value": figures[key], "n": 0} for key in sets])["value"]
     return {column.key: figures[column.key] for column in columns if column.key in figures}
@@ -78,7 +91,9 @@ def _row(table: Table, row: TableRow, choice: Choice) -> Iterable[dict[str, Any]
     if isinstance(plan, RunPlan):
         runs = {seed: (folder, finished(folder)) for seed, folder in plan.folders(choice).items()}
         done = {seed: run for seed, run in runs.items() if run[1]}
-    figures = {seed: figures_of(folder, record, table.columns) for seed, (folder, record) in done.items()}
+    figures = {
+        seed: figures_of(folder, record, table.columns) for seed, (folder, record) in done.items()
+    }
     theirs = records()[row.published] if row.published else None
     shared = {
         "table": table.name,
@@ -88,10 +103,14 @@ def _row(table: Table, row: TableRow, choice: Choice) -> Iterable[dict[str, Any]
         "overrides": row.overrides,
         "backbone": choice.backbone or row.backbone,
         "paper_backbone": row.backbone,
-        "provenance": {seed: {"run": str(run), **facts_of(record)} for seed, (run, record) in done.items()},
+        "provenance": {
+            seed: {"run": str(run), **facts_of(record)} for seed, (run, record) in done.items()
+        },
     }
     by_key = {
-        column.key: {seed: values[column.key] for seed, values in figures.items() if column.key in values}
+        column.key: {
+            seed: values[column.key] for seed, values in figures.items() if column.key in values
+        }
         for column in table.columns
     }
     missing = "not run" if isinstance(plan, RunPlan) else plan
@@ -100,7 +119,10 @@ def _row(table: Table, row: TableRow, choice: Choice) -> Iterable[dict[str, Any]
         printed = theirs.scores.get(column.key) if theirs else None
         if score and column.statistic == "max":
             verdict = "cannot say: a maximum"
-        elif score and len(by_key[column.key]) != chosen_of(column.statistic, len(by_key[column.key]))[1]:
+        elif (
+            score
+            and len(by_key[column.key]) != chosen_of(column.statistic, len(by_key[column.key]))[1]
+        ):
             verdict = f"cannot say: {column.statistic}, but {len(by_key[column.key])} runs"
         elif score and isinstance(plan, RunPlan):
             verdict = verdicts({column.key: score}, theirs, plan.differences)[column.key]
@@ -139,11 +161,14 @@ def _fields(score: Score | None, column: Column, name: str) -> dict[str, Any]:
     return {name: value, f"{name}_std": std, f"{name}_runs": runs}
 
 
-def verdicts(ours: dict[Key, Score], theirs: Side | None, differences: Sequence[str]) -> dict[Key, str]:
-    """For every figure: inside, above or below the 95 % interval over seeds, or why it cannot be judged.
+def verdicts(
+    ours: dict[Key, Score], theirs: Side | None, differences: Sequence[str]
+) -> dict[Key, str]:
+    """For every figure: inside, above or below the 95 % interval over seeds, or why it cannot be
+    judged.
 
-    Runs that differ from the paper's are not judged. A published single run is judged by the record of its method's
-    spread, if there is one.
+    Runs that differ from the paper's are not judged. A published single run is judged by the record
+    of its method's spread, if there is one.
     """
     result = dict.fromkeys(ours, "not printed")
     shared = tuple(key for key in ours if theirs and key in theirs.scores)
@@ -152,7 +177,9 @@ def verdicts(ours: dict[Key, Score], theirs: Side | None, differences: Sequence[
     if shared:
         sets = {key[1:]: averaged(key) for key in shared if averaged(key)}
         mine = Side("ours", {key: ours[key] for key in shared}, shared, sets)
-        printed = replace(theirs, scores={key: theirs.scores[key] for key in shared}, headline=shared)
+        printed = replace(
+            theirs, scores={key: theirs.scores[key] for key in shared}, headline=shared
+        )
         judged: dict[Key, str] = {}
         for line in compare(mine, printed):
             if line.key not in judged or isinstance(line.outcome, Interval):

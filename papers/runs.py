@@ -29,8 +29,16 @@ from training.settings import read_config, words_of
 
 logger = logging.getLogger(__name__)
 CONFIGS = ROOT / "configs"
-FACTS = ("steps", "commit", "versions", "hardware", "text", "start")  # facts about a run in a row of results
-GLOVE = "word_vectors/glove.6B.300d.txt"  # below DATA_DIR; the file of SBERT's 61.32, which InfoCSE and ConSERT copy
+FACTS = (
+    "steps",
+    "commit",
+    "versions",
+    "hardware",
+    "text",
+    "start",
+)  # facts about a run in a row of results
+# below DATA_DIR; the file of SBERT's 61.32, which InfoCSE and ConSERT copy
+GLOVE = "word_vectors/glove.6B.300d.txt"
 SEARCH_LENGTH = 128  # tokens per document and query in studies: longer ones take hours on a CPU
 read_once = cache(read_config)  # tables read the same configurations repeatedly
 
@@ -52,11 +60,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """How to fill a row: train a configuration once per seed, evaluate a model untrained, or fit a baseline to it.
+    """How to fill a row: train a configuration once per seed, evaluate a model untrained, or fit a
+    baseline to it.
 
     Attributes:
         name: prefix of the folder names.
-        flags: flags of the script, without seed, data and output paths; empty for an untrained model.
+        flags: flags of the script, without seed, data and output paths; empty for an untrained
+            model.
         starts_from: the plan whose run with the same seed this one starts from.
         model: of an untrained model or a baseline; a file, for word vectors.
         pooling: of an untrained model.
@@ -105,16 +115,27 @@ class RunPlan:
             return ["-m", "baselines", self.baseline, *filter(None, [model]), *words_of(flags)]
         if not self.flags:
             return []
-        flags = {"data_dir": choice.data_dir, "seed": str(seed), "bf16": str(choice.bf16).lower(), **self.flags}
+        flags = {
+            "data_dir": choice.data_dir,
+            "seed": str(seed),
+            "bf16": str(choice.bf16).lower(),
+            **self.flags,
+        }
         if self.starts_from:
             flags["model_name_or_path"] = str(self.starts_from.folder(choice, seed))
         if method := self.settings().get("method"):
-            flags["test_tasks"] = "none"  # scored afterwards, so that tasks can be added to a finished run
-        flags |= {"output_dir": str(self.folder(choice, seed)), "use_cpu": str(device_here() == "cpu").lower()}
+            flags["test_tasks"] = (
+                "none"  # scored afterwards, so that tasks can be added to a finished run
+            )
+        flags |= {
+            "output_dir": str(self.folder(choice, seed)),
+            "use_cpu": str(device_here() == "cpu").lower(),
+        }
         return [script_of(method), *words_of(flags | {"disable_tqdm": "true"})]
 
     def train(self, choice: Choice, seed: int) -> None:
-        """Train or resume the run, after the run it starts from; for an untrained model, write its record.
+        """Train or resume the run, after the run it starts from; for an untrained model, write its
+        record.
 
         Raises:
             ProjectError: the script failed; it has printed the reason. The error has its exit code.
@@ -133,7 +154,9 @@ class RunPlan:
             launch(*self.command(choice, seed))
             discard(folder, finished(folder).get("run_id"))
         else:
-            record_untrained(folder, {"model": self.model, "pooling": self.pooling, **provenance()}, self.model)
+            record_untrained(
+                folder, {"model": self.model, "pooling": self.pooling, **provenance()}, self.model
+            )
 
     def score(self, choice: Choice, seed: int, tasks: Mapping[str, Sequence[Task]]) -> None:
         """Write the missing scores files of the run."""
@@ -167,33 +190,50 @@ def _untrained(row: TableRow, backbone: str, model: str | None) -> RunPlan | str
         return _no_model(backbone)
     difference = model_difference(model or plain, plain, backbone, row.backbone)
     name = f"untrained-{backbone}-{row.evaluate}"
-    return RunPlan(name, {}, None, model or plain, row.evaluate, (difference,) if difference else ())
+    return RunPlan(
+        name, {}, None, model or plain, row.evaluate, (difference,) if difference else ()
+    )
 
 
 def _fitted(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None) -> RunPlan | str:
     """The plan of a baseline, fitted to the text of the row's configuration; or why there is none.
 
-    Word vectors are those of GloVe's file if DATA_DIR has it, otherwise they are learnt from the text.
+    Word vectors are those of GloVe's file if DATA_DIR has it, otherwise they are learnt from the
+    text.
     """
     config = config_path(row.config, backbone)
     if not config.is_file():
         return f"no config: configs/{config.name}"
     settings, words = read_once(str(config)), row.baseline == "word_vectors"
     labelled = script_of(settings["method"]) == SUP
-    text = settings.get("train_file") if labelled else choice.train_file or settings.get("train_file")
+    text = (
+        settings.get("train_file") if labelled else choice.train_file or settings.get("train_file")
+    )
     plain = _plain_model(backbone)
     model = None if first or words else choice.model or plain
     if not (model or first or words):
         return _no_model(backbone)
     if words and (file := Path(choice.data_dir) / GLOVE).is_file():
         return RunPlan(row.baseline, {}, None, str(file), baseline=row.baseline)
-    reading = {"text_column": list(NLI_COLUMNS)} if labelled else {"columns": settings.get("columns", "1")}
+    reading = (
+        {"text_column": list(NLI_COLUMNS)}
+        if labelled
+        else {"columns": settings.get("columns", "1")}
+    )
     differences = first.differences if first else ()
     given = {"train_file": text} | ({"model_name_or_path": model} if model else {})
-    differences += _differences(given, config_path(row.config, row.backbone), backbone, row.backbone)
-    differences = (f"word vectors learnt from {text}, not GloVe's",) if words else tuple(dict.fromkeys(differences))
+    differences += _differences(
+        given, config_path(row.config, row.backbone), backbone, row.backbone
+    )
+    differences = (
+        (f"word vectors learnt from {text}, not GloVe's",)
+        if words
+        else tuple(dict.fromkeys(differences))
+    )
     flags = {**row.overrides, "train_file": text, **reading}
-    return RunPlan(f"{row.baseline}-{config.stem}", flags, first, model, None, differences, row.baseline)
+    return RunPlan(
+        f"{row.baseline}-{config.stem}", flags, first, model, None, differences, row.baseline
+    )
 
 
 def _trained(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None) -> RunPlan | str:
@@ -204,7 +244,9 @@ def _trained(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None
     settings = read_once(str(config))
     flags = {name: value for name, value in row.overrides.items() if settings.get(name) != value}
     if first is None:
-        flags |= start_flags(config, flags, choice.model or _plain_model(backbone), choice.stage_one)
+        flags |= start_flags(
+            config, flags, choice.model or _plain_model(backbone), choice.stage_one
+        )
     if choice.train_file and script_of(settings["method"]) == "run_unsup.py":
         flags["train_file"] = choice.train_file
     flags |= {"max_steps": str(choice.steps)} if choice.steps else {}
@@ -213,8 +255,15 @@ def _trained(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None
     if "train_file" not in settings | flags:
         return f"no text: configs/{config.name} names none; give --train_file"
     differences = first.differences if first else ()
-    differences += _differences(settings | flags, config_path(row.config, row.backbone), backbone, row.backbone)
-    return RunPlan(config.stem, flags | {"config": str(config)}, first, differences=tuple(dict.fromkeys(differences)))
+    differences += _differences(
+        settings | flags, config_path(row.config, row.backbone), backbone, row.backbone
+    )
+    return RunPlan(
+        config.stem,
+        flags | {"config": str(config)},
+        first,
+        differences=tuple(dict.fromkeys(differences)),
+    )
 
 
 def config_path(method: str, backbone: str) -> Path:
@@ -224,14 +273,18 @@ def config_path(method: str, backbone: str) -> Path:
     return CONFIGS / f"{method}-{backbone}.yaml"
 
 
-def start_flags(config: Path, overrides: Mapping[str, str], model: str | None, stage_one: str | None) -> dict[str, str]:
+def start_flags(
+    config: Path, overrides: Mapping[str, str], model: str | None, stage_one: str | None
+) -> dict[str, str]:
     """Flags for the initial models; none to use those of the configuration.
 
     Args:
         config: a configuration of a training script.
         overrides: flags that override it.
-        model: initial model of methods without a first stage, and generator of methods that have one.
-        stage_one: stage 1 run, InfoCSE's initial model, unless `aux_init` initialises the head in another way.
+        model: initial model of methods without a first stage, and generator of methods that have
+            one.
+        stage_one: stage 1 run, InfoCSE's initial model, unless `aux_init` initialises the head in
+            another way.
     """
     settings = {**read_once(str(config)), **overrides}
     method = settings.get("method")  # none in a stage 1
@@ -254,18 +307,24 @@ def _no_model(backbone: str) -> str:
     return f"no model: no configuration names an initial model for {backbone}; give --model"
 
 
-def _differences(settings: Mapping[str, Any], paper: Path, backbone: str, papers: str) -> tuple[str, ...]:
-    """How a run differs from the paper's in backbone, initial model, text and budget, according to the configurations.
+def _differences(
+    settings: Mapping[str, Any], paper: Path, backbone: str, papers: str
+) -> tuple[str, ...]:
+    """How a run differs from the paper's in backbone, initial model, text and budget, according to
+    the configurations.
 
     Args:
-        settings: of the run; without `model_name_or_path` if it starts from another run of the table.
+        settings: of the run; without `model_name_or_path` if it starts from another run of the
+            table.
         paper: the method's configuration for the paper's backbone, which may not exist.
         backbone: of the run.
         papers: the paper's backbone.
     """
     theirs = read_once(str(paper)) if paper.is_file() else {}
     usual = theirs.get("model_name_or_path")
-    differences = [model_difference(settings.get("model_name_or_path", usual), usual, backbone, papers)]
+    differences = [
+        model_difference(settings.get("model_name_or_path", usual), usual, backbone, papers)
+    ]
     if theirs.get("train_file", settings["train_file"]) != settings["train_file"]:
         differences.append("other text")
     if settings.get("max_steps", "-1") != theirs.get("max_steps", "-1"):
@@ -273,19 +332,27 @@ def _differences(settings: Mapping[str, Any], paper: Path, backbone: str, papers
     return tuple(filter(None, differences))
 
 
-def model_difference(model: str | None, usual: str | None, backbone: str, papers: str) -> str | None:
+def model_difference(
+    model: str | None, usual: str | None, backbone: str, papers: str
+) -> str | None:
     """How an initial model differs from the paper's, `usual`: by size if it is a local folder, otherwise by name."""
     if backbone != papers:
         return "other backbone"
     if model and (Path(model) / "config.json").is_file():
-        return None if (backbone_of(load_config(model)) or "").startswith(papers) else "other initial model"
+        return (
+            None
+            if (backbone_of(load_config(model)) or "").startswith(papers)
+            else "other initial model"
+        )
     return None if model == usual else "initial model not compared"
 
 
 def launch(script: str, *argv: str) -> None:
     """Run a training script, or with `-m` a module; ProjectError with its exit code if it fails."""
     script_path = script if script == "-m" else str(ROOT / script)
-    code = subprocess.call([sys.executable, script_path, *argv], stdout=sys.stderr)  # stdout is for the table
+    code = subprocess.call(
+        [sys.executable, script_path, *argv], stdout=sys.stderr
+    )  # stdout is for the table
     if code:
         advice = "see above" if code == BadInput.exit_code else "run it again to resume"
         error = ProjectError(f"{script} {' '.join(argv)} failed with exit code {code}; {advice}")
@@ -293,8 +360,11 @@ def launch(script: str, *argv: str) -> None:
         raise error
 
 
-def record_untrained(folder: Path, facts: Mapping[str, Any], model: str | None = None, text: str | None = None) -> None:
-    """Write a record like that of a finished run, for the scores of an untrained model or of a baseline.
+def record_untrained(
+    folder: Path, facts: Mapping[str, Any], model: str | None = None, text: str | None = None
+) -> None:
+    """Write a record like that of a finished run, for the scores of an untrained model or of a
+    baseline.
 
     `text` is the sha256 of the text that a baseline was fitted to.
     """
@@ -318,7 +388,14 @@ def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: facts.get(name) for name in FACTS}
 
 
-def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: str | None, **settings: Any) -> None:
+def score(
+    folder: Path,
+    name: str,
+    tasks: Sequence[Task],
+    data_dir: str,
+    model: str | None,
+    **settings: Any,
+) -> None:
     """Write `NAME.json` and its examples atomically into a run's folder, unless they exist.
 
     `model` replaces the folder's model; `settings` are `pooling`, `max_length` and `bf16`.
@@ -326,8 +403,12 @@ def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: 
     path = folder / f"{name}.json"
     if path.is_file():
         return
-    encoder, tokenizer = load_encoder(model or str(folder), settings["pooling"], settings["max_length"])
+    encoder, tokenizer = load_encoder(
+        model or str(folder), settings["pooling"], settings["max_length"]
+    )
     encode = Encode(encoder.to(device_here()), tokenizer, bf16=settings["bf16"])
     results = score_all(encode, tasks, data_dir)
-    write_scores(path, results, rows_of(results, folder.parent.name, folder.name, **encode.settings))
+    write_scores(
+        path, results, rows_of(results, folder.parent.name, folder.name, **encode.settings)
+    )
     logger.info("%s: scored", path)

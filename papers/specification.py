@@ -1,10 +1,12 @@
-"""The papers' tables as data: one file per table in papers/tables, read here and checked by tests/papers.
+"""The papers' tables as data: one file per table in papers/tables, read here and checked by
+tests/papers.
 
     title, paper, where    what the table shows and where it is printed
     backbone               default for rows: the second half of configs/METHOD-BACKBONE.yaml
     columns                [{tasks, split, metric, statistic, name, x}]: what is evaluated
     rows                   [{label, and one of: config with overrides and after; evaluate; published_only}]; with
-                           baseline, a command of `python -m baselines` is fitted to the text of config
+                           baseline, a command of `python -m baselines` is fitted to the text of
+                           config
     figure                 {chart: curve or heat map, title, x, y, log}, for a figure of the paper
     note                   for the reader
 
@@ -24,7 +26,8 @@ FOLDER = Path(__file__).parent / "tables"
 
 @dataclass(frozen=True)
 class Column:
-    """One figure of a row: `statistic` of `key` over the runs (mean, max, or the mean of the `best N of M` seeds).
+    """One figure of a row: `statistic` of `key` over the runs (mean, max, or the mean of the `best
+    N of M` seeds).
 
     The metric `steps` is the step of the best model. `x` is the position on a curve.
     """
@@ -44,13 +47,14 @@ class TableRow:
         backbone: as in the paper.
         config: the method half of a configuration's name.
         overrides: flags of the script that override the configuration, or flags of the baseline.
-        baseline: command of `python -m baselines` that is fitted to the text of the configuration, after the untrained
-            backbone or the run of `after`.
+        baseline: command of `python -m baselines` that is fitted to the text of the configuration,
+            after the untrained backbone or the run of `after`.
         after: the method half of the configuration whose run this one starts from.
         evaluate: pooling of the untrained backbone, if nothing is trained.
         published_only: why the row cannot be run here.
         published: id of the record with the paper's numbers; None if the paper has none.
-        misprints: column -> number in the paper's table, if the record deliberately has another one.
+        misprints: column -> number in the paper's table, if the record deliberately has another
+            one.
         note: for the reader.
         series, x, y: the row's position in a figure.
     """
@@ -118,5 +122,8 @@ def _columns(
 def _row(entry: Mapping[str, Any]) -> TableRow:
     """The row, with its overrides as words of a command line."""
     overrides = entry.get("overrides", {})
-    flags = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in overrides.items()}
+    flags = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in overrides.items()
+    }
     return TableRow(**{**entry, "overrides": flags})

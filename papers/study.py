@@ -1,4 +1,5 @@
-"""A study is data: one file in papers/studies. Every combination of its levels is trained once per seed.
+"""A study is data: one file in papers/studies. Every combination of its levels is trained once per
+seed.
 
     title                  of a new page
     page                   of results/, if it is that of another study
@@ -12,7 +13,8 @@
     adapt                  yes: runs are those of `python -m adapt` on the documents of the last level
     figure                 of the curves of all runs: see `study_page.draw`
 
-Flags may contain `stage_one`, the flags of the run whose model is the initial one (without a `seed`, one per seed).
+Flags may contain `stage_one`, the flags of the run whose model is the initial one (without a
+`seed`, one per seed).
 """
 
 import logging
@@ -70,8 +72,15 @@ class Study:
         combined = {}
         for row in self.rows or [self.levels]:
             for key in product(*(row[factor] for factor in self.levels)):
-                flags = [self.levels[factor][level] for factor, level in zip(self.levels, key, strict=True)]
-                combined[key] = {k: v for part in (self.flags, *flags, row.get("flags", {})) for k, v in part.items()}
+                flags = [
+                    self.levels[factor][level]
+                    for factor, level in zip(self.levels, key, strict=True)
+                ]
+                combined[key] = {
+                    k: v
+                    for part in (self.flags, *flags, row.get("flags", {}))
+                    for k, v in part.items()
+                }
         return combined
 
 
@@ -90,15 +99,25 @@ def read(name: str) -> Study:
 def known_rows(study: Study, path: Path) -> Rows:
     """The rows in a study's file by levels and seed; none if there is no file."""
     known: Rows = {}
-    for row in read_json(path, "a study's results", "give another --output", list) if path.is_file() else []:
-        known.setdefault((*(row[factor] for factor in study.levels), str(row["seed"])), []).append(row)
+    for row in (
+        read_json(path, "a study's results", "give another --output", list)
+        if path.is_file()
+        else []
+    ):
+        known.setdefault((*(row[factor] for factor in study.levels), str(row["seed"])), []).append(
+            row
+        )
     return known
 
 
 def ordered(study: Study, rows: Rows) -> list[dict]:
     """The rows in the order of the study's combinations."""
     order = list(study.combinations)
-    return [row for key in sorted(rows, key=lambda key: (order.index(key[:-1]), int(key[-1]))) for row in rows[key]]
+    return [
+        row
+        for key in sorted(rows, key=lambda key: (order.index(key[:-1]), int(key[-1])))
+        for row in rows[key]
+    ]
 
 
 def plan_of(study: Study, levels: Key, choice: Choice) -> RunPlan | str:
@@ -106,7 +125,9 @@ def plan_of(study: Study, levels: Key, choice: Choice) -> RunPlan | str:
     if study.adapt:
         return "trained by `python -m adapt`"
     given = {"max_steps": choice.steps and str(choice.steps), "train_file": choice.train_file}
-    return _plan(study.combinations[levels] | {name: value for name, value in given.items() if value}, choice)
+    return _plan(
+        study.combinations[levels] | {name: value for name, value in given.items() if value}, choice
+    )
 
 
 def _plan(flags: dict[str, Any], choice: Choice) -> RunPlan:
@@ -119,18 +140,23 @@ def _plan(flags: dict[str, Any], choice: Choice) -> RunPlan:
 def tasks_of(study: Study) -> dict[str, Sequence[Task]]:
     """Scores file of a run -> its test tasks."""
     device = device_here()
-    tasks = {f"search-{name}": tasks_named(["beir"], Options(beir=(name,), device=device)) for name in study.search}
+    tasks = {
+        f"search-{name}": tasks_named(["beir"], Options(beir=(name,), device=device))
+        for name in study.search
+    }
     tasks |= {"sts": STS_TEST} if "sts" in study.columns else {}
     if "transfer" in study.columns:
         tasks["transfer"] = tasks_named(["transfer"], Options(mode="fasttest", device=device))
     return tasks
 
 
-def fill(study: Study, choice: Choice, path: Path, collect: bool, some: Sequence[str]) -> list[dict]:
+def fill(
+    study: Study, choice: Choice, path: Path, collect: bool, some: Sequence[str]
+) -> list[dict]:
     """All rows of a study in its order; missing runs are trained and scored unless `collect`.
 
-    Rows in the file `path` stay, and their runs are not trained again; a run that is in its folder replaces its rows.
-    With `some`, only these levels of the first factor are run.
+    Rows in the file `path` stay, and their runs are not trained again; a run that is in its folder
+    replaces its rows. With `some`, only these levels of the first factor are run.
 
     Raises:
         BadInput: test data is missing, a flag is invalid, or the rows cannot be compared.
@@ -146,7 +172,9 @@ def fill(study: Study, choice: Choice, path: Path, collect: bool, some: Sequence
         for levels in combinations:
             key, take = (*levels, str(seed)), _adapted if study.adapt else _trained
             if made := take(study, levels, choice, seed, not (collect or key in rows)):
-                scored = {row["name"]: row for row in rows.get(key, [])}  # its scores files may be gone
+                scored = {
+                    row["name"]: row for row in rows.get(key, [])
+                }  # its scores files may be gone
                 named = dict(zip(study.levels, levels, strict=True)) | {"seed": seed}
                 rows[key] = [{**scored.get(row["name"], {}), **row, **named} for row in made]
         _refuse_mixed(study, rows)
@@ -162,20 +190,29 @@ def fill(study: Study, choice: Choice, path: Path, collect: bool, some: Sequence
     return ordered(study, rows)
 
 
-def seeds_of(study: Study, choice: Choice, path: Path, some: Sequence[str]) -> dict[Key, Sequence[int]]:
+def seeds_of(
+    study: Study, choice: Choice, path: Path, some: Sequence[str]
+) -> dict[Key, Sequence[int]]:
     """Levels -> seeds that `fill` trains; with `choose`, a level that is not yet the best has the first seed only."""
     combinations = [levels for levels in study.combinations if not some or levels[0] in some]
     if not study.choose:
         return dict.fromkeys(combinations, choice.seeds)
     rows, first = known_rows(study, path), choice.seeds[0]
-    made = {(*levels, str(first)): _trained(study, levels, choice, first, train=False) for levels in combinations}
-    best = _best(combinations, rows | {key: found for key, found in made.items() if found}, str(first))
+    made = {
+        (*levels, str(first)): _trained(study, levels, choice, first, train=False)
+        for levels in combinations
+    }
+    best = _best(
+        combinations, rows | {key: found for key, found in made.items() if found}, str(first)
+    )
     return {levels: choice.seeds if levels in best else [first] for levels in combinations}
 
 
 def _best(combinations: list[Key], rows: Rows, seed: str) -> list[Key]:
     """The combinations with the level of `choose` that is best on STS-B dev, for each level of the first factor."""
-    dev = {levels: rows[*levels, seed][0]["dev"] for levels in combinations if (*levels, seed) in rows}
+    dev = {
+        levels: rows[*levels, seed][0]["dev"] for levels in combinations if (*levels, seed) in rows
+    }
     first = dict.fromkeys(levels[0] for levels in dev)
     return [max((levels for levels in dev if levels[0] == level), key=dev.get) for level in first]
 
@@ -195,7 +232,12 @@ def _trained(study: Study, levels: Key, choice: Choice, seed: int, train: bool) 
         shared["gradients"] = gradients_in(folder)
     best, gap = record.get("best") or {}, evaluations[-1]["gap"] if evaluations else None
     precision = "bf16" if choice.bf16 else "float32"
-    figures = {"dev": best.get("value"), "best_step": best.get("step"), "gap": gap, "precision": precision}
+    figures = {
+        "dev": best.get("value"),
+        "best_step": best.get("step"),
+        "gap": gap,
+        "precision": precision,
+    }
     return [shared | figures]
 
 
@@ -224,28 +266,43 @@ def scores_in(folder: Path, files: Iterable[str]) -> dict[str, dict[str, float]]
     scores = {}
     for name, paths in columns.items():
         if all(path.is_file() for path in paths):
-            rows = [row for path in paths for row in headline(read_json(path, "a scores file", kind=list))]
+            rows = [
+                row
+                for path in paths
+                for row in headline(read_json(path, "a scores file", kind=list))
+            ]
             values = {row["task"]: row["value"] for row in rows}
             scores[name] = {AVERAGE: values.get(AVERAGE, average(rows)["value"]), **values}
     return scores
 
 
 def _refuse_mixed(study: Study, rows: Rows) -> None:
-    """Raise BadInput unless all runs have the same text, steps, precision and, by level, initial model.
+    """Raise BadInput unless all runs have the same text, steps, precision and, by level, initial
+    model.
 
     Rows of older versions lack some of these facts.
     """
     seen: dict[str, tuple[str, Any]] = {}
-    for key, row in [] if study.adapt else [(key, row) for key, some in rows.items() for row in some]:
+    for key, row in (
+        [] if study.adapt else [(key, row) for key, some in rows.items() for row in some]
+    ):
         facts, flags = row.get("facts", row), study.combinations[key[:-1]]
         usual = read_once(str(CONFIGS / f"{flags['config']}.yaml")).get("model_name_or_path")
         start = f"start {flags.get('stage_one', 'aux_init' not in flags and usual)}"
-        parts = {"text": facts.get("text"), "steps": facts.get("steps"), "precision": row.get("precision")}
+        parts = {
+            "text": facts.get("text"),
+            "steps": facts.get("steps"),
+            "precision": row.get("precision"),
+        }
         for part, value in (parts | {start: facts.get("start")}).items():
-            name, first = seen.setdefault(part, (row["name"], value)) if value is not None else ("", None)
+            name, first = (
+                seen.setdefault(part, (row["name"], value)) if value is not None else ("", None)
+            )
             if first != value:
                 differ = f"{name} and {row['name']} differ in {part.split(' ')[0]}"
-                raise BadInput(f"{differ}; compare them in two files: give another --output and --runs")
+                raise BadInput(
+                    f"{differ}; compare them in two files: give another --output and --runs"
+                )
 
 
 def _adapted(study: Study, levels: Key, choice: Choice, seed: int, train: bool) -> list[dict]:
@@ -260,24 +317,49 @@ def _adapted(study: Study, levels: Key, choice: Choice, seed: int, train: bool) 
         cache = str(Path(choice.runs) / "cache")
         if first:  # on the documents that `adapt` trains on
             documents = prepare([beir / "corpus.jsonl"], seed, cache) / "documents.jsonl"
-            files = {"model_name_or_path": model, "train_file": str(documents.resolve()), "cache_dir": cache}
+            files = {
+                "model_name_or_path": model,
+                "train_file": str(documents.resolve()),
+                "cache_dir": cache,
+            }
             plan = _plan({**files, **first}, choice)
             plan.train(choice, seed)
             model = plan.folder(choice, seed)
-        common = {"text": beir / "corpus.jsonl", "labels": beir, "output": output, "seed": seed, "cache_dir": cache}
+        common = {
+            "text": beir / "corpus.jsonl",
+            "labels": beir,
+            "output": output,
+            "seed": seed,
+            "cache_dir": cache,
+        }
         common |= {"bf16": str(choice.bf16).lower(), "disable_tqdm": "true"}
         words = [str(model), "--train", *words_of(common | flags)]
         code = subprocess.call([sys.executable, "-m", "adapt", *words], stdout=sys.stderr)
-        if code == BadInput.exit_code:  # explained above: no bag of words from a model without a vocabulary head
+        if (
+            code == BadInput.exit_code
+        ):  # explained above: no bag of words from a model without a vocabulary head
             logger.error("%s: refused, skipped", folder)
         elif code:
-            raise ProjectError(f"{folder}: adapt failed with exit code {code}; run it again to resume")
+            raise ProjectError(
+                f"{folder}: adapt failed with exit code {code}; run it again to resume"
+            )
     if not (record := finished(folder)):
         return []
     facts = read_json(output / FACTS, "the verdict of adapt", "remove the run")
-    verdict, row = facts["training"], next(row for row in facts["searches"] if row["search"] == "trained model")
+    verdict, row = (
+        facts["training"],
+        next(row for row in facts["searches"] if row["search"] == "trained model"),
+    )
     parts = ("start", "result", "interval", "verdict")
     pseudo, real = ({part: side[part] for part in parts} for side in (verdict, row["real"]))
     curve = [[line["step"], line[LOGGED]] for line in read_log(folder) if LOGGED in line]
     curve = [[0, verdict["dev_of_initial"]], *curve]
-    return [{"name": folder.name, "pseudo": pseudo, "real": real, "facts": facts_of(record), "curve": curve}]
+    return [
+        {
+            "name": folder.name,
+            "pseudo": pseudo,
+            "real": real,
+            "facts": facts_of(record),
+            "curve": curve,
+        }
+    ]

@@ -1,8 +1,10 @@
-"""Train both stages of InfoCSE, and SimCSE beside it, on generated text with the real scripts: `make quickstart`.
+"""Train both stages of InfoCSE, and SimCSE beside it, on generated text with the real scripts:
+`make quickstart`.
 
-Text is written to corpora/toy, runs to runs/quickstart. SimCSE and InfoCSE start from the same stage 1 with the same
-settings, so that only the auxiliary loss differs. The table shows how well cosines rank held-out sentence pairs; the
-figure, whether the auxiliary network reads the sentence vector. The last lines are nearest neighbours.
+Text is written to corpora/toy, runs to runs/quickstart. SimCSE and InfoCSE start from the same
+stage 1 with the same settings, so that only the auxiliary loss differs. The table shows how well
+cosines rank held-out sentence pairs; the figure, whether the auxiliary network reads the sentence
+vector. The last lines are nearest neighbours.
 """
 
 from __future__ import annotations
@@ -52,36 +54,63 @@ logger = logging.getLogger(__name__)
 def main(argv: list[str] | None = None) -> dict[str, list[list[dict]]]:
     """Generate, train, compare; returns the rows on the dev and test pairs of every run, by the system's name."""
     parser = Parser(prog="python -m quickstart", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the corpus, of stage 1 and of the first runs")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the corpus, of stage 1 and of the first runs"
+    )
     parser.add_argument("--corpus", default="corpora/toy", help="folder for the generated text")
     parser.add_argument("--runs", default="runs/quickstart", help="folder for the runs")
-    parser.add_argument("--sentences", nargs="+", default=SENTENCES, help="sentences to search for (default: three)")
-    parser.add_argument("--max_steps", type=int, help="steps of every run (default: those of the configurations)")
+    parser.add_argument(
+        "--sentences", nargs="+", default=SENTENCES, help="sentences to search for (default: three)"
+    )
+    parser.add_argument(
+        "--max_steps", type=int, help="steps of every run (default: those of the configurations)"
+    )
     args = parser.parse_args(argv)
     check_range("seed", args.seed, Seed)
     began, used = time.perf_counter(), time.process_time()
     corpus, runs = Path(args.corpus), output_folder(args.runs, "runs")
     text = generate.generate(args.seed, 20_000, 1_000)
     generate.write(text, corpus)
-    train(corpus, runs, args.seed, [] if args.max_steps is None else [f"--max_steps={args.max_steps}"])
+    train(
+        corpus, runs, args.seed, [] if args.max_steps is None else [f"--max_steps={args.max_steps}"]
+    )
     rows = scores(corpus, runs, args.seed)
-    numbered = [(name, run, line) for name in rows for run, lines in enumerate(rows[name]) for line in lines]
-    write_rows(runs / "scores.json", [{**line, "model": name, "run": str(run)} for name, run, line in numbered])
+    numbered = [
+        (name, run, line) for name in rows for run, lines in enumerate(rows[name]) for line in lines
+    ]
+    write_rows(
+        runs / "scores.json",
+        [{**line, "model": name, "run": str(run)} for name, run, line in numbered],
+    )
     draw(runs, args.seed)
-    answers = Embedder(runs / f"infocse-{args.seed}").build_index(text.sentences).search(list(args.sentences), top_k=3)
+    answers = (
+        Embedder(runs / f"infocse-{args.seed}")
+        .build_index(text.sentences)
+        .search(list(args.sentences), top_k=3)
+    )
     neighbours = "\n".join(
         "\n".join([sentence, *(f"  {cosine:.2f}  {text}" for text, cosine in hits)])
         for sentence, hits in zip(args.sentences, answers, strict=True)
     )
-    show(f"\n{table(rows)}\n\n{verdict(rows, runs)}\n\nNearest training sentences by InfoCSE:\n{neighbours}\n")
+    show(
+        f"\n{table(rows)}\n\n{verdict(rows, runs)}\n\nNearest training sentences by "
+        f"InfoCSE:\n{neighbours}\n"
+    )
     logger.info("figure: %s; scores: %s", runs / "quickstart.png", runs / "scores.json")
-    logger.info("%.0f s, %.0f s of processor time", time.perf_counter() - began, time.process_time() - used)
+    logger.info(
+        "%.0f s, %.0f s of processor time", time.perf_counter() - began, time.process_time() - used
+    )
     return rows
 
 
 def train(corpus: Path, runs: Path, seed: int, others: list[str]) -> None:
     """Run stage 1, then every method from it with every seed; finished runs stay."""
-    files = [f"--data_dir={corpus.parent}", f"--cache_dir={corpus / 'cache'}", "--use_cpu=true", *others]
+    files = [
+        f"--data_dir={corpus.parent}",
+        f"--cache_dir={corpus / 'cache'}",
+        "--use_cpu=true",
+        *others,
+    ]
     run_pretrain_aux.main(
         [
             f"--config={ROOT / 'configs/aux-quickstart.yaml'}",
@@ -115,16 +144,22 @@ def scores(corpus: Path, runs: Path, seed: int) -> dict[str, list[list[dict]]]:
     untrained = SentenceEncoder(backbone, POOLING, None, 64), load_tokenizer(str(runs / "stage-1"))
     systems = {"untrained": [untrained], "stage 1": [load_encoder(str(runs / "stage-1"), POOLING)]}
     for method, name in METHODS.items():
-        systems[name] = [load_encoder(str(runs / f"{method}-{number}")) for number in range(seed, seed + SEEDS)]
+        systems[name] = [
+            load_encoder(str(runs / f"{method}-{number}")) for number in range(seed, seed + SEEDS)
+        ]
     rows = {"word overlap": [[_overlap(task) for task in tasks]]}
     for name, loaded in systems.items():
-        rows[name] = [[task.score(Encode(*model), ".").rows[0] for task in tasks] for model in loaded]
+        rows[name] = [
+            [task.score(Encode(*model), ".").rows[0] for task in tasks] for model in loaded
+        ]
     return rows
 
 
 def _overlap(task) -> dict:
     pairs = merged(task.load("."))
-    value = 100 * float(spearmanr(generate.word_overlap(pairs.left, pairs.right), np.array(pairs.gold)).statistic)
+    value = 100 * float(
+        spearmanr(generate.word_overlap(pairs.left, pairs.right), np.array(pairs.gold)).statistic
+    )
     return row(task.name, task.split, "spearman", "single", len(pairs.gold), value)
 
 
@@ -133,7 +168,9 @@ def table(rows: dict[str, list[list[dict]]]) -> str:
     body = [["Spearman x 100", "runs", "dev", "test"]]
     for name, runs in rows.items():
         columns = [[line["value"] for line in column] for column in zip(*runs, strict=True)]
-        cells = [f"{mean(c):.2f} ± {stdev(c):.2f}" if len(c) > 1 else f"{c[0]:.2f}" for c in columns]
+        cells = [
+            f"{mean(c):.2f} ± {stdev(c):.2f}" if len(c) > 1 else f"{c[0]:.2f}" for c in columns
+        ]
         body.append([name, str(len(runs)), *cells])
     return markdown(body)
 
@@ -144,11 +181,23 @@ def verdict(rows: dict[str, list[list[dict]]], runs: Path) -> str:
     reads = "reads" if last.gap >= CLEAR else "hardly reads"
     simcse, infocse = ([run[1]["value"] for run in rows[name]] for name in METHODS.values())
     first = rows["stage 1"][0][1]["value"]
-    alone = " Stage 1 alone ranks these pairs better than either." if first > max(*simcse, *infocse) else ""
-    better = "above" if min(infocse) > max(simcse) else "below" if max(infocse) < min(simcse) else "not told apart from"
+    alone = (
+        " Stage 1 alone ranks these pairs better than either."
+        if first > max(*simcse, *infocse)
+        else ""
+    )
+    better = (
+        "above"
+        if min(infocse) > max(simcse)
+        else "below"
+        if max(infocse) < min(simcse)
+        else "not told apart from"
+    )
     return (
-        f"After stage 1 the auxiliary network {reads} the sentence vector: with another sentence's its loss is "
-        f"{last.gap:+.2f} nats. On the test pairs InfoCSE is {better} SimCSE in {len(simcse)} runs of each "
+        f"After stage 1 the auxiliary network {reads} the sentence vector: with another sentence's "
+        "its loss is "
+        f"{last.gap:+.2f} nats. On the test pairs InfoCSE is {better} SimCSE in {len(simcse)} runs "
+        "of each "
         f"({mean(infocse) - mean(simcse):+.2f} points).{alone}"
     )
 
@@ -159,13 +208,23 @@ def draw(runs: Path, seed: int) -> None:
     upper, lower = figure.subplots(2, 1)
     upper.plot(*logged(_history(runs / "stage-1"))[GAP], marker="o", color=COLOURS[0])
     upper.axhline(CLEAR, linestyle=":", color="gray")
-    upper.set(title="Does the network read the sentence vector?", xlabel="step of stage 1", ylabel="gap, nats")
-    for (method, name), color, marker in zip(METHODS.items(), COLOURS[1:], MARKERS[1:], strict=False):
+    upper.set(
+        title="Does the network read the sentence vector?",
+        xlabel="step of stage 1",
+        ylabel="gap, nats",
+    )
+    for (method, name), color, marker in zip(
+        METHODS.items(), COLOURS[1:], MARKERS[1:], strict=False
+    ):
         for number in range(seed, seed + SEEDS):
             points = logged(_history(runs / f"{method}-{number}"))["eval_dev_spearman"]
             style, label = ("-", "--")[number > seed], f"{name}, seed {number}"
             lower.plot(*points, marker=marker, linestyle=style, color=color, label=label)
-    lower.set(title="Do the vectors rank sentence pairs?", xlabel="step after stage 1", ylabel="dev Spearman x 100")
+    lower.set(
+        title="Do the vectors rank sentence pairs?",
+        xlabel="step after stage 1",
+        ylabel="dev Spearman x 100",
+    )
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
     for axes in (upper, lower):
         axes.grid(alpha=0.3)
@@ -173,7 +232,9 @@ def draw(runs: Path, seed: int) -> None:
 
 
 def _history(run: Path) -> list[dict]:
-    return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
 """The quickstart's text: sentences, running text and graded pairs from a small grammar.
 
-`write` makes `sentences.txt` (distinct training sentences), `running.txt` (lines of coherent training sentences),
-`dev.tsv` and `test.tsv` (graded pairs).
+`write` makes `sentences.txt` (distinct training sentences), `running.txt` (lines of coherent
+training sentences), `dev.tsv` and `test.tsv` (graded pairs).
 
-A frame says who does what to what and where, and optionally with what, when, how, and what the object is like. A
-sentence is one wording of a frame: a template, and a synonym for each concept. Both are drawn at random and carry no
-meaning, so the gold score of two sentences depends only on their frames (`gold`). The words are in lexicon.yaml.
+A frame says who does what to what and where, and optionally with what, when, how, and what the
+object is like. A sentence is one wording of a frame: a template, and a synonym for each concept.
+Both are drawn at random and carry no meaning, so the gold score of two sentences depends only on
+their frames (`gold`). The words are in lexicon.yaml.
 
-A hash assigns every frame to exactly one of train, dev and test (`split_of`), so no wording of a dev or test frame
-is in the training text, however many sentences and pairs are drawn.
+A hash assigns every frame to exactly one of train, dev and test (`split_of`), so no wording of a
+dev or test frame is in the training text, however many sentences and pairs are drawn.
 """
 
 from __future__ import annotations
@@ -28,7 +29,16 @@ LEXICON = read_yaml(Path(__file__).with_name("lexicon.yaml"), strings=True)
 TOPICS = list(LEXICON["topics"])
 ARTICLES, LINKS, OPENERS = (LEXICON[name].split(", ") for name in ("articles", "links", "openers"))
 TEMPLATES = LEXICON["templates"].splitlines()
-WEIGHTS = {"agent": 3, "action": 3, "object": 3, "place": 2, "tool": 1, "time": 1, "manner": 1, "quality": 1}
+WEIGHTS = {
+    "agent": 3,
+    "action": 3,
+    "object": 3,
+    "place": 2,
+    "tool": 1,
+    "time": 1,
+    "manner": 1,
+    "quality": 1,
+}
 CORE = ("agent", "action", "object", "place")
 OPTIONAL = ("tool", "time", "manner", "quality")
 MAX_WORDS = 16
@@ -86,8 +96,8 @@ def split_of(frame: Frame, seed: int) -> str:
 def gold(a: Frame, b: Frame) -> float:
     """The similarity of two frames: 5 * (0.2 * same topic + 0.8 * share ** 2), to one decimal.
 
-    `share` is the weight of the equal slots over the weight of the slots filled in either frame (`WEIGHTS`). It is
-    squared because one different slot already makes another event.
+    `share` is the weight of the equal slots over the weight of the slots filled in either frame
+    (`WEIGHTS`). It is squared because one different slot already makes another event.
     """
     filled = [slot for slot in WEIGHTS if getattr(a, slot) or getattr(b, slot)]
     equal = [slot for slot in filled if getattr(a, slot) == getattr(b, slot)]
@@ -104,7 +114,9 @@ def draw_frame(rng: Random) -> Frame:
     values = {}
     for slot in (*CORE, *extra):
         names = list(CONCEPTS[topic, slot])
-        habit = names[(4 * number + script) % len(names)]  # with four concepts, each script has its own
+        habit = names[
+            (4 * number + script) % len(names)
+        ]  # with four concepts, each script has its own
         values[slot] = habit if rng.random() < HABIT else rng.choice(names)
     return Frame(topic, **values)
 
@@ -156,7 +168,8 @@ class Pair(NamedTuple):
 class PairType(NamedTuple):
     """A type of pair: how many of which slots differ, and how the second sentence is worded.
 
-    `far` and `close` are the shares of second wordings that avoid and repeat the words of the first.
+    `far` and `close` are the shares of second wordings that avoid and repeat the words of the
+    first.
     """
 
     name: str
@@ -166,8 +179,9 @@ class PairType(NamedTuple):
     close: float
 
 
-# Drawn in turn. Similar sentences often avoid each other's words and dissimilar ones sometimes share their wording, so
-# word overlap is a poor guide. Almost half of the pairs are unrelated, like most pairs of random sentences.
+# Drawn in turn. Similar sentences often avoid each other's words and dissimilar ones sometimes
+# share their wording, so word overlap is a poor guide. Almost half of the pairs are unrelated, like
+# most pairs of random sentences.
 UNRELATED = PairType("another topic", 0, (), 0.0, 0.2)
 PAIR_TYPES = (
     PairType("same", 0, (), 0.5, 0.0),
@@ -224,9 +238,11 @@ def _draw_sentence(rng: Random, seed: int) -> str | None:
 
 
 def _draw_story(rng: Random, seed: int) -> str | None:
-    """Draw a line of training sentences; each rewords the previous one and changes at most two slots.
+    """Draw a line of training sentences; each rewords the previous one and changes at most two
+    slots.
 
-    A story repeats the same concepts in different words, so that a masked language model can learn synonyms.
+    A story repeats the same concepts in different words, so that a masked language model can learn
+    synonyms.
     """
     frame = draw_frame(rng)
     if split_of(frame, seed) != "train":
@@ -246,7 +262,9 @@ def _pairs(part: str, seed: int, count: int) -> list[Pair]:
     pairs = []
     for number, pair_type in enumerate(PAIR_TYPES):
         share = len(range(number, count, len(PAIR_TYPES)))
-        pairs += _distinct(lambda pair_type=pair_type: _draw_pair(rng, pair_type, part, seed), share)
+        pairs += _distinct(
+            lambda pair_type=pair_type: _draw_pair(rng, pair_type, part, seed), share
+        )
     rng.shuffle(pairs)
     return pairs
 
@@ -260,7 +278,11 @@ def _draw_pair(rng: Random, pair_type: PairType, part: str, seed: int) -> Pair |
         second = _second_frame(first, pair_type, rng)
         if second and split_of(second, seed) == part:
             wording = draw_wording(rng)
-            pair = Pair(say(first, wording), say(second, _reword(wording, pair_type, rng)), gold(first, second))
+            pair = Pair(
+                say(first, wording),
+                say(second, _reword(wording, pair_type, rng)),
+                gold(first, second),
+            )
             return pair if pair.sentence1 != pair.sentence2 else None
     return None
 

@@ -35,7 +35,10 @@ def main(argv: list[str] | None = None) -> Path:
     """Run the command and return the file it wrote."""
     args = parser().parse_args(argv)
     check_output(args.output, [], MARK)
-    runs = [read_run_folder(label, Path(path), args.scores) for label, path in labelled(args.runs).items()]
+    runs = [
+        read_run_folder(label, Path(path), args.scores)
+        for label, path in labelled(args.runs).items()
+    ]
     content = page(runs).encode("utf-8", "replace")
     with writing(Path(args.output), "choose another --output") as part:
         part.write_bytes(content)

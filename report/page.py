@@ -13,15 +13,19 @@ from report.score_table import headline, score_rows, scored_differently
 
 _FOLDER = Path(__file__).parent
 _PAGES = Environment(
-    loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    loader=FileSystemLoader(_FOLDER),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
 )
 
 
 def page(runs: Sequence[RunFolder]) -> str:
     """HTML of the report.
 
-    Its Content-Security-Policy forbids all connections and scripts, so text that is not escaped by mistake can do no
-    harm.
+    Its Content-Security-Policy forbids all connections and scripts, so text that is not escaped by
+    mistake can do no harm.
     """
     labels, rows = [run.label for run in runs], score_rows(runs)
     columns = [facts(run.record) for run in runs]
@@ -30,8 +34,14 @@ def page(runs: Sequence[RunFolder]) -> str:
         labels=labels,
         colours=len(figures.COLOURS),
         markers=len(figures.MARKERS),
-        facts=[(name, cells) for name, cells in by_name.items() if len(runs) == 1 or len({*cells}) > 1],
-        shared=[(name, cells[0]) for name, cells in by_name.items() if len(runs) > 1 and len({*cells}) == 1],
+        facts=[
+            (name, cells) for name, cells in by_name.items() if len(runs) == 1 or len({*cells}) > 1
+        ],
+        shared=[
+            (name, cells[0])
+            for name, cells in by_name.items()
+            if len(runs) > 1 and len({*cells}) == 1
+        ],
         curves=figures.curves(labels, [run.history for run in runs]),
         headlines=[
             *headline(labels, rows),

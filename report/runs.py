@@ -41,7 +41,9 @@ def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
         CheckpointRefused: see `read_run`.
     """
     record, history, path = read_run(folder), read_log(folder), folder / scores
-    return RunFolder(label, record, history, from_files(label, [path]) if has_scores(path) else None)
+    return RunFolder(
+        label, record, history, from_files(label, [path]) if has_scores(path) else None
+    )
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
@@ -52,7 +54,9 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
     try:
         for text in path.read_text(encoding="utf-8").splitlines():
             line = json.loads(text)
-            if not (isinstance(line, dict) and "step" in line and all(map(_is_number, line.values()))):
+            if not (
+                isinstance(line, dict) and "step" in line and all(map(_is_number, line.values()))
+            ):
                 raise ValueError("not numbers with a 'step'")
             lines.append(line)
     except (ValueError, RecursionError) as error:
@@ -73,10 +77,16 @@ def findings(run: RunFolder) -> list[str | None]:
 def facts(record: dict[str, Any]) -> dict[str, str]:
     """The facts of a run for readers as text, without local paths."""
     settings, best = record.get("settings", {}), record.get("best")
-    initial, commit, changed = (settings.get("model_name_or_path"), record.get("commit"), record.get("changed_files"))
+    initial, commit, changed = (
+        settings.get("model_name_or_path"),
+        record.get("commit"),
+        record.get("changed_files"),
+    )
     text = record["trajectory"].get("text") or {}
     files, rows = record.get("text_files") or text.get("files"), text.get("rows")
-    weights = {name: value for name, value in settings.items() if name.endswith("_weight") and value}
+    weights = {
+        name: value for name, value in settings.items() if name.endswith("_weight") and value
+    }
     values = {
         "method": settings.get("method") or record.get("script"),
         "status": record["status"],
@@ -89,16 +99,26 @@ def facts(record: dict[str, Any]) -> dict[str, str]:
         "learning rate": settings.get("learning_rate"),
         "maximum length in tokens": settings.get("max_length"),
         "temperature": settings.get("temperature", "none"),
-        "weights of the losses (lambda)": ", ".join(f"{k} {v:g}" for k, v in sorted(weights.items())) or "none",
+        "weights of the losses (lambda)": ", ".join(
+            f"{k} {v:g}" for k, v in sorted(weights.items())
+        )
+        or "none",
         "pooling": settings.get("pooling"),
         "bfloat16": settings.get("bf16"),
         "device": record.get("hardware", {}).get("device"),
         "seconds of the last start": record.get("seconds_of_last_start"),
         "commit": commit and commit[:12] + (f", {changed} changed files" if changed else ""),
-        "versions": ", ".join(f"{name} {number}" for name, number in record.get("versions", {}).items()),
+        "versions": ", ".join(
+            f"{name} {number}" for name, number in record.get("versions", {}).items()
+        ),
     }
-    shown = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in values.items()}
-    return {name: "not recorded" if values[name] in (None, "") else text for name, text in shown.items()}
+    shown = {
+        name: f"{value:g}" if isinstance(value, float) else str(value)
+        for name, value in values.items()
+    }
+    return {
+        name: "not recorded" if values[name] in (None, "") else text for name, text in shown.items()
+    }
 
 
 def _last(path: str) -> str:

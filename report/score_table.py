@@ -36,8 +36,14 @@ def score_rows(runs: Sequence[RunFolder]) -> list[tuple[Key, list[Cell | None]]]
     keys.sort(key=lambda key: key.task == AVERAGE)
     first, columns = sides[0], []
     for number, side in enumerate(sides):
-        lines = {line.key: line for line in compare(side, first)} if number and side and first else {}
-        columns.append({key: Cell(side.scores[key].mean, lines.get(key)) for key in side.headline} if side else {})
+        lines = (
+            {line.key: line for line in compare(side, first)} if number and side and first else {}
+        )
+        columns.append(
+            {key: Cell(side.scores[key].mean, lines.get(key)) for key in side.headline}
+            if side
+            else {}
+        )
     return [(key, [column.get(key) for column in columns]) for key in keys]
 
 
@@ -48,9 +54,15 @@ def headline(labels: Sequence[str], rows: Sequence[tuple[Key, list[Cell | None]]
         both = [(key, cells) for key, cells in rows if cells[0] and cells[number]]
         for key, cells in sorted(both, key=lambda row: row[0].task != AVERAGE)[:1]:
             first, cell = cells[0].value, cells[number]
-            reason = "95 % interval {:+.2f} to {:+.2f}".format(*cell.range) if cell.range else cell.verdict
+            reason = (
+                "95 % interval {:+.2f} to {:+.2f}".format(*cell.range)
+                if cell.range
+                else cell.verdict
+            )
             figures = f"{first:.2f} -> {cell.value:.2f} ({cell.value - first:+.2f}, {reason})"
-            sentences.append(f"{label} {IS.get(cell.verdict, 'compared with')} {labels[0]}: {key} {figures}")
+            sentences.append(
+                f"{label} {IS.get(cell.verdict, 'compared with')} {labels[0]}: {key} {figures}"
+            )
     return sentences
 
 

@@ -34,25 +34,37 @@ def parser() -> Parser:
     commands = p.add_subparsers(dest="command", required=True, metavar="build|query")
     build = commands.add_parser("build", help="encode documents and write an index")
     texts = "folders, whose .md, .txt and .html files are a document each; .jsonl (text, title, _id) and .txt files "
-    build.add_argument("documents", nargs="+", metavar="DOCUMENTS", help=f"{texts}with one per line")
+    build.add_argument(
+        "documents", nargs="+", metavar="DOCUMENTS", help=f"{texts}with one per line"
+    )
     build.add_argument("--model", required=True, help="as for `python -m eval`")
     build.add_argument("--output", required=True, metavar="INDEX", help="a new folder")
     add_encoder(build)
     window = "tokens of a window of a long document, at most what the model reads"
     build.add_argument("--window", type=positive, default=200, help=window)
-    build.add_argument("--stride", type=positive, default=100, help="tokens from one window to the next")
+    build.add_argument(
+        "--stride", type=positive, default=100, help="tokens from one window to the next"
+    )
     dtypes = ["float16", "int8", "float32"]
-    build.add_argument("--dtype", choices=dtypes, default="float16", help="type of the stored vectors")
+    build.add_argument(
+        "--dtype", choices=dtypes, default="float16", help="type of the stored vectors"
+    )
     stop_words = "stop words; only English words are stemmed"
     build.add_argument(
-        "--language", choices=LANGUAGES, help=f"{stop_words} (default: the model's search.json, or english)"
+        "--language",
+        choices=LANGUAGES,
+        help=f"{stop_words} (default: the model's search.json, or english)",
     )
     query = commands.add_parser("query", help="search in an index")
     query.add_argument("index", metavar="INDEX", help="the folder that `build` wrote")
-    query.add_argument("query", nargs="?", help="a question (default: every line of standard input is one)")
+    query.add_argument(
+        "query", nargs="?", help="a question (default: every line of standard input is one)"
+    )
     query.add_argument("--top_k", type=positive, default=5, help="documents to show")
     query.add_argument(
-        "--weight", type=float, help=f"share of the cosine, from 0 to 1 (default: the model's search.json, or {WEIGHT})"
+        "--weight",
+        type=float,
+        help=f"share of the cosine, from 0 to 1 (default: the model's search.json, or {WEIGHT})",
     )
     query.add_argument("--model", help="where the index's model is now (default: where it was)")
     return p
@@ -66,7 +78,10 @@ def main(argv: list[str] | None = None) -> None:
 def build(args: argparse.Namespace) -> None:
     """Read, cut, encode and write."""
     if args.stride > args.window:
-        raise BadInput(f"--stride {args.stride} is above --window {args.window}: text between windows would be lost")
+        raise BadInput(
+            f"--stride {args.stride} is above --window {args.window}: text between windows would "
+            "be lost"
+        )
     refuse_existing(Path(args.output))
     documents = read_documents([Path(name) for name in args.documents])
     model, start = (
@@ -94,7 +109,9 @@ def query(args: argparse.Namespace) -> None:
         for number, hit in enumerate(model.hits([text], args.top_k, args.weight)[0], start=1):
             document = model.index.document(hit.document)
             name = f"{document.title} ({document.id})" if document.title else document.id
-            parts = f"cosine {hit.cosine:.3f}" + ("" if hit.bm25 is None else f", BM25 {hit.bm25:.2f}")
+            parts = f"cosine {hit.cosine:.3f}" + (
+                "" if hit.bm25 is None else f", BM25 {hit.bm25:.2f}"
+            )
             lines += [f"{number}. {name}: score {hit.score:.2f} ({parts})"]
             lines += [f"   {snippet(document.text[hit.start : hit.end], text, words)}"]
         show("\n".join(lines) + ("" if args.query is not None else "\n"))

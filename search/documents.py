@@ -26,7 +26,8 @@ def read_documents(paths: Iterable[Path]) -> list[Document]:
     """The documents of files and folders.
 
     - a folder: every `.md`, `.txt` or `.html` below it is a document with its path as the id
-    - `.jsonl`: every line is a document with `text` and, if it has them, `title` and `_id` (BEIR's format)
+    - `.jsonl`: every line is a document with `text` and, if it has them, `title` and `_id` (BEIR's
+      format)
     - `.txt`: every line is a document
     - another file: one document
 
@@ -39,7 +40,9 @@ def read_documents(paths: Iterable[Path]) -> list[Document]:
         logger.warning("skipped %d empty documents of %d", dropped, len(documents))
     if not kept:
         names = ", ".join(map(str, paths))
-        raise BadInput(f"{names}: no document; give a .jsonl or .txt file, or a folder of {' '.join(WHOLE)}")
+        raise BadInput(
+            f"{names}: no document; give a .jsonl or .txt file, or a folder of {' '.join(WHOLE)}"
+        )
     return kept
 
 
@@ -51,9 +54,13 @@ def _documents(path: Path) -> Iterator[Document]:
             logger.info("%s: skipped %d files that are not %s", path, others, " ".join(WHOLE))
         yield from (_whole(file, str(file.relative_to(path))) for file in named)
     elif path.suffix == ".jsonl":
-        yield from (_record(f"{path}:{number}", number, line) for number, line in numbered_lines(path))
+        yield from (
+            _record(f"{path}:{number}", number, line) for number, line in numbered_lines(path)
+        )
     elif path.suffix == ".txt":
-        yield from (Document(str(number), "", line.strip()) for number, line in numbered_lines(path))
+        yield from (
+            Document(str(number), "", line.strip()) for number, line in numbered_lines(path)
+        )
     else:
         yield _whole(path, path.name)
 
@@ -64,7 +71,9 @@ def _record(where: str, number: int, line: str) -> Document:
         name, title, text = record.get("_id", str(number)), record.get("title", ""), record["text"]
         return Document(name + "", title + "", f"{title} {text + ''}".strip())
     except (ValueError, RecursionError, AttributeError, KeyError, TypeError) as error:
-        raise BadInput(f"{where}: needs an object with 'text', and '_id' and 'title' if any, as strings") from error
+        raise BadInput(
+            f"{where}: needs an object with 'text', and '_id' and 'title' if any, as strings"
+        ) from error
 
 
 def _whole(path: Path, name: str) -> Document:
@@ -88,7 +97,21 @@ class _Page(HTMLParser):
     """The visible text and the title of a page."""
 
     _HIDDEN = ("script", "style", "template", "noscript")
-    _INLINE = ("a", "abbr", "b", "code", "em", "i", "mark", "small", "span", "strong", "sub", "sup", "u")
+    _INLINE = (
+        "a",
+        "abbr",
+        "b",
+        "code",
+        "em",
+        "i",
+        "mark",
+        "small",
+        "span",
+        "strong",
+        "sub",
+        "sup",
+        "u",
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,15 +139,18 @@ class _Page(HTMLParser):
 
 
 def cutter(tokenizer: Any, window: int, stride: int) -> Callable[[str], list[tuple[int, int]]]:
-    """A function that cuts a text into windows of `window` tokens, the next one `stride` tokens further.
+    """A function that cuts a text into windows of `window` tokens, the next one `stride` tokens
+    further.
 
-    It returns first and end character of every window; the last one ends with the text. A tokenizer without places of
-    tokens counts words.
+    It returns first and end character of every window; the last one ends with the text. A tokenizer
+    without places of tokens counts words.
     """
 
     def cut(text: str) -> list[tuple[int, int]]:
         if getattr(tokenizer, "is_fast", False):
-            encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+            encoded = tokenizer(
+                text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+            )
             starts = [start for start, end in encoded["offset_mapping"] if end > start]
         else:
             starts = word_places(text)
@@ -142,12 +168,19 @@ def snippet(text: str, query: str, words: Words) -> str:
     wanted = set(words(query))
     marked = [word for word in words.spans(text) if word[2] in wanted]
     last = _SNIPPET - _BEFORE
-    counts = [len({term for start, _, term in marked[i:] if start < word[0] + last}) for i, word in enumerate(marked)]
+    counts = [
+        len({term for start, _, term in marked[i:] if start < word[0] + last})
+        for i, word in enumerate(marked)
+    ]
     first = marked[counts.index(max(counts))][0] if marked else 0
     begin = max(0, first - _BEFORE)
     begin = text.find(" ", begin, first) + 1 or begin if begin else 0
     end = begin + _SNIPPET if begin + _SNIPPET < len(text) else len(text)
-    end = max(text.rfind(" ", first, end), first) if end < len(text) and " " in text[first:end] else end
+    end = (
+        max(text.rfind(" ", first, end), first)
+        if end < len(text) and " " in text[first:end]
+        else end
+    )
     parts, done = [], begin
     for start, stop, _ in marked:
         if begin <= start and stop <= end:

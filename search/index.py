@@ -1,7 +1,8 @@
-"""An index of documents: vectors, BM25 and texts, in memory or in a folder from which they are read as needed.
+"""An index of documents: vectors, BM25 and texts, in memory or in a folder from which they are read
+as needed.
 
-A document is searched by its windows, one for a short text, and the best of them stands for it. Both scores are those
-of windows; `eval.retrieval.hybrid` says how they are added. The folder has
+A document is searched by its windows, one for a short text, and the best of them stands for it.
+Both scores are those of windows; `eval.retrieval.hybrid` says how they are added. The folder has
 
     index.json      the model's identity, the settings, the counts; written last
     vectors.npy     unit vectors (windows, D) in float16; int8 has vectors.scale.npy too, see `eval.vectors`
@@ -9,7 +10,8 @@ of windows; `eval.retrieval.hybrid` says how they are added. The folder has
     documents.arrow id, title and text of every document
     bm25/           the arrays and words of bm25s, if the index has them
 
-and is complete or absent. A process that is killed leaves `.NAME.partial`, which the next one removes.
+and is complete or absent. A process that is killed leaves `.NAME.partial`, which the next one
+removes.
 """
 
 from __future__ import annotations
@@ -82,7 +84,12 @@ class Index:
         scales: np.ndarray | None = None,
         lexical: Lexical | None = None,
     ) -> None:
-        self.documents, self.windows, self.vectors, self.scales = documents, windows, vectors, scales
+        self.documents, self.windows, self.vectors, self.scales = (
+            documents,
+            windows,
+            vectors,
+            scales,
+        )
         self.lexical = lexical
         self._first = np.flatnonzero(np.diff(windows[:, 0], prepend=-1))  # window of every document
         self._end = np.append(self._first[1:], len(windows))
@@ -103,7 +110,11 @@ class Index:
             cut: text -> start and end of its windows, at least one.
             language: of BM25's words; None leaves BM25 out.
         """
-        cuts = [(number, *window) for number, document in enumerate(documents) for window in cut(document.text)]
+        cuts = [
+            (number, *window)
+            for number, document in enumerate(documents)
+            for window in cut(document.text)
+        ]
         windows = np.array(cuts, dtype=np.int64)
         texts = [documents[number].text[start:end] for number, start, end in windows.tolist()]
         parts = (encode(texts[start : start + ENCODED]) for start in range(0, len(texts), ENCODED))
@@ -117,7 +128,12 @@ class Index:
         return Document(*(self.documents[name][number].as_py() for name in Document._fields))
 
     def search(
-        self, vectors: np.ndarray, queries: Sequence[str], k: int, weight: float = WEIGHT, device: str = "cpu"
+        self,
+        vectors: np.ndarray,
+        queries: Sequence[str],
+        k: int,
+        weight: float = WEIGHT,
+        device: str = "cpu",
     ) -> list[list[Hit]]:
         """The best documents for every query, best first, ties by order in the index.
 
@@ -129,11 +145,17 @@ class Index:
             device: where vectors are compared.
         """
         if not 0 <= weight <= 1:
-            raise BadInput(f"search: weight {weight} must be from 0 (BM25 alone) to 1 (cosine alone)")
+            raise BadInput(
+                f"search: weight {weight} must be from 0 (BM25 alone) to 1 (cosine alone)"
+            )
         hits, size = [], max(1, SCORES // len(self.windows))
         left = torch.from_numpy(unit(vectors).astype(np.float32)).to(device)
         for start in range(0, len(queries), size):
-            rows = zip(self._cosines(left[start : start + size]), queries[start : start + size], strict=True)
+            rows = zip(
+                self._cosines(left[start : start + size]),
+                queries[start : start + size],
+                strict=True,
+            )
             hits += [self._hits(cosines, query, k, weight) for cosines, query in rows]
         return hits
 
@@ -153,7 +175,11 @@ class Index:
         hits = []
         for first, end in zip(self._first[documents], self._end[documents], strict=True):
             window = first + int(np.argmax(scores[first:end]))
-            parts = float(scores[window]), float(cosines[window]), None if words is None else float(words[window])
+            parts = (
+                float(scores[window]),
+                float(cosines[window]),
+                None if words is None else float(words[window]),
+            )
             hits.append(Hit(*self.windows[window].tolist(), *parts))
         return hits
 
@@ -173,8 +199,15 @@ class Index:
                 file.write_table(self.documents, max_chunksize=ENCODED)
             if self.lexical:
                 self.lexical.save(partial / "bm25")
-            counts = {"documents": len(self.documents), "windows": len(self.windows), "width": self.vectors.shape[1]}
-            settings = {"dtype": dtype, "language": self.lexical.words.language if self.lexical else None}
+            counts = {
+                "documents": len(self.documents),
+                "windows": len(self.windows),
+                "width": self.vectors.shape[1],
+            }
+            settings = {
+                "dtype": dtype,
+                "language": self.lexical.words.language if self.lexical else None,
+            }
             write_json(partial / "index.json", {"format": FORMAT, **model, **counts, **settings})
 
     @classmethod
@@ -187,7 +220,9 @@ class Index:
             vectors, *scales = (np.load(path, mmap_mode="c") for path in files)
             documents = pa.ipc.open_file(pa.memory_map(str(folder / "documents.arrow"))).read_all()
             windows, language = np.load(folder / "windows.npy"), facts["language"]
-            lexical = Lexical.load(folder / "bm25", language, facts["windows"]) if language else None
+            lexical = (
+                Lexical.load(folder / "bm25", language, facts["windows"]) if language else None
+            )
             if vectors.shape != (len(windows), facts["width"]) or len(windows) != facts["windows"]:
                 raise ValueError(f"vectors of shape {vectors.shape} for {facts['windows']} windows")
         except (OSError, ValueError, KeyError, EOFError, pa.ArrowException) as error:
@@ -197,9 +232,14 @@ class Index:
 
 def read_facts(folder: Path) -> dict[str, Any]:
     """The content of index.json; BadInput if there is none, or one of another format."""
-    facts = read_json(folder / "index.json", "an index", "`python -m search build` writes one", fields=_FIELDS)
+    facts = read_json(
+        folder / "index.json", "an index", "`python -m search build` writes one", fields=_FIELDS
+    )
     if facts["format"] != FORMAT:
-        raise BadInput(f"{folder}: an index of format {facts['format']}, this version reads {FORMAT}; build it again")
+        raise BadInput(
+            f"{folder}: an index of format {facts['format']}, this version reads {FORMAT}; build "
+            "it again"
+        )
     return facts
 
 

@@ -30,9 +30,17 @@ class Recipe(NamedTuple):
         path = Path(model) / _FILE
         if not path.is_file():
             return None
-        fields = read_json(path, "how to search with the model", "remove it", fields={"weight": float, "language": str})
+        fields = read_json(
+            path,
+            "how to search with the model",
+            "remove it",
+            fields={"weight": float, "language": str},
+        )
         if not 0 <= fields["weight"] <= 1 or fields["language"] not in LANGUAGES:
-            raise BadInput(f"{path}: weight must be from 0 to 1, language one of {', '.join(LANGUAGES)}; remove it")
+            raise BadInput(
+                f"{path}: weight must be from 0 to 1, language one of {', '.join(LANGUAGES)}; "
+                "remove it"
+            )
         return cls(fields["weight"], fields["language"])
 
     def write(self, folder: Path) -> None:

@@ -1,13 +1,16 @@
-"""What many tests share: a small text, two tokenizers, two tiny models and graded pairs; built offline in seconds.
+"""What many tests share: a small text, two tokenizers, two tiny models and graded pairs; built
+offline in seconds.
 
-All of it is made once a session and belongs to everybody: do not change it. A test that trains or writes loads its
-own model from the folder (`from_pretrained`) or copies the folder (`shutil.copytree(tiny_bert, tmp_path / "model")`).
+All of it is made once a session and belongs to everybody: do not change it. A test that trains or
+writes loads its own model from the folder (`from_pretrained`) or copies the folder
+(`shutil.copytree(tiny_bert, tmp_path / "model")`).
 
     sentences          list of 300 distinct sentences, 4 to 13 words
     text_file          the same, one a line
     dev_file           30 graded pairs: tab-separated, header sentence1 sentence2 score (0 to 5)
     bert_tokenizer     WordPiece learned from the text, lower-casing, words of one to several pieces
-    roberta_tokenizer  byte-level BPE learned from the text; special ids, order and framing as in roberta-base
+    roberta_tokenizer  byte-level BPE learned from the text; special ids, order and framing as in
+    roberta-base
     xlm_tokenizer      unigram learned from the text as sentencepiece does; special ids and framing as in XLM-R
     tiny_bert          folder: BertForMaskedLM (hidden 32, 4 layers, 4 heads, 64 positions, dropout 0.1), bert_tokenizer
     tiny_roberta       folder: RobertaForMaskedLM (the same, 66 positions), roberta_tokenizer
@@ -27,27 +30,50 @@ import pytest
 import torch
 from hypothesis import settings
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, trainers
-from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, RobertaTokenizer, XLMRobertaTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    RobertaTokenizer,
+    XLMRobertaTokenizer,
+)
 
 from data.source import Source
 from data.tokenizer import train_tokenizer
 from models.families import family_of
 
 torch.set_num_threads(1)
-settings.register_profile("repository", derandomize=True, database=None, deadline=None)  # the same examples each time
+settings.register_profile(
+    "repository", derandomize=True, database=None, deadline=None
+)  # the same examples each time
 settings.load_profile("repository")
 
-_SIZE = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64}
+_SIZE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
 _SIZE |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
-_SIZE["initializer_range"] = 0.3  # with the usual 0.02 all sentences would get nearly the same vector
+_SIZE["initializer_range"] = (
+    0.3  # with the usual 0.02 all sentences would get nearly the same vector
+)
 _SIZES = {  # where names or kinds of sizes differ
     "electra": _SIZE | {"embedding_size": 16},
-    "distilbert": {"dim": 32, "n_layers": 4, "n_heads": 4, "hidden_dim": 64, "initializer_range": 0.3},
+    "distilbert": {
+        "dim": 32,
+        "n_layers": 4,
+        "n_heads": 4,
+        "hidden_dim": 64,
+        "initializer_range": 0.3,
+    },
     "modernbert": {name: _SIZE[name] for name in _SIZE if "dropout" not in name}
     | {"mlp_dropout": 0.1, "embedding_dropout": 0.1, "local_attention": 8},
 }
 _WORDS = {
-    "opening": "Today; Yesterday; In the garden; Behind the old station; Without any warning".split("; "),
+    "opening": "Today; Yesterday; In the garden; Behind the old station; Without any warning".split(
+        "; "
+    ),
     "article": "a the every this another".split(),
     "quality": "small brown unbelievable careful wooden quiet remarkable yellow weatherproof tired".split(),
     "noun": "dog teacher river musician lighthouse child bicycle newspaper gardener understanding".split(),
@@ -62,7 +88,9 @@ def _sentence(rng: random.Random) -> str:
 
     parts = [word("opening") + ","] if rng.random() < 0.4 else []
     parts += [word("article")] + [word("quality")] * (rng.random() < 0.6) + [word("noun")]
-    parts += [word("verb"), word("article")] + [word("quality")] * (rng.random() < 0.6) + [word("noun")]
+    parts += (
+        [word("verb"), word("article")] + [word("quality")] * (rng.random() < 0.6) + [word("noun")]
+    )
     parts += [word("adverb")] * (rng.random() < 0.5)
     sentence = " ".join(parts)
     return sentence[0].upper() + sentence[1:] + rng.choice([".", "!", ""])
@@ -93,7 +121,9 @@ def dev_file(sentences, tmp_path_factory) -> Path:
         replaced = round(len(words) * (number % 6) / 5)
         other = words.copy()
         for index in rng.sample(range(len(words)), replaced):
-            other[index] = rng.choice([w for w in _WORDS["noun"] + _WORDS["verb"] if w not in words])
+            other[index] = rng.choice(
+                [w for w in _WORDS["noun"] + _WORDS["verb"] if w not in words]
+            )
         lines.append(f"{sentence}\t{' '.join(other)}\t{5 * (1 - replaced / len(words)):.3f}")
     path = tmp_path_factory.mktemp("dev") / "pairs.tsv"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -111,7 +141,9 @@ def roberta_tokenizer(sentences, tmp_path_factory):
     folder = tmp_path_factory.mktemp("byte-level")
     learned = ByteLevelBPETokenizer(add_prefix_space=False)
     special = ["<s>", "<pad>", "</s>", "<unk>"]
-    learned.train_from_iterator(sentences, vocab_size=380, special_tokens=special, show_progress=False)
+    learned.train_from_iterator(
+        sentences, vocab_size=380, special_tokens=special, show_progress=False
+    )
     learned.save_model(str(folder))
     lines = (folder / "merges.txt").read_text(encoding="utf-8").splitlines()
     merges = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
@@ -126,10 +158,14 @@ def xlm_tokenizer(sentences, tmp_path_factory):
     folder, learned = tmp_path_factory.mktemp("unigram"), Tokenizer(models.Unigram())
     learned.pre_tokenizer = pre_tokenizers.Metaspace()
     special = ["<s>", "<pad>", "</s>", "<unk>"]
-    trainer = trainers.UnigramTrainer(vocab_size=160, special_tokens=special, unk_token="<unk>", show_progress=False)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=160, special_tokens=special, unk_token="<unk>", show_progress=False
+    )
     learned.train_from_iterator([*sentences, "猫は庭で寝ています。", "Кошка спит в саду."], trainer)
     pieces = json.loads(learned.to_str())["model"]["vocab"]
-    XLMRobertaTokenizer(vocab=[*map(tuple, pieces), ("<mask>", 0.0)], model_max_length=512).save_pretrained(folder)
+    XLMRobertaTokenizer(
+        vocab=[*map(tuple, pieces), ("<mask>", 0.0)], model_max_length=512
+    ).save_pretrained(folder)
     return AutoTokenizer.from_pretrained(folder)
 
 
@@ -176,7 +212,10 @@ def tiny(tiny_bert, tiny_roberta, bert_tokenizer, roberta_tokenizer, tmp_path_fa
         tokenizer = copy.deepcopy(roberta_tokenizer if behind else bert_tokenizer)
         tokenizer.model_input_names = ["input_ids", "attention_mask"]
         tokens = {"pad": "pad", "cls": "cls", "sep": "sep", "bos": "cls", "eos": "sep"}
-        ids = {f"{token}_token_id": getattr(tokenizer, f"{other}_token_id") for token, other in tokens.items()}
+        ids = {
+            f"{token}_token_id": getattr(tokenizer, f"{other}_token_id")
+            for token, other in tokens.items()
+        }
         size = {"vocab_size": len(tokenizer), "max_position_embeddings": 66 if behind else 64} | ids
         config = AutoConfig.for_model(name, **size, **_SIZES.get(name, _SIZE))
         return _saved(config, tokenizer, tmp_path_factory)

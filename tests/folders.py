@@ -17,7 +17,9 @@ def record(run):
 def change_json(path, **values):
     """Other values in a file with one JSON object; `...` takes one out."""
     content = json.loads(path.read_text()) | values
-    path.write_text(json.dumps({name: value for name, value in content.items() if value is not ...}))
+    path.write_text(
+        json.dumps({name: value for name, value in content.items() if value is not ...})
+    )
     return path.parent
 
 
@@ -29,7 +31,14 @@ def normalise(folder):
     """Make a saved encoder one of sentence-transformers that normalises its vectors."""
     change_json(folder / "config.json", sentence_embedding=...)
     modules = json.loads((folder / "modules.json").read_text())
-    modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"})
+    modules.append(
+        {
+            "idx": 2,
+            "name": "2",
+            "path": "2_Normalize",
+            "type": "sentence_transformers.models.Normalize",
+        }
+    )
     (folder / "modules.json").write_text(json.dumps(modules))
 
 
@@ -74,7 +83,9 @@ def shard(folder, tensors):
         file = f"pytorch_model-0000{number}-of-00002.bin"
         torch.save({name: tensors[name] for name in part}, folder / file)
         weight_map |= dict.fromkeys(part, file)
-    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    (folder / "pytorch_model.bin.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": weight_map})
+    )
     return folder / file
 
 
@@ -82,7 +93,9 @@ def reseal(folder, **changes):
     """Write a manifest that fits the files of a folder as they are now, with other changes."""
     path = folder / "manifest.json"
     content = json.loads(path.read_text()) | changes
-    content["files"] = {name: sha256(file) for name, file in files_in(folder).items() if name != path.name}
+    content["files"] = {
+        name: sha256(file) for name, file in files_in(folder).items() if name != path.name
+    }
     path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 

@@ -1,7 +1,7 @@
 """Every method of models/objectives on a tiny model, for the tests that hold for all of them.
 
-A new method is picked up by its file. `SMALL` gives flags values that suit the tiny models and let every term of a
-loss show; a method gets those that it has.
+A new method is picked up by its file. `SMALL` gives flags values that suit the tiny models and let
+every term of a loss show; a method gets those that it has.
 """
 
 from __future__ import annotations
@@ -22,7 +22,15 @@ from models.training import EncoderForTraining
 from training.methods import load_method, method_names
 
 # Beside those of `tiny_bert` and `tiny_roberta`; the fixture `tiny` has a model of each.
-OTHER_FAMILIES = ["xlm-roberta", "camembert", "electra", "distilbert", "mpnet", "modernbert", "deberta-v2"]
+OTHER_FAMILIES = [
+    "xlm-roberta",
+    "camembert",
+    "electra",
+    "distilbert",
+    "mpnet",
+    "modernbert",
+    "deberta-v2",
+]
 SMALL = {
     "temperature": 0.1,
     "contrastive_weight": 1.0,
@@ -51,7 +59,10 @@ EXTRA = {  # name of the case: method, flags
     "diffcse, pooled": ("diffcse", {"rtd_condition": "pooled"}),
     "diffcse, padding": ("diffcse", {"pad_as_negative": True}),
     "rankcse, listnet": ("rankcse", {"rank_loss": "listnet"}),
-    "dclr, itself": ("dclr", {"complement": "self", "complement_pooling": None, "weighted_loss": "info_nce"}),
+    "dclr, itself": (
+        "dclr",
+        {"complement": "self", "complement_pooling": None, "weighted_loss": "info_nce"},
+    ),
     "promptbert, not denoised": ("promptbert", {"denoise": False}),
     "nli, adversarial": ("nli", {"view_2": "adversarial", "features": "code"}),
 }
@@ -71,7 +82,14 @@ def arguments(case: str, folder: str, **options):
 
 
 def build_model(
-    case, folder, packed=False, head="linear_tanh", dropout=0.0, pooling="cls_before_pooler", spread=0.3, **options
+    case,
+    folder,
+    packed=False,
+    head="linear_tanh",
+    dropout=0.0,
+    pooling="cls_before_pooler",
+    spread=0.3,
+    **options,
 ) -> EncoderForTraining:
     """The model of a case, the same weights in every call."""
     folder = str(folder)
@@ -79,8 +97,12 @@ def build_model(
     config = load_config(folder)
     set_dropout(config, dropout)
     torch.manual_seed(1)
-    mask_at = mask_place(method.tokenizer(args, load_tokenizer(folder))) or -1  # where nothing has a template: the last
-    encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64, packed, place=mask_at)
+    mask_at = (
+        mask_place(method.tokenizer(args, load_tokenizer(folder))) or -1
+    )  # where nothing has a template: the last
+    encoder = SentenceEncoder(
+        load_backbone(folder, config), pooling, None, 64, packed, place=mask_at
+    )
     projection = projection_named(head, config.hidden_size, spread)
     objectives = method.build(args, encoder, projection, folder)
     if case in WORDS:
@@ -93,8 +115,16 @@ def mask_of(lengths: list[int]) -> torch.Tensor:
     return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
 
 
-def make_batch(case: str, folder, mask: torch.Tensor, chosen: torch.Tensor | float = 0.4, seed: int = 3, **options):
-    """What the collator would make of random tokens: other ones in every view, all that the method asks for.
+def make_batch(
+    case: str,
+    folder,
+    mask: torch.Tensor,
+    chosen: torch.Tensor | float = 0.4,
+    seed: int = 3,
+    **options,
+):
+    """What the collator would make of random tokens: other ones in every view, all that the method
+    asks for.
 
     Args:
         case: of `CASES`.
@@ -109,7 +139,9 @@ def make_batch(case: str, folder, mask: torch.Tensor, chosen: torch.Tensor | flo
     views, config = method.views(args), load_config(folder)
     generator = torch.Generator().manual_seed(seed)
     mask = mask.long().expand(len(views), -1, -1).contiguous()
-    ids = torch.randint(10, 90, mask.shape, generator=generator).where(mask == 1, config.pad_token_id)
+    ids = torch.randint(10, 90, mask.shape, generator=generator).where(
+        mask == 1, config.pad_token_id
+    )
     drawn = (torch.rand(mask.shape, generator=generator) < chosen) & (mask == 1)
     drawn[:, :, 0] = False
     batch = {"input_ids": ids, "attention_mask": mask}
@@ -124,12 +156,16 @@ def make_batch(case: str, folder, mask: torch.Tensor, chosen: torch.Tensor | flo
     if any(view.perturb for view in views):
         changed = torch.tensor([view.perturb is not None for view in views]).view(-1, 1, 1)
         straight = mask.cumsum(2).sub(1).clamp(min=0)
-        batch["positions"] = torch.where(changed, straight.flip(2) % mask.sum(2, keepdim=True), straight)
+        batch["positions"] = torch.where(
+            changed, straight.flip(2) % mask.sum(2, keepdim=True), straight
+        )
         kept = torch.rand(*mask.shape, config.hidden_size, generator=generator) < 0.8
         batch["kept"] = torch.from_numpy(np.packbits(kept | ~changed.unsqueeze(-1), axis=-1))
     if any(view.target for view in views):
         whole = mask.flip(1)  # other lengths than those of what the encoder reads
-        ids = torch.randint(10, 90, mask.shape, generator=generator).where(whole == 1, config.pad_token_id)
+        ids = torch.randint(10, 90, mask.shape, generator=generator).where(
+            whole == 1, config.pad_token_id
+        )
         batch |= {"target_input_ids": ids, "target_attention_mask": whole}
     if case in WORDS:
         batch["words"] = torch.where(drawn, ids, -100)

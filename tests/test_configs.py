@@ -10,10 +10,23 @@ from training.settings import fill, read_config
 CONFIGS = ROOT / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 EXPECTED = {
-    "infocse-bert-base": {"learning_rate": 7e-6, "num_train_epochs": 2, "mask_rate": 0.4, "aux_weight": 1e-5},
-    "infocse-bert-base-paper": {"learning_rate": 3e-5, "num_train_epochs": 1, "mask_recipe": "mask"},
+    "infocse-bert-base": {
+        "learning_rate": 7e-6,
+        "num_train_epochs": 2,
+        "mask_rate": 0.4,
+        "aux_weight": 1e-5,
+    },
+    "infocse-bert-base-paper": {
+        "learning_rate": 3e-5,
+        "num_train_epochs": 1,
+        "mask_recipe": "mask",
+    },
     "infocse-bert-large": {"learning_rate": 7e-6, "mask_rate": 0.3, "aux_frozen_eval": False},
-    "simcse-bert-base": {"learning_rate": 3e-5, "per_device_train_batch_size": 64, "projection": "linear_tanh"},
+    "simcse-bert-base": {
+        "learning_rate": 3e-5,
+        "per_device_train_batch_size": 64,
+        "projection": "linear_tanh",
+    },
     "simcse-bert-large": {"learning_rate": 1e-5, "per_device_train_batch_size": 64},
     "simcse-roberta-base": {"learning_rate": 1e-5, "per_device_train_batch_size": 512},
     "simcse-roberta-large": {"learning_rate": 3e-5, "per_device_train_batch_size": 512},
@@ -24,32 +37,85 @@ EXPECTED = {
         "num_train_epochs": 10,
         "weight_decay": 0.01,
     },
-    "consert-bert-large": {"view_1": "none", "dropout": None, "num_train_epochs": 25, "max_length": 64},
-    "consert-joint-bert-base": {"learning_rate": 2e-5, "token_cutoff": 0.1, "features": "code", "dropout": 0.1},
+    "consert-bert-large": {
+        "view_1": "none",
+        "dropout": None,
+        "num_train_epochs": 25,
+        "max_length": 64,
+    },
+    "consert-joint-bert-base": {
+        "learning_rate": 2e-5,
+        "token_cutoff": 0.1,
+        "features": "code",
+        "dropout": 0.1,
+    },
     "consert-sup-unsup-bert-base": {
         "view_1": "none",
         "view_2": "feature_cutoff",
         "feature_cutoff": 0.1,
         "num_train_epochs": 25,
     },
-    "consert-joint-unsup-bert-base": {"view_1": "none", "view_2": "shuffle", "num_train_epochs": 25},
+    "consert-joint-unsup-bert-base": {
+        "view_1": "none",
+        "view_2": "shuffle",
+        "num_train_epochs": 25,
+    },
     "consert-joint-bert-large": {"token_cutoff": 0.1, "max_length": 40, "num_train_epochs": 1},
-    "consert-sup-unsup-bert-large": {"feature_cutoff": 0.1, "num_train_epochs": 10, "max_length": 64, "patience": 10},
-    "consert-joint-unsup-bert-large": {"view_2": "shuffle", "num_train_epochs": 10, "max_length": 40, "patience": 10},
-    "tsdae-bert-base": {"learning_rate": 3e-5, "delete_rate": 0.6, "per_device_train_batch_size": 8, "max_length": 75},
-    "simcse-pp-bert-base": {"positive_scale": 1.0, "dimension_weight": 0.1, "dimension_temperature": 5.0},
-    "rankcse-bert-base": {"per_device_train_batch_size": 128, "teacher_share": 0.33, "rank_loss": "listmle"},
+    "consert-sup-unsup-bert-large": {
+        "feature_cutoff": 0.1,
+        "num_train_epochs": 10,
+        "max_length": 64,
+        "patience": 10,
+    },
+    "consert-joint-unsup-bert-large": {
+        "view_2": "shuffle",
+        "num_train_epochs": 10,
+        "max_length": 40,
+        "patience": 10,
+    },
+    "tsdae-bert-base": {
+        "learning_rate": 3e-5,
+        "delete_rate": 0.6,
+        "per_device_train_batch_size": 8,
+        "max_length": 75,
+    },
+    "simcse-pp-bert-base": {
+        "positive_scale": 1.0,
+        "dimension_weight": 0.1,
+        "dimension_temperature": 5.0,
+    },
+    "rankcse-bert-base": {
+        "per_device_train_batch_size": 128,
+        "teacher_share": 0.33,
+        "rank_loss": "listmle",
+    },
     "sg-opt-bert-base": {"max_steps": 1079},
     "rankcse-mini": {"teacher": ["self"]},
-    "dclr-bert-base": {"num_train_epochs": 3, "false_above": 0.9, "noise_share": 1.0, "noise_steps": 4},
-    "promptbert-bert-base": {"per_device_train_batch_size": 256, "learning_rate": 1e-5, "max_length": 42},
-    "aux-bert-base": {"learning_rate": 1e-4, "num_train_epochs": 8, "max_length": 128, "skip_from": 6},
+    "dclr-bert-base": {
+        "num_train_epochs": 3,
+        "false_above": 0.9,
+        "noise_share": 1.0,
+        "noise_steps": 4,
+    },
+    "promptbert-bert-base": {
+        "per_device_train_batch_size": 256,
+        "learning_rate": 1e-5,
+        "max_length": 42,
+    },
+    "aux-bert-base": {
+        "learning_rate": 1e-4,
+        "num_train_epochs": 8,
+        "max_length": 128,
+        "skip_from": 6,
+    },
 }
 
 
 def parsed(name):
     path = CONFIGS / f"{name}.yaml"
-    settings = fill(script_of(read_config(str(path)).get("method")), {"config": path, "bf16": False})
+    settings = fill(
+        script_of(read_config(str(path)).get("method")), {"config": path, "bf16": False}
+    )
     if settings.method:
         settings.method.views(settings.method_args)
     return settings.values
@@ -58,7 +124,10 @@ def parsed(name):
 def parsed_defaults():
     """What every method shares."""
     values = fill(UNSUP, {"method": "simcse", "use_cpu": True}).values
-    return {key: values[key] for key in ("seed", "eval_steps", "max_length", "per_device_train_batch_size")}
+    return {
+        key: values[key]
+        for key in ("seed", "eval_steps", "max_length", "per_device_train_batch_size")
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -95,10 +164,14 @@ def test_output_folders_are_distinct():
     assert len(set(folders)) == len(folders)
 
 
-@pytest.mark.parametrize("path", sorted((CONFIGS / "accelerate").glob("*.yaml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted((CONFIGS / "accelerate").glob("*.yaml")), ids=lambda p: p.stem
+)
 def test_accelerate_files_start_the_number_of_processes_they_say(path):
     content = yaml.safe_load(path.read_text())
     # MULTI_CPU, or use_cpu here, would silently start one process.
     assert content["distributed_type"] == ("MULTI_GPU" if content["num_processes"] > 1 else "NO")
     assert content["use_cpu"] is False
-    assert ("gpu_ids" in content) == (content["num_processes"] == 1)  # or a machine with several would use all
+    assert ("gpu_ids" in content) == (
+        content["num_processes"] == 1
+    )  # or a machine with several would use all

@@ -21,7 +21,9 @@ def test_the_nearest_texts_are_those_of_the_highest_cosine(model, sentences):
         cosines = {text: model.similarity(query, text).item() for text in texts}
         expected = sorted(texts, key=cosines.get, reverse=True)[:4]
         assert [text for text, _ in hits] == expected
-        assert [score for _, score in hits] == pytest.approx([cosines[text] for text in expected], abs=1e-5)
+        assert [score for _, score in hits] == pytest.approx(
+            [cosines[text] for text in expected], abs=1e-5
+        )
     [(text, score), *rest] = model.search(texts[7], top_k=99, threshold=results[0][0][1])
     assert text == texts[7] and score == pytest.approx(1) and len(rest) < 49
 

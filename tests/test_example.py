@@ -18,6 +18,10 @@ def test_the_example_trains_searches_and_draws(tiny_bert, tmp_path, monkeypatch,
     height, width, _ = plt.imread(picture).shape
     plt.close("all")
     assert width > 2 * height > 600
-    hits = [float(line.split()[0]) for line in capsys.readouterr().out.splitlines() if line[:2] in ("0.", "1.")]
+    hits = [
+        float(line.split()[0])
+        for line in capsys.readouterr().out.splitlines()
+        if line[:2] in ("0.", "1.")
+    ]
     assert len(hits) == 3 and hits == sorted(hits, reverse=True)
     assert json.loads((tmp_path / "runs/example/run.json").read_text())["steps"] == 6

@@ -7,7 +7,8 @@ import pytest
 
 from tests.sources import PACKAGES, ROOT, SOURCES, imports
 
-ALLOWED = {  # what a package may import of ours; those that are not named here stand on top of all of them
+# what a package may import of ours; those that are not named here stand on top of all of them
+ALLOWED = {
     "common": set(),
     "data": {"common"},
     "models": {"common"},  # and what a method declares of its data, see `DECLARED`
@@ -33,10 +34,14 @@ def folder(path):
 def test_imports_go_one_way():
     wrong = {}
     for path in SOURCES:
-        if path.name != "__main__.py" and folder(path) in ALLOWED:  # a command composes; all that it calls is checked
+        if (
+            path.name != "__main__.py" and folder(path) in ALLOWED
+        ):  # a command composes; all that it calls is checked
             read = {name for name in imports(path) if name.split(".")[0] == "data"}
             declared = folder(path) == "models" and read <= DECLARED
-            wrong[str(path)] = ours(path) - ALLOWED[folder(path)] - ({"data"} if declared else set())
+            wrong[str(path)] = (
+                ours(path) - ALLOWED[folder(path)] - ({"data"} if declared else set())
+            )
     assert not {path: names for path, names in wrong.items() if names}
 
 
@@ -61,20 +66,31 @@ def test_kernels_are_fenced_off():
 def test_the_fast_path_has_one_door():
     """Methods never meet it, and others enter by `models.fast`; the Trainer chunks."""
     for path in SOURCES:
-        inside = {name for name in imports(path) if name.startswith("models.fast")} - {"models.fast.chunking"}
+        inside = {name for name in imports(path) if name.startswith("models.fast")} - {
+            "models.fast.chunking"
+        }
         method = path.parent.name == "objectives" and path.name != "base.py"
-        assert path.parts[-2] in ("fast", "kernels") or inside <= (set() if method else {"models.fast"}), path
+        assert path.parts[-2] in ("fast", "kernels") or inside <= (
+            set() if method else {"models.fast"}
+        ), path
 
 
 def test_an_import_changes_nothing():
     """Harmless in a notebook: no module of these packages calls anything for its effect alone."""
     for path in (path for path in SOURCES if folder(path) in ("common", "data", "training")):
         for part in ast.parse(path.read_text(encoding="utf-8")).body:
-            assert not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Call)), (path, part.lineno)
+            assert not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Call)), (
+                path,
+                part.lineno,
+            )
 
 
 def test_one_file_imports_torch_distributed():
-    users = [path.name for path in SOURCES if any(name.startswith("torch.distributed") for name in imports(path))]
+    users = [
+        path.name
+        for path in SOURCES
+        if any(name.startswith("torch.distributed") for name in imports(path))
+    ]
     assert users == ["collectives.py"]
 
 

@@ -10,15 +10,19 @@ from training.run_arguments import RunArguments
 
 
 class TransformersAdamW(Optimizer):
-    """AdamW with epsilon added to the root of the uncorrected second moment, and weight decay after the step.
+    """AdamW with epsilon added to the root of the uncorrected second moment, and weight decay after
+    the step.
 
-    m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  c = sqrt(1 - b2^t) / (1 - b1^t), or 1 without `correct_bias`
-    theta = theta - lr c m / (sqrt(v) + epsilon),  then  theta = theta - lr decay theta
+    m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  c = sqrt(1 - b2^t) / (1 - b1^t), or 1 without
+    `correct_bias` theta = theta - lr c m / (sqrt(v) + epsilon),  then  theta = theta - lr decay
+    theta
 
-    torch adds epsilon to sqrt(v / (1 - b2^t)). Here epsilon has 1 / sqrt(1 - b2^t) times the effect (32 times at the
-    first step), which slows down weights whose gradient is about as small as epsilon.
+    torch adds epsilon to sqrt(v / (1 - b2^t)). Here epsilon has 1 / sqrt(1 - b2^t) times the effect
+    (32 times at the first step), which slows down weights whose gradient is about as small as
+    epsilon.
 
-    Source: `transformers.AdamW` of release 4.2.1; without `correct_bias` as in ConSERT's and IS-BERT's code.
+    Source: `transformers.AdamW` of release 4.2.1; without `correct_bias` as in ConSERT's and
+    IS-BERT's code.
     """
 
     def __init__(
@@ -43,14 +47,20 @@ class TransformersAdamW(Optimizer):
     def _update(self, parameter: Tensor, group: dict) -> None:
         state, gradient, (first, second) = self.state[parameter], parameter.grad, group["betas"]
         if not state:
-            state |= {"step": 0, "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter)}
+            state |= {
+                "step": 0,
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
         state["step"] += 1
         state["exp_avg"].lerp_(gradient, 1 - first)
         state["exp_avg_sq"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
         size = group["lr"]
         if group["correct_bias"]:
             size *= (1 - second ** state["step"]) ** 0.5 / (1 - first ** state["step"])
-        parameter.addcdiv_(state["exp_avg"], state["exp_avg_sq"].sqrt().add_(group["eps"]), value=-size)
+        parameter.addcdiv_(
+            state["exp_avg"], state["exp_avg_sq"].sqrt().add_(group["eps"]), value=-size
+        )
         parameter.mul_(1 - group["lr"] * group["weight_decay"])
 
 
@@ -58,5 +68,9 @@ def chosen_optimizer(args: RunArguments) -> tuple[type[Optimizer], dict] | None:
     """Class and arguments of the optimizer chosen by `--adamw`; None if `--optim` decides."""
     if args.adamw == "torch":
         return None
-    values = {"lr": args.learning_rate, "betas": (args.adam_beta1, args.adam_beta2), "eps": args.adam_epsilon}
+    values = {
+        "lr": args.learning_rate,
+        "betas": (args.adam_beta1, args.adam_beta2),
+        "eps": args.adam_epsilon,
+    }
     return TransformersAdamW, values | {"correct_bias": args.adamw == "transformers"}

@@ -55,7 +55,8 @@ def build_training(
         objective.check_batch(batch)
     if recomputes(args) and encoder.dropout_operations:
         raise BadInput(
-            "--activation_checkpointing: not supported by this method, which draws new dropout rates in every pass"
+            "--activation_checkpointing: not supported by this method, which draws new dropout "
+            "rates in every pass"
         )
     score = None
     if dev is not None:
@@ -67,9 +68,13 @@ def build_training(
     if model_args.chunk_size:  # a step in chunks is not one graph
         trainer_class = partial(CachedTrainer, chunk_size=model_args.chunk_size)
     keep = partial(encoder.save, tokenizer=tokenizer)
-    trainer = trainer_class(model, args, collator, len(corpus), score, keep, data_args.held_out, data_args.patience)
+    trainer = trainer_class(
+        model, args, collator, len(corpus), score, keep, data_args.held_out, data_args.patience
+    )
 
-    column = corpus.columns - 1 if cuts(collator.views) else 0  # titles may be empty or rarely shown
+    column = (
+        corpus.columns - 1 if cuts(collator.views) else 0
+    )  # titles may be empty or rarely shown
     first = np.arange(min(len(corpus), _SAMPLED))
     truncated = "documents into views"
     if not all(view.cut for view in collator.views):
@@ -79,7 +84,8 @@ def build_training(
     unknown = float((ids == tokenizer.unk_token_id).mean())
     if unknown > _MANY_UNKNOWN:
         logger.warning(
-            f"{unknown:.1%} of the text's tokens are unknown to the tokenizer: was it made for another language?"
+            f"{unknown:.1%} of the text's tokens are unknown to the tokenizer: was it made for "
+            "another language?"
         )
     facts = {
         "method": model_args.method,
@@ -95,16 +101,26 @@ def build_training(
 
 def build_collator(settings: Settings, corpus: TokenisedText, tokenizer, model) -> Collator:
     """The collator of the method's views; in rows of several sentences each view is one of them."""
-    method, method_args, data_args, args = settings.method, settings.method_args, settings.data_args, settings.args
+    method, method_args, data_args, args = (
+        settings.method,
+        settings.method_args,
+        settings.data_args,
+        settings.args,
+    )
     longest = model.encoder.max_length
     check_length(data_args.max_length, longest)
-    views = prompted(method.views_of_rows(method_args, corpus.columns), model.encoder, tokenizer, corpus)
+    views = prompted(
+        method.views_of_rows(method_args, corpus.columns), model.encoder, tokenizer, corpus
+    )
     if any(view.perturb for view in views):
         check_apart(model.config, "a view with perturbed embeddings")
     rates = dropout_rates(model.encoder.config).values()
     dropout = any(rates) or not rates  # assumed if no rate is named
     if corpus.columns == 1 and views.count(View()) > 1 and not dropout:
-        logger.warning("the model has no dropout, so both views have the same vector: set --dropout, such as 0.1")
+        logger.warning(
+            "the model has no dropout, so both views have the same vector: set --dropout, such as "
+            "0.1"
+        )
     return Collator(
         corpus,
         tokenizer,
@@ -126,25 +142,45 @@ def check_length(max_length: int, longest: int) -> None:
         raise BadInput(f"--max_length {max_length}: the model accepts at most {longest} tokens")
 
 
-def prompted(views: Sequence[View], encoder: SentenceEncoder, tokenizer, corpus: TokenisedText) -> list[View]:
-    """Views with the encoder's prompts before their texts, except where a view has a template of its own.
+def prompted(
+    views: Sequence[View], encoder: SentenceEncoder, tokenizer, corpus: TokenisedText
+) -> list[View]:
+    """Views with the encoder's prompts before their texts, except where a view has a template of
+    its own.
 
-    In parts of documents and in rows of several unlabelled texts, the first view is the query and the others documents.
-    All other views get the default prompt, if any.
+    In parts of documents and in rows of several unlabelled texts, the first view is the query and
+    the others documents. All other views get the default prompt, if any.
     """
     search = cuts(views) or (corpus.columns > 1 and corpus.labels is None)
-    roles = ["query" if number == 0 else "document" for number in range(len(views))] if search else [None] * len(views)
-    prompts = [view.template is None and encoder.prompt_of(role) for view, role in zip(views, roles, strict=True)]
+    roles = (
+        ["query" if number == 0 else "document" for number in range(len(views))]
+        if search
+        else [None] * len(views)
+    )
+    prompts = [
+        view.template is None and encoder.prompt_of(role)
+        for view, role in zip(views, roles, strict=True)
+    ]
     for prompt in filter(None, dict.fromkeys(prompts)):
-        frame, letter = framed(tokenizer, prompt + TEXT), tokenizer("a", add_special_tokens=False)["input_ids"]
+        frame, letter = (
+            framed(tokenizer, prompt + TEXT),
+            tokenizer("a", add_special_tokens=False)["input_ids"],
+        )
         same = tokenizer(f"{prompt}a")["input_ids"] == [*frame.prefix, *letter, *frame.suffix]
         note = "" if same else "; evaluation splits the text after it into other tokens"
-        logger.log(logging.INFO if same else logging.WARNING, "training with the prompt '%s'%s", prompt, note)
+        logger.log(
+            logging.INFO if same else logging.WARNING,
+            "training with the prompt '%s'%s",
+            prompt,
+            note,
+        )
     pairs = zip(views, prompts, strict=True)
     return [replace(view, template=prompt + TEXT) if prompt else view for view, prompt in pairs]
 
 
-def build_pretraining(settings: Settings, tokenizer, blocks: TokenisedText) -> tuple[EmbeddingTrainer, str]:
+def build_pretraining(
+    settings: Settings, tokenizer, blocks: TokenisedText
+) -> tuple[EmbeddingTrainer, str]:
     """The Trainer of stage 1, and the plan.
 
     Raises:
@@ -199,7 +235,9 @@ def build_pretraining(settings: Settings, tokenizer, blocks: TokenisedText) -> t
     return trainer, plan(model, args, trainer.sampler, facts)
 
 
-def plan(model: nn.Module, args: TrainingArguments, sampler: KeyedSampler, facts: dict[str, Any]) -> str:
+def plan(
+    model: nn.Module, args: TrainingArguments, sampler: KeyedSampler, facts: dict[str, Any]
+) -> str:
     """The plan, one fact per line."""
     size = {True: 0, False: 0}
     for parameter in model.parameters():
@@ -208,7 +246,9 @@ def plan(model: nn.Module, args: TrainingArguments, sampler: KeyedSampler, facts
     held_out = f", {len(sampler.held)} held out" if sampler.held else ""
     steps = steps_of(args, sampler.count)
     batch = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
-    precision = ("bf16" if args.bf16 else "fp16" if args.fp16 else "float32") + ", TF32 products" * bool(args.tf32)
+    precision = (
+        "bf16" if args.bf16 else "fp16" if args.fp16 else "float32"
+    ) + ", TF32 products" * bool(args.tf32)
     lines = {
         "model": f"{size[True]:,} trainable and {size[False]:,} frozen parameters",
         "dropout": ", ".join(f"{name} {rate}" for name, rate in rates.items()) or "none",
@@ -222,4 +262,9 @@ def plan(model: nn.Module, args: TrainingArguments, sampler: KeyedSampler, facts
 
 def describe_masking(masking: Sequence[Masking]) -> str:
     """The name, rate and recipe of each masking."""
-    return ", ".join(f"{m.name} {m.rate:.0%} ({'whole words, ' * m.whole_words}{m.recipe})" for m in masking) or "none"
+    return (
+        ", ".join(
+            f"{m.name} {m.rate:.0%} ({'whole words, ' * m.whole_words}{m.recipe})" for m in masking
+        )
+        or "none"
+    )

@@ -1,12 +1,14 @@
 """Checkpoints and the best model of a run: folders that are complete or absent.
 
-A folder is written under a temporary name. `manifest.json` lists every file with its sha256, everything is flushed to
-disk, and one rename moves the folder into place. The process may be killed or the disk may fill up at any moment: a
-folder under its final name is complete, and a reader can verify it.
+A folder is written under a temporary name. `manifest.json` lists every file with its sha256,
+everything is flushed to disk, and one rename moves the folder into place. The process may be killed
+or the disk may fill up at any moment: a folder under its final name is complete, and a reader can
+verify it.
 
-`checkpoint-N` is the state to resume from, written every `save_steps`, whatever the score. `best/` has weights only and
-is written whenever the dev score improves. Each checkpoint records the best score so far (`best_metric`), so a resume
-can verify `best/`. At the end of the run, `best/` is exported as the result.
+`checkpoint-N` is the state to resume from, written every `save_steps`, whatever the score. `best/`
+has weights only and is written whenever the dev score improves. Each checkpoint records the best
+score so far (`best_metric`), so a resume can verify `best/`. At the end of the run, `best/` is
+exported as the result.
 """
 
 from __future__ import annotations
@@ -148,11 +150,18 @@ def problem(folder: Path, run_id: str, needed: tuple[str, ...] = ()) -> str | No
     if content["run"] != run_id:
         return "it belongs to another run"
     listed = content["files"]
-    paths = {path.relative_to(folder): path for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()}
+    paths = {
+        path.relative_to(folder): path
+        for path in folder.rglob("*")
+        if not path.is_dir() or path.is_symlink()
+    }
     present = {str(name): path for name, path in paths.items() if not is_hidden(name)}
     present.pop(MANIFEST, None)
     names = sorted(listed.keys() | present.keys() | set(needed))
-    return next(filter(None, (_file_problem(name, present.get(name), listed.get(name)) for name in names)), None)
+    return next(
+        filter(None, (_file_problem(name, present.get(name), listed.get(name)) for name in names)),
+        None,
+    )
 
 
 def _file_problem(name: str, path: Path | None, expected: str | None) -> str | None:
@@ -191,18 +200,23 @@ def state_of(checkpoint: str | Path) -> dict[str, Any]:
         CheckpointRefused: the state cannot be read or lacks its step counts.
     """
     path, fields = Path(checkpoint) / "trainer_state.json", {"global_step": int, "max_steps": int}
-    return read_json(path, "a Trainer state", "remove that checkpoint", error=CheckpointRefused, fields=fields)
+    return read_json(
+        path, "a Trainer state", "remove that checkpoint", error=CheckpointRefused, fields=fields
+    )
 
 
 def commit_checkpoint(root: Path, step: int, run_id: str, limit: int | None) -> None:
     """Commit the staged checkpoint, then delete the oldest beyond `limit`.
 
-    Only this run's checkpoints count and are deleted, and no later ones: a resume has skipped those.
+    Only this run's checkpoints count and are deleted, and no later ones: a resume has skipped
+    those.
     """
     name = f"checkpoint-{step}"
     commit(root / STAGING / name, root / name, run_id)
     remove(root / STAGING)
-    older = [folder for folder in checkpoints(root) if step_of(folder) < step and owner(folder) == run_id]
+    older = [
+        folder for folder in checkpoints(root) if step_of(folder) < step and owner(folder) == run_id
+    ]
     for folder in older[limit - 1 :] if limit else []:
         folder.rename(root / _REMOVED)
         remove(root / _REMOVED)
@@ -218,7 +232,12 @@ def clean(root: Path) -> None:
 
 
 def keep_if_best(
-    root: Path, run_id: str, state: TrainerState, name: str, value: float, save: Callable[[Path], None]
+    root: Path,
+    run_id: str,
+    state: TrainerState,
+    name: str,
+    value: float,
+    save: Callable[[Path], None],
 ) -> None:
     """Write `best/` if a dev score is a new maximum; ties keep the earlier model.
 
@@ -238,7 +257,9 @@ def keep_if_best(
     if state.is_world_process_zero and (state.best_metric is None or value > state.best_metric):
         with committing(root / BEST, run_id) as folder:
             save(folder)
-            (folder / _FACTS).write_text(json.dumps({"step": state.global_step, "value": value}), encoding="utf-8")
+            (folder / _FACTS).write_text(
+                json.dumps({"step": state.global_step, "value": value}), encoding="utf-8"
+            )
 
 
 def read_best(root: Path, run_id: str) -> dict[str, Any]:
@@ -246,24 +267,32 @@ def read_best(root: Path, run_id: str) -> dict[str, Any]:
     reason = problem(root / BEST, run_id, (_FACTS, "config.json"))
     if reason is not None:
         raise CheckpointRefused(f"{root / BEST}: the best model is lost ({reason}); {_REMEDY}")
-    return read_json(root / BEST / _FACTS, "step and value of the best model", _REMEDY, error=CheckpointRefused)
+    return read_json(
+        root / BEST / _FACTS, "step and value of the best model", _REMEDY, error=CheckpointRefused
+    )
 
 
 def check_best(root: Path, checkpoint: Path, run_id: str) -> None:
-    """Refuse to resume from a checkpoint without its best model: the run would end with a worse one.
+    """Refuse to resume from a checkpoint without its best model: the run would end with a worse
+    one.
 
-    A best model from a later step of this run is not checked: the resumed run reaches that step and rewrites it.
+    A best model from a later step of this run is not checked: the resumed run reaches that step and
+    rewrites it.
 
     Raises:
-        CheckpointRefused: `best/` is lost, damaged, from another run, or not the model that the checkpoint records.
+        CheckpointRefused: `best/` is lost, damaged, from another run, or not the model that the
+            checkpoint records.
     """
     value = state_of(checkpoint).get("best_metric")
-    if value is None or (best_step(root) > step_of(checkpoint) and owner(root / BEST) in (run_id, None)):
+    if value is None or (
+        best_step(root) > step_of(checkpoint) and owner(root / BEST) in (run_id, None)
+    ):
         return
     best = read_best(root, run_id)
     if best.get("value") != value:
         raise CheckpointRefused(
-            f"{root / BEST}: scored {best.get('value')} at step {best.get('step')}, but the best model up to "
+            f"{root / BEST}: scored {best.get('value')} at step {best.get('step')}, but the best "
+            "model up to "
             f"{checkpoint.name} scored {value}; {_REMEDY}"
         )
 
@@ -278,7 +307,9 @@ def best_step(root: Path) -> int:
 
 def copy_best(root: Path, target: Path) -> None:
     """Copy the best model, without its manifest, into the result's folder."""
-    shutil.copytree(root / BEST, target, ignore=shutil.ignore_patterns(MANIFEST, ".*"), dirs_exist_ok=True)
+    shutil.copytree(
+        root / BEST, target, ignore=shutil.ignore_patterns(MANIFEST, ".*"), dirs_exist_ok=True
+    )
 
 
 def misfit(checkpoint: str | Path, model: nn.Module) -> str | None:

@@ -1,6 +1,7 @@
 """Training curves, and whether the auxiliary network reads the sentence vector.
 
-The gap measures the latter: the auxiliary loss with a neighbouring sentence's [CLS] minus the loss with its own.
+The gap measures the latter: the auxiliary loss with a neighbouring sentence's [CLS] minus the loss
+with its own.
 """
 
 import re
@@ -16,7 +17,8 @@ from eval.analyse.pictures import styles
 OWN, OTHER, GAP = "eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_aux_gap"
 CLEAR = 0.3  # nats per masked token; below it the sentence vector hardly helps
 _NOT_TERMS = frozenset(
-    "epoch step grad_norm learning_rate loss train_loss train_runtime total_flos tokens train_samples_per_second "
+    "epoch step grad_norm learning_rate loss train_loss train_runtime total_flos tokens "
+    "train_samples_per_second "
     "train_steps_per_second".split()
 )
 _DEV_SCORE = re.compile(r"eval_\w+_(spearman|ndcg)(_\d+)?")  # a number: of a prefix of the vectors
@@ -56,7 +58,8 @@ def describe_gap(history: History) -> str | None:
     losses = f"loss {last.own:.3f} with its own [CLS], {last.other:.3f} with a neighbour's"
     if not last.gap >= CLEAR:  # true for NaN too
         return (
-            f"the auxiliary network hardly reads the sentence vector ({losses}): expect the result of the contrastive "
+            f"the auxiliary network hardly reads the sentence vector ({losses}): expect the result "
+            "of the contrastive "
             "loss alone"
         )
     first = next(point for point in evaluations if point.gap >= CLEAR)
@@ -91,9 +94,13 @@ def draw(history: History, path: str | Path) -> None:
     spread = [name for name in ("eval_uniformity", "eval_mean_cosine") if name in curves]
     gap = [GAP] if GAP in curves else []
     gradients = [name for name in curves if name.startswith("eval_gradient_")]
-    terms = [name for name in curves if name not in (*spread, *gap, *gradients) and not dev_unit(name)]
+    terms = [
+        name for name in curves if name not in (*spread, *gap, *gradients) and not dev_unit(name)
+    ]
     panels = {"loss term (raw)": ("Each line is a loss term before weighting.", terms)}
-    panels |= {unit: ("The dev score selects the best model.", names) for unit, names in scores.items()}
+    panels |= {
+        unit: ("The dev score selects the best model.", names) for unit, names in scores.items()
+    }
     panels["gap, nats"] = f"The network reads the sentence vector above {CLEAR} nats.", gap
     panels["gradient norm"] = "Each loss term pulls this much at the vectors.", gradients
     panels["spread"] = "At uniformity 0 and mean cosine 1, it has collapsed.", spread
@@ -105,7 +112,9 @@ def draw(history: History, path: str | Path) -> None:
     for (label, (title, names)), axis in zip(panels.items(), axes, strict=True):
         for name, style in styles(names).items():
             steps, values = curves[name]
-            axis.plot(steps, values, label=name, markersize=4, markevery=max(1, len(steps) // 20), **style)
+            axis.plot(
+                steps, values, label=name, markersize=4, markevery=max(1, len(steps) // 20), **style
+            )
         axis.set_title(title, fontsize=10, loc="left")
         axis.set_ylabel(label)
         if names == gradients:

@@ -49,7 +49,8 @@ def _storage_message(error: Exception) -> str | None:
 class FirstBad:
     """The first optimizer step with a non-finite number, kept on the device.
 
-    `note` does not synchronize with the device; `step` does. On a CPU it is free, so read it after every step.
+    `note` does not synchronize with the device; `step` does. On a CPU it is free, so read it after
+    every step.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -73,7 +74,11 @@ def not_finite(model: nn.Module, optimizer: torch.optim.Optimizer | None = None)
     named = dict(model.state_dict())
     for number, state in enumerate(optimizer.state.values() if optimizer is not None else []):
         named |= {f"{name} of optimizer state {number}": value for name, value in state.items()}
-    named = {n: t for n, t in named.items() if isinstance(t, Tensor) and t.is_floating_point() and t.numel()}
+    named = {
+        n: t
+        for n, t in named.items()
+        if isinstance(t, Tensor) and t.is_floating_point() and t.numel()
+    }
     flags = [tensor.isfinite().all().to("cpu", non_blocking=True) for tensor in named.values()]
     if any(tensor.is_cuda for tensor in named.values()):
         torch.cuda.synchronize()

@@ -1,7 +1,7 @@
 """The folder of a run: its record, its lock, and how a command begins there.
 
-A run owns its folder. `run.json` is written before the first step; the same command then resumes or, once the run is
-finished, changes nothing. Any other content of the folder is refused.
+A run owns its folder. `run.json` is written before the first step; the same command then resumes
+or, once the run is finished, changes nothing. Any other content of the folder is refused.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ LOCK_FILE = ".infocse.lock"
 WEIGHTS = ("model.safetensors", "aux_head.safetensors")
 _MESSAGE_CHARS = 80  # per value: a dictionary of hashes is long
 
-# Fields that affect neither the weights nor the selection of the best model: they may differ at a resume. The files
-# they name are compared by content. No other field may differ, including `max_steps` and `num_train_epochs`, on which
-# the schedule depends. Nothing here reads those of the last four lines, which are transformers'.
+# Fields that affect neither the weights nor the selection of the best model: they may differ at a
+# resume. The files they name are compared by content. No other field may differ, including
+# `max_steps` and `num_train_epochs`, on which the schedule depends. Nothing here reads those of the
+# last four lines, which are transformers'.
 MAY_DIFFER = frozenset(
     """output_dir data_dir cache_dir dry_run test_tasks run_name report_to project trackio_space_id disable_tqdm
     log_level log_level_replica log_on_each_node logging_strategy logging_first_step logging_steps save_strategy
@@ -38,7 +39,8 @@ MAY_DIFFER = frozenset(
     eval_use_gather_object batch_eval_metrics prediction_loss_only label_names length_column_name use_cache
     fsdp_config liger_kernel_config restore_callback_states_from_checkpoint""".split()
 )
-# Those among them that must agree over the processes of a run, because they determine when processes synchronize.
+# Those among them that must agree over the processes of a run, because they determine when
+# processes synchronize.
 IN_STEP = frozenset(
     "output_dir dry_run logging_strategy logging_first_step logging_steps save_strategy save_steps".split()
 )
@@ -50,9 +52,13 @@ def read_run(folder: Path) -> dict[str, Any]:
     run = read_json(path, "a run record", error=CheckpointRefused)
     if type(found := run.get("format")) is int and found > FORMAT:
         raise CheckpointRefused(newer_format(str(path), found, FORMAT))
-    if not isinstance(run.get("trajectory"), dict) or run.get("status") not in ("running", "finished"):
+    if not isinstance(run.get("trajectory"), dict) or run.get("status") not in (
+        "running",
+        "finished",
+    ):
         raise CheckpointRefused(
-            f"{path}: not a run record ('trajectory' and a 'status' of running or finished are required)"
+            f"{path}: not a run record ('trajectory' and a 'status' of running or finished are "
+            "required)"
         )
     return run
 
@@ -70,26 +76,33 @@ def check_result(folder: Path, run: Mapping[str, Any]) -> None:
     """
     recorded = run.get("result")
     if not isinstance(recorded, dict):
-        raise CheckpointRefused(f"{folder}: {RUN_FILE} lists no result; remove the folder to train again")
+        raise CheckpointRefused(
+            f"{folder}: {RUN_FILE} lists no result; remove the folder to train again"
+        )
     for name, before in recorded.items():
         if not (folder / name).is_file() or sha256(folder / name) != before:
             raise CheckpointRefused(
-                f"{folder}: the run has finished, but {name} is missing or has changed; restore the file, or remove "
+                f"{folder}: the run has finished, but {name} is missing or has changed; restore "
+                "the file, or remove "
                 "the folder to train again"
             )
 
 
 def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Names of the settings in which two trajectories differ; local models are compared by content, not by name.
+    """Names of the settings in which two trajectories differ; local models are compared by content,
+    not by name.
 
-    A setting present in only one of them was added after the other was written; it differs if it is on.
+    A setting present in only one of them was added after the other was written; it differs if it is
+    on.
     """
     files = one.get("contents")
     other_files = other.get("contents", {}).items() if isinstance(files, dict) else ()
     same = {name for name, hashes in other_files if files.get(name) == hashes}
     in_both = {name for name in one.keys() & other.keys() if one[name] != other[name]}
     in_one = {name for name in one.keys() ^ other.keys() if (one | other)[name]}
-    return sorted((in_both | in_one) - same - (MAY_DIFFER - IN_STEP))  # older records have more of them
+    return sorted(
+        (in_both | in_one) - same - (MAY_DIFFER - IN_STEP)
+    )  # older records have more of them
 
 
 def check_agreement(everyone: Sequence[dict[str, Any]]) -> None:
@@ -100,10 +113,14 @@ def check_agreement(everyone: Sequence[dict[str, Any]]) -> None:
     """
     names = sorted({name for other in everyone for name in differing(everyone[0], other)})
     if names:
-        values = {name: [str(trajectory.get(name))[:_MESSAGE_CHARS] for trajectory in everyone] for name in names}
+        values = {
+            name: [str(trajectory.get(name))[:_MESSAGE_CHARS] for trajectory in everyone]
+            for name in names
+        }
         listed = "; ".join(f"{name}: {', '.join(by_rank)}" for name, by_rank in values.items())
         raise BadInput(
-            f"the processes of this run differ, by rank: {listed}; start all with the same settings and files"
+            f"the processes of this run differ, by rank: {listed}; start all with the same "
+            "settings and files"
         )
 
 
@@ -123,10 +140,14 @@ def open_run(folder: str, trajectory: dict[str, Any]) -> Start:
 
     Raises:
         BadInput: the folder contains something that is not a run.
-        CheckpointRefused: it contains a run with other settings (named) or only invalid checkpoints.
+        CheckpointRefused: it contains a run with other settings (named) or only invalid
+            checkpoints.
     """
     status, root = status_of(folder, trajectory), Path(folder)
-    return Start(status == "finished", last_valid(root, read_run(root).get("run_id")) if status == "running" else None)
+    return Start(
+        status == "finished",
+        last_valid(root, read_run(root).get("run_id")) if status == "running" else None,
+    )
 
 
 def status_of(folder: str | Path, trajectory: dict[str, Any]) -> str:
@@ -135,15 +156,20 @@ def status_of(folder: str | Path, trajectory: dict[str, Any]) -> str:
     if not root.exists() or all(_is_ours(path.name) for path in root.iterdir()):
         return "new"
     if not (root / RUN_FILE).is_file():
-        raise BadInput(f"{root}: not empty and not a run of this project; choose another --output_dir")
+        raise BadInput(
+            f"{root}: not empty and not a run of this project; choose another --output_dir"
+        )
     run = read_run(root)
     if run["status"] == "running" and not checkpoints(root) and not (root / BEST).exists():
         return "new"  # it saved nothing, so other settings lose nothing
     old = run["trajectory"]
     if changed := differing(old, trajectory):
-        listed = "; ".join(_difference(name, old.get(name), trajectory.get(name)) for name in changed)
+        listed = "; ".join(
+            _difference(name, old.get(name), trajectory.get(name)) for name in changed
+        )
         raise CheckpointRefused(
-            f"{root}: contains a run with other settings ({listed}); give its settings to resume it, or choose "
+            f"{root}: contains a run with other settings ({listed}); give its settings to resume "
+            "it, or choose "
             "another --output_dir"
         )
     return run["status"]
@@ -161,15 +187,19 @@ def _difference(name: str, old: Any, new: Any) -> str:
     changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     if name != "contents":
         return f"{name}: {', '.join(changed)} changed"
-    return "; ".join(_difference(f"files of --{flag}", old.get(flag) or {}, new.get(flag) or {}) for flag in changed)
+    return "; ".join(
+        _difference(f"files of --{flag}", old.get(flag) or {}, new.get(flag) or {})
+        for flag in changed
+    )
 
 
 def last_valid(root: Path, run_id: str) -> str | None:
-    """The newest `checkpoint-N` that is exactly what this run wrote; None if there are no checkpoints.
+    """The newest `checkpoint-N` that is exactly what this run wrote; None if there are no
+    checkpoints.
 
     Raises:
-        CheckpointRefused: no checkpoint is valid (a run must not silently start over), or the best model up to the
-            checkpoint is lost.
+        CheckpointRefused: no checkpoint is valid (a run must not silently start over), or the best
+            model up to the checkpoint is lost.
     """
     reasons = []
     for folder in checkpoints(root):
@@ -182,7 +212,8 @@ def last_valid(root: Path, run_id: str) -> str | None:
         reasons.append(f"{folder.name}: {reason}")
     if reasons:
         raise CheckpointRefused(
-            f"{root}: none of the {len(reasons)} checkpoints is valid ({'; '.join(reasons)}); remove them to start over"
+            f"{root}: none of the {len(reasons)} checkpoints is valid ({'; '.join(reasons)}); "
+            "remove them to start over"
         )
     return None
 
@@ -196,10 +227,12 @@ def discard(root: Path, run_id: str | None) -> None:
 
 @contextmanager
 def locked(folder: str | Path) -> Iterator[None]:
-    """Lock a folder while the block runs; a folder created here is removed again if nothing was written.
+    """Lock a folder while the block runs; a folder created here is removed again if nothing was
+    written.
 
-    The lock is a record lock of the operating system: it ends with its process, however that ends, and worker
-    processes do not inherit it. Its file stays, or two commands could lock two files of the same name.
+    The lock is a record lock of the operating system: it ends with its process, however that ends,
+    and worker processes do not inherit it. Its file stays, or two commands could lock two files of
+    the same name.
 
     Raises:
         CheckpointRefused: another process holds the lock; the message gives its pid.

@@ -1,8 +1,9 @@
-"""Forward and backward as one CUDA graph: the host launches one graph instead of over a thousand kernels.
+"""Forward and backward as one CUDA graph: the host launches one graph instead of over a thousand
+kernels.
 
-A bert-base step at 64 x 32 runs faster on a GPU than a host can launch its kernels. A graph records them once for every
-shape of batch and replays them. Clipping and AdamW stay outside: capturing them too gained nothing (12.15 against
-12.14 ms for SimCSE on an H200); results/gpu-*.md has the times.
+A bert-base step at 64 x 32 runs faster on a GPU than a host can launch its kernels. A graph records
+them once for every shape of batch and replays them. Clipping and AdamW stay outside: capturing them
+too gained nothing (12.15 against 12.14 ms for SimCSE on an H200); results/gpu-*.md has the times.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from models.training import TrainingOutput
 from training.run_arguments import recomputes
 from training.trainer import EmbeddingTrainer
 
-# Torch prefers cuDNN's attention, which is slower at 32 tokens: 16.7 -> 15.6 ms for InfoCSE on an H200.
+# Torch prefers cuDNN's attention, which is slower at 32 tokens: 16.7 -> 15.6 ms for InfoCSE on an
+# H200.
 _ATTENTION = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 _WARM = 3  # passes before a capture: libraries allocate and choose their kernels in the first ones
 
@@ -28,8 +30,9 @@ _WARM = 3  # passes before a capture: libraries allocate and choose their kernel
 class GraphedStep:
     """Forward and backward of batches; each shape of batch is captured when it first comes.
 
-    A capture changes neither weights and buffers nor random numbers. On a CPU nothing is captured. Every graph writes
-    its own gradients, so nothing is zeroed or summed: 17.8 -> 16.7 ms for InfoCSE on an H200.
+    A capture changes neither weights and buffers nor random numbers. On a CPU nothing is captured.
+    Every graph writes its own gradients, so nothing is zeroed or summed: 17.8 -> 16.7 ms for
+    InfoCSE on an H200.
 
     Args:
         model: on its device.
@@ -43,7 +46,9 @@ class GraphedStep:
 
     def __call__(self, inputs: dict) -> TrainingOutput:
         """Set the gradients of a batch on the model's device; the returned tensors are valid until the next call."""
-        shape = tuple((name, tensor.shape, tensor.dtype, facts) for name, tensor, facts in _tensors(inputs))
+        shape = tuple(
+            (name, tensor.shape, tensor.dtype, facts) for name, tensor, facts in _tensors(inputs)
+        )
         if shape not in self.captured:
             fixed = copy.deepcopy(inputs)
             self.captured[shape] = fixed, self._capture(fixed)
@@ -67,7 +72,10 @@ class GraphedStep:
         device = self.trained[0].device
         if device.type != "cuda":
             return lambda: self._take(inputs)
-        random, buffers = torch.cuda.get_rng_state(device), [buffer.clone() for buffer in self.model.buffers()]
+        random, buffers = (
+            torch.cuda.get_rng_state(device),
+            [buffer.clone() for buffer in self.model.buffers()],
+        )
         aside = torch.cuda.Stream(device)
         aside.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(aside), sdpa_kernel(_ATTENTION):
@@ -78,7 +86,9 @@ class GraphedStep:
         for buffer, before in zip(self.model.buffers(), buffers, strict=True):
             buffer.copy_(before)
         graph = torch.cuda.CUDAGraph()
-        captured = torch.cuda.graph(graph, capture_error_mode="thread_local")  # the loader's threads may pin memory
+        captured = torch.cuda.graph(
+            graph, capture_error_mode="thread_local"
+        )  # the loader's threads may pin memory
         with captured, sdpa_kernel(_ATTENTION):
             output = self._take(inputs)
         gradients = [parameter.grad for parameter in self.trained]
@@ -95,16 +105,21 @@ class GraphedTrainer(EmbeddingTrainer):
     """An EmbeddingTrainer whose forward and backward are CUDA graphs, see `GraphedStep`.
 
     Raises:
-        BadInput: several processes, accumulation, fp16, compilation, recomputed layers, or an objective whose steps
-            a replay would not repeat.
+        BadInput: several processes, accumulation, fp16, compilation, recomputed layers, or an
+            objective whose steps a replay would not repeat.
     """
 
     def __init__(self, model, args, *others, **more) -> None:
         alone = args.world_size == 1 and args.gradient_accumulation_steps == 1
-        reasons = [objective.not_replayed for objective in getattr(model, "objectives", ()) if objective.not_replayed]
+        reasons = [
+            objective.not_replayed
+            for objective in getattr(model, "objectives", ())
+            if objective.not_replayed
+        ]
         if not alone or args.fp16 or args.torch_compile or recomputes(args):
             reasons.append(
-                "it needs one process, and excludes --gradient_accumulation_steps, --fp16, --torch_compile and "
+                "it needs one process, and excludes --gradient_accumulation_steps, --fp16, "
+                "--torch_compile and "
                 "--activation_checkpointing"
             )
         if reasons:

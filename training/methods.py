@@ -17,7 +17,8 @@ STAGE_ONE, UNSUP, SUP = "run_pretrain_aux.py", "run_unsup.py", "run_sup.py"
 
 
 def method_names(labels: bool | None = None) -> list[str]:
-    """All methods; with `labels`, those that do (True) or do not (False) need labelled pairs, which imports all.
+    """All methods; with `labels`, those that do (True) or do not (False) need labelled pairs, which
+    imports all.
 
     A file whose name begins with an underscore is a helper of methods.
     """
@@ -30,7 +31,10 @@ def load_method(name: str | None, script: str | None = None) -> Method:
     """The method of that name; BadInput if it is missing, unknown or of another script than this one."""
     names = method_names()
     if name not in names:
-        guess = "".join(f"did you mean '{match}'? " for match in difflib.get_close_matches(name or "", names, n=1))
+        guess = "".join(
+            f"did you mean '{match}'? "
+            for match in difflib.get_close_matches(name or "", names, n=1)
+        )
         choices = f"choose one of {', '.join(names)} (or a --config that names one)"
         raise BadInput(f"--method {name or 'is missing'}: {guess}{choices}")
     method = importlib.import_module(f"models.objectives.{name}").METHOD

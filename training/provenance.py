@@ -25,7 +25,10 @@ def provenance(on_gpu: bool | None = None) -> dict[str, Any]:
     """Versions, commit and machine; `on_gpu` None means a GPU is used if available."""
     on_gpu = torch.cuda.is_available() if on_gpu is None else on_gpu
     return {
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in _PACKAGES},
+        },
         "commit": _git("rev-parse", "HEAD"),
         "changed_files": len((_git("status", "--porcelain") or "").splitlines()),
         "hardware": {
@@ -38,7 +41,9 @@ def provenance(on_gpu: bool | None = None) -> dict[str, Any]:
 
 def _git(*command: str) -> str | None:
     try:
-        done = subprocess.run(["git", "-C", str(ROOT), *command], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), *command], capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()
@@ -51,9 +56,11 @@ def weights_hash(path: str) -> str | None:
 
 
 def contents(settings: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """sha256 of the files of every local model folder or JSON file that a setting names: {setting: {file: hash}}.
+    """sha256 of the files of every local model folder or JSON file that a setting names: {setting:
+    {file: hash}}.
 
-    For a list, the files are "1 FILE", "2 FILE" and so on; an item without local files represents itself.
+    For a list, the files are "1 FILE", "2 FILE" and so on; an item without local files represents
+    itself.
     """
     hashed = {name: _files(value) for name, value in settings.items()}
     return {name: hashes for name, hashes in hashed.items() if hashes}
@@ -64,7 +71,10 @@ def _files(value: Any) -> dict[str, str]:
         parts = [_files(part) for part in value]
         numbered = {}
         for number, (part, files) in enumerate(zip(value, parts, strict=True), 1):
-            numbered |= {f"{number} {file}".rstrip(): content for file, content in (files or {"": part}).items()}
+            numbered |= {
+                f"{number} {file}".rstrip(): content
+                for file, content in (files or {"": part}).items()
+            }
         return numbered if any(parts) else {}
     return _hashes(Path(value)) if isinstance(value, str) and value else {}
 
@@ -86,7 +96,11 @@ def earlier_starts(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[
     if before == {name: new[name] for name in names}:
         return listed
     then = before["versions"] or {}
-    changed = [f"{name} {then.get(name)}" for name, now in new["versions"].items() if then.get(name) != now]
+    changed = [
+        f"{name} {then.get(name)}" for name, now in new["versions"].items() if then.get(name) != now
+    ]
     if changed:
-        logger.warning("the run began with %s: its numbers may depend on both versions", ", ".join(changed))
+        logger.warning(
+            "the run began with %s: its numbers may depend on both versions", ", ".join(changed)
+        )
     return [*listed, before]

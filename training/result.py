@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 def dev_set(data_args: ScoredArguments) -> DevSet | None:
     """The examples that select the best model and judge the result; None for `--dev none`.
 
-    A search set with `qrels/test.tsv` selects by `qrels/dev.tsv` and judges by `qrels/test.tsv`; otherwise the same
-    examples do both.
+    A search set with `qrels/test.tsv` selects by `qrels/dev.tsv` and judges by `qrels/test.tsv`;
+    otherwise the same examples do both.
 
     Raises:
         BadInput: a missing or malformed file.
@@ -40,13 +40,17 @@ def dev_set(data_args: ScoredArguments) -> DevSet | None:
         judged = (Path(data_args.dev_beir) / "qrels/test.tsv").exists()
         return search_set(data_args.dev_beir, ["dev", "test"] if judged else ["dev"])
     if data_args.dev_file:
-        return pairs_set("dev_spearman", merged(own_pairs(data_args.dev_file).load(data_args.data_dir)))
+        return pairs_set(
+            "dev_spearman", merged(own_pairs(data_args.dev_file).load(data_args.data_dir))
+        )
     return pairs_set("stsb_spearman", merged(STS_DEV[0].load(data_args.data_dir)))
 
 
 def load_tests(data_args: ScoredArguments, device: str) -> list:
     """The test tasks, computed on this device; loads each once, so that a missing file fails before training."""
-    tests = tasks_named([name for name in data_args.test_tasks if name != "none"], Options(device=device))
+    tests = tasks_named(
+        [name for name in data_args.test_tasks if name != "none"], Options(device=device)
+    )
     for task in tests:
         task.load(data_args.data_dir)
     return tests
@@ -66,7 +70,8 @@ def save_result(
         model_args: of the run.
         record: of the run; gets the hashes of the result.
         tokenizer: the encoder's.
-        dev: the examples that selected the best model; None for `--dev none`, where the last model is the result.
+        dev: the examples that selected the best model; None for `--dev none`, where the last model
+            is the result.
 
     Returns:
         Facts for the record (best step, verdict, dev score by width), and the findings in words.
@@ -80,9 +85,14 @@ def save_result(
         trainer.model.to("cpu")  # the result comes from best/; a GPU holds one model at a time
         trained, _ = load_encoder(str(folder / BEST))
         before, after = (
-            dev.items(_encode(args, encoder, tokenizer)) for encoder in (_initial_encoder(model_args, trained), trained)
+            dev.items(_encode(args, encoder, tokenizer))
+            for encoder in (_initial_encoder(model_args, trained), trained)
         )
-        facts["verdict"] = {"metric": dev.metric, "dev_of_initial": dev.score_of(before), **dev.verdict(before, after)}
+        facts["verdict"] = {
+            "metric": dev.metric,
+            "dev_of_initial": dev.score_of(before),
+            **dev.verdict(before, after),
+        }
         findings.append(in_words(facts["verdict"]))
     with replacing_files(folder) as temporary:
         if dev:
@@ -93,7 +103,9 @@ def save_result(
     return facts, findings
 
 
-def score_result(args: RunArguments, method: str, tests: list, texts: Iterable[str], data_dir: str) -> dict[str, Any]:
+def score_result(
+    args: RunArguments, method: str, tests: list, texts: Iterable[str], data_dir: str
+) -> dict[str, Any]:
     """Write `scores.json` of the exported model; returns how many test sentences the training text contains."""
     folder = Path(args.output_dir)
     encode = _encode(args, *load_encoder(str(folder)))
@@ -110,9 +122,15 @@ def score_result(args: RunArguments, method: str, tests: list, texts: Iterable[s
 
 def _initial_encoder(model_args: ModelArguments, trained: SentenceEncoder) -> SentenceEncoder:
     """The encoder from which a run started, without a head; other traits as in `trained`."""
-    pooling = "cls_before_pooler" if pooling_named(model_args.pooling).keeps_head else model_args.pooling
+    pooling = (
+        "cls_before_pooler" if pooling_named(model_args.pooling).keeps_head else model_args.pooling
+    )
     backbone = load_backbone(model_args.model_name_or_path)
-    traits = {"place": trained.place, "prompts": trained.prompts, "default_prompt": trained.default_prompt}
+    traits = {
+        "place": trained.place,
+        "prompts": trained.prompts,
+        "default_prompt": trained.default_prompt,
+    }
     initial = SentenceEncoder(backbone, pooling, None, trained.max_length, trained.packed, **traits)
     initial.normalized = trained.normalizes
     return initial

@@ -18,8 +18,9 @@ _TORCH_ADAMW = ("adamw_torch", "adamw_torch_fused")  # values of --optim that --
 class RunArguments(TrainingArguments):
     """TrainingArguments with this family's defaults; a configuration has only what differs.
 
-    Source: the scripts of SimCSE and InfoCSE: AdamW without weight decay, no warm-up, linear schedule, clipping at 1,
-    batch 64 (SimCSE's README), evaluation every 125 steps (SimCSE's script, InfoCSE 4.2), seed 42 (the Trainer's).
+    Source: the scripts of SimCSE and InfoCSE: AdamW without weight decay, no warm-up, linear
+    schedule, clipping at 1, batch 64 (SimCSE's README), evaluation every 125 steps (SimCSE's
+    script, InfoCSE 4.2), seed 42 (the Trainer's).
     """
 
     output_dir: str | None = flag(None, "the run's folder: result, record, log and checkpoints")
@@ -43,48 +44,65 @@ class RunArguments(TrainingArguments):
     )
     adamw: Literal["torch", "transformers", "uncorrected"] = flag(
         "torch",
-        "AdamW implementation: torch, transformers 4 (official scripts of SimCSE, ESimCSE, DiffCSE and InfoCSE), "
+        "AdamW implementation: torch, transformers 4 (official scripts of SimCSE, ESimCSE, DiffCSE "
+        "and InfoCSE), "
         "or transformers 4 without bias correction (ConSERT, IS-BERT)",
     )
     cuda_graph: bool = flag(
         False,
-        "replay the whole step as one CUDA graph for every shape of batch: 2.5 to 5 times as fast on an H200 "
+        "replay the whole step as one CUDA graph for every shape of batch: 2.5 to 5 times as fast "
+        "on an H200 "
         "(results/gpu-h200.md); needs one GPU; on a CPU it has no effect",
     )
     include_num_input_tokens_seen: bool = False
     logging_nan_inf_filter: bool = False
 
     def __post_init__(self) -> None:
-        """Fill what depends on the machine; refuse values that would silently train or score something else.
+        """Fill what depends on the machine; refuse values that would silently train or score
+        something else.
 
         Raises:
-            BadInput: the launcher's precision is not that of the flags, or the optimizer's choice would be ignored.
+            BadInput: the launcher's precision is not that of the flags, or the optimizer's choice
+                would be ignored.
         """
-        if self.tf32 is None and (self.torch_compile or self.torch_compile_mode or self.torch_compile_backend):
+        if self.tf32 is None and (
+            self.torch_compile or self.torch_compile_mode or self.torch_compile_backend
+        ):
             self.tf32 = False  # transformers would turn it on
         super().__post_init__()
-        self.accelerator_config.non_blocking = self.device.type == "cuda"  # copies the next batch during a step
+        self.accelerator_config.non_blocking = (
+            self.device.type == "cuda"
+        )  # copies the next batch during a step
         self.dataloader_pin_memory &= self.device.type == "cuda"  # without a GPU torch warns
         precision = "fp16" if self.fp16 else "bf16" if self.bf16 else "no"
         if self.mixed_precision != precision:  # plan, record and evaluation read the flags
             raise BadInput(
-                f"the launcher sets mixed precision '{self.mixed_precision}' and the flags '{precision}': use --bf16 "
+                f"the launcher sets mixed precision '{self.mixed_precision}' and the flags "
+                f"'{precision}': use --bf16 "
                 "or --fp16, and leave it out of accelerate's configuration"
             )
-        ignored = self.adamw != "torch" and (self.optim.value not in _TORCH_ADAMW or self.optim_args)
-        if ignored or self.optim.value.startswith("schedule_free"):  # which evaluates other weights than it trains
+        ignored = self.adamw != "torch" and (
+            self.optim.value not in _TORCH_ADAMW or self.optim_args
+        )
+        if ignored or self.optim.value.startswith(
+            "schedule_free"
+        ):  # which evaluates other weights than it trains
             raise BadInput(f"--optim {self.optim.value} with --adamw {self.adamw}: not supported")
 
 
 def recomputes(args: TrainingArguments) -> bool:
     """Whether layers are recomputed in the backward pass; releases of transformers name the flag differently."""
-    return bool(getattr(args, "activation_checkpointing", None) or getattr(args, "gradient_checkpointing", None))
+    return bool(
+        getattr(args, "activation_checkpointing", None)
+        or getattr(args, "gradient_checkpointing", None)
+    )
 
 
 def settle_packing(wanted: bool | None, args: RunArguments) -> bool:
     """`--packed`, or its default: packed on a CPU and in a CUDA graph, padded on a GPU without one.
 
-    Source: results/gpu-h200.md. Packing starts more kernels, which cost a host without a graph more than padding costs.
+    Source: results/gpu-h200.md. Packing starts more kernels, which cost a host without a graph more
+    than padding costs.
     """
     return args.device.type == "cpu" or args.cuda_graph if wanted is None else wanted
 
@@ -93,13 +111,15 @@ def check_machine(args: TrainingArguments, count: int, held_out: int) -> None:
     """Check the devices and the number of training examples."""
     if args.n_gpu > 1:
         raise BadInput(
-            "one process sees several GPUs (nn.DataParallel is not supported); use `accelerate launch --config_file` "
+            "one process sees several GPUs (nn.DataParallel is not supported); use `accelerate "
+            "launch --config_file` "
             "with configs/accelerate/two_gpus.yaml or one_gpu.yaml"
         )
     if count < args.per_device_train_batch_size * args.world_size:
         excluded = f", with {held_out} held out," if held_out else ""
         raise BadInput(
-            f"{count} examples{excluded} are fewer than one batch of {args.per_device_train_batch_size} in each of "
+            f"{count} examples{excluded} are fewer than one batch of "
+            f"{args.per_device_train_batch_size} in each of "
             f"{args.world_size} processes; lower --per_device_train_batch_size or give more text"
         )
 

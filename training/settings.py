@@ -1,7 +1,9 @@
-"""All settings of a run, made once: `read` fills them from a command line, `fill` from Python, both over a YAML file.
+"""All settings of a run, made once: `read` fills them from a command line, `fill` from Python, both
+over a YAML file.
 
-A value of the file is parsed like a flag, so `3e-5` is a number, `no` is a string, and an error names the flag. A flag
-wins over the file, and also replaces the alternatives to it that the file names.
+A value of the file is parsed like a flag, so `3e-5` is a number, `no` is a string, and an error
+names the flag. A flag wins over the file, and also replaces the alternatives to it that the file
+names.
 """
 
 from __future__ import annotations
@@ -21,7 +23,13 @@ from typing import Any, get_type_hints
 import torch
 from transformers import HfArgumentParser, TrainingArguments
 
-from common.arguments import DataArguments, ModelArguments, PretrainArguments, ScoredArguments, SentenceArguments
+from common.arguments import (
+    DataArguments,
+    ModelArguments,
+    PretrainArguments,
+    ScoredArguments,
+    SentenceArguments,
+)
 from common.errors import BadInput, brief, refuse_tokens
 from common.files import read_yaml
 from common.flags import Parser
@@ -31,7 +39,10 @@ from models.objectives.base import Method
 from training.methods import STAGE_ONE, SUP, load_method, method_names
 from training.run_arguments import RunArguments
 
-_BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")  # x86; without either, torch emulates bfloat16 in software
+_BF16_INSTRUCTIONS = (
+    "avx512_bf16",
+    "amx_bf16",
+)  # x86; without either, torch emulates bfloat16 in software
 _HELP = {"h", "help", "help_all"}
 _REPLACED = {  # keys of a configuration that a flag excludes
     "train_file": {"dataset_name", "dataset_config_name", "dataset_split"},
@@ -73,7 +84,12 @@ class Settings:
     def values(self) -> dict[str, Any]:
         """Every setting by name, as the record keeps it."""
         method_args = {} if self.method_args is None else vars(self.method_args)
-        return {**vars(self.model_args), **method_args, **vars(self.data_args), **self.args.to_dict()}
+        return {
+            **vars(self.model_args),
+            **method_args,
+            **vars(self.data_args),
+            **self.args.to_dict(),
+        }
 
     @property
     def command(self) -> list[str]:
@@ -83,7 +99,9 @@ class Settings:
     def describe_sources(self) -> str:
         """A line for every value that is not a default, with where it is from."""
         shown = {name: " ".join(map(_word, _parts(value))) for name, value in self.given.items()}
-        return "".join(f"\n  settings: {name} {value} ({self.sources[name]})" for name, value in shown.items())
+        return "".join(
+            f"\n  settings: {name} {value} ({self.sources[name]})" for name, value in shown.items()
+        )
 
     def describe_choices(self) -> str:
         """A line for every `auto`."""
@@ -113,16 +131,24 @@ def fill(script: str, values: Mapping[str, Any]) -> Settings:
 
     Args:
         script: `STAGE_ONE`, `UNSUP` or `SUP`.
-        values: by flag name: words, or objects that are written as words and parsed; None leaves a flag out.
+        values: by flag name: words, or objects that are written as words and parsed; None leaves a
+            flag out.
 
     Raises:
-        BadInput: an unknown name, a value of the wrong type or out of range, a file that is not a flat YAML mapping.
+        BadInput: an unknown name, a value of the wrong type or out of range, a file that is not a
+            flat YAML mapping.
     """
-    flags = {name: value for name, value in values.items() if value is not None and name != "config"}
+    flags = {
+        name: value for name, value in values.items() if value is not None and name != "config"
+    }
     config = lookup(values, "config")
     file = {} if config is None else _without_replaced(read_config(config), flags)
     refuse_tokens(words_of(file | flags))
-    method = None if script == STAGE_ONE else load_method(_single("method", (file | flags).get("method")), script)
+    method = (
+        None
+        if script == STAGE_ONE
+        else load_method(_single("method", (file | flags).get("method")), script)
+    )
     parser = SettingsParser(script, method)
     parser.check_names(file, flags, config)
     given = file | flags
@@ -136,11 +162,15 @@ def fill(script: str, values: Mapping[str, Any]) -> Settings:
     sources = {name: "flag" if name in flags else str(config) for name in given}
     *groups, args = _built(kinds_of(script, method), parsed)
     model_args, method_args, data_args = groups if method else (groups[0], None, groups[1])
-    return Settings(script, method, model_args, method_args, data_args, args, given, sources, chosen)
+    return Settings(
+        script, method, model_args, method_args, data_args, args, given, sources, chosen
+    )
 
 
 def _use_cpu(flags: Any) -> tuple[bool, str]:
-    return (False, "there is a GPU") if torch.cuda.is_available() else (True, "there is no CUDA GPU")
+    return (
+        (False, "there is a GPU") if torch.cuda.is_available() else (True, "there is no CUDA GPU")
+    )
 
 
 def _bf16(flags: Any) -> tuple[bool, str]:
@@ -149,18 +179,26 @@ def _bf16(flags: Any) -> tuple[bool, str]:
     if not flags.use_cpu:
         able, where = torch.cuda.is_bf16_supported(including_emulation=False), "the GPU"
     else:
-        able, where = any(map(torch.cpu.get_capabilities().get, _BF16_INSTRUCTIONS)), "the processor"
+        able, where = (
+            any(map(torch.cpu.get_capabilities().get, _BF16_INSTRUCTIONS)),
+            "the processor",
+        )
     return able, f"{where} {'supports' if able else 'does not support'} it"
 
 
 def _skip_from(flags: Any) -> tuple[int, str]:
     model = flags.model_name_or_path or getattr(flags, "config_name", None)
     if model is None:
-        raise BadInput("--skip_from auto: depends on the model; give --model_name_or_path or --config_name")
+        raise BadInput(
+            "--skip_from auto: depends on the model; give --model_name_or_path or --config_name"
+        )
     config = load_config(model)
     if hasattr(config, "skip_from"):
         return config.skip_from, "the layer used in stage 1"
-    return config.num_hidden_layers // 2, f"half of {config.num_hidden_layers} layers, as 6 of 12 in InfoCSE 3.1"
+    return (
+        config.num_hidden_layers // 2,
+        f"half of {config.num_hidden_layers} layers, as 6 of 12 in InfoCSE 3.1",
+    )
 
 
 # Values of `auto`, with their reasons; bf16 depends on the device and comes after it.
@@ -178,7 +216,10 @@ def _built(kinds: Sequence[type], found: Any) -> list[Any]:
             if hasattr(found, name):
                 check_range(name, getattr(found, name), hint)
     try:
-        return [kind(**{f.name: getattr(found, f.name) for f in fields(kind) if f.init}) for kind in kinds]
+        return [
+            kind(**{f.name: getattr(found, f.name) for f in fields(kind) if f.init})
+            for kind in kinds
+        ]
     except (ValueError, ImportError, OSError) as error:  # transformers checks its own values
         raise BadInput(brief(error)) from error
 
@@ -194,7 +235,9 @@ def kinds_of(script: str, method: Method | None) -> tuple[type, ...]:
 class SettingsParser(Parser, HfArgumentParser):
     """The flags of a script and method; `--help` shows those of this project, with `everything` transformers' too."""
 
-    def __init__(self, script: str, method: Method | None, description: str = "", everything: bool = False) -> None:
+    def __init__(
+        self, script: str, method: Method | None, description: str = "", everything: bool = False
+    ) -> None:
         kinds = kinds_of(script, method)
         if method is not None:
             method.arguments._argument_group_name = f"flags of {method.name}"
@@ -212,8 +255,12 @@ class SettingsParser(Parser, HfArgumentParser):
                 action.help = SUPPRESS
             if action.dest in AUTOMATIC:
                 action.type = _or_auto(action.type)
-        self.names = {word.lstrip("-") for action in self._actions for word in action.option_strings} - _HELP
-        self.add_argument("--config", metavar="FILE", help="YAML file of flags; flags on the command line win")
+        self.names = {
+            word.lstrip("-") for action in self._actions for word in action.option_strings
+        } - _HELP
+        self.add_argument(
+            "--config", metavar="FILE", help="YAML file of flags; flags on the command line win"
+        )
         self.add_argument("--help_all", action="store_true", help="show transformers' flags too")
 
     def check_names(self, file: Iterable[str], flags: Iterable[str], config: str | None) -> None:
@@ -223,7 +270,10 @@ class SettingsParser(Parser, HfArgumentParser):
         for problem, name in named.items():
             if name not in self.names:
                 near = difflib.get_close_matches(name, sorted(self.names), n=1)
-                raise BadInput(f"{problem}; " + (f"did you mean '{near[0]}'?" if near else "--help lists the flags"))
+                raise BadInput(
+                    f"{problem}; "
+                    + (f"did you mean '{near[0]}'?" if near else "--help lists the flags")
+                )
 
     def parse(self, given: Mapping[str, Any]) -> Any:
         """A namespace with every flag's value, `auto` as it stands; values from Python are parsed like flags."""
@@ -300,7 +350,9 @@ def read_config(path: str) -> dict[str, str | list[str]]:
     for key, value in content.items():
         parts = value if isinstance(value, list) else [value]
         if not parts or not all(isinstance(part, str) and part for part in parts):
-            raise BadInput(f"{path}: '{key}' needs a value or a list of values; omit the key for the default")
+            raise BadInput(
+                f"{path}: '{key}' needs a value or a list of values; omit the key for the default"
+            )
     return content
 
 

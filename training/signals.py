@@ -13,12 +13,15 @@ from functools import wraps
 
 from common.errors import Stopped
 
-ONE_REQUEST = 2.0  # seconds; a signal to a process tree arrives directly and again through the parents
+ONE_REQUEST = (
+    2.0  # seconds; a signal to a process tree arrives directly and again through the parents
+)
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 class Stopping:
-    """Stops this process on a signal: immediately if nothing can be lost, else after the optimizer step.
+    """Stops this process on a signal: immediately if nothing can be lost, else after the optimizer
+    step.
 
     Attributes:
         name: the received signal, or None.
@@ -48,7 +51,8 @@ class Stopping:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle the signals while the block runs; one this process was started to ignore (nohup) stays ignored.
+        """Handle the signals while the block runs; one this process was started to ignore (nohup)
+        stays ignored.
 
         Python handles signals in the main thread alone: in any other one this does nothing.
         """
@@ -60,11 +64,15 @@ class Stopping:
         def receive(number: int, _) -> None:
             if os.getpid() == owner:
                 self._receive(number)
-            elif number == signal.SIGTERM:  # a data worker that has not called `outlast_signals` yet
+            elif (
+                number == signal.SIGTERM
+            ):  # a data worker that has not called `outlast_signals` yet
                 os._exit(128 + number)
 
         before = {number: signal.getsignal(number) for number in SIGNALS}
-        before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+        before = {
+            number: handler for number, handler in before.items() if handler is not signal.SIG_IGN
+        }
         for number in before:
             signal.signal(number, receive)
         try:
@@ -77,8 +85,9 @@ class Stopping:
 def outlast_signals(_: int) -> None:
     """Make a data worker, of any number, ignore all signals but its parent's SIGTERM.
 
-    A launcher, a scheduler or Ctrl-C signals the whole job, but the parent needs more batches to finish its step. Not
-    for workers that Linux does not fork: libraries have started threads there, which still receive signals.
+    A launcher, a scheduler or Ctrl-C signals the whole job, but the parent needs more batches to
+    finish its step. Not for workers that Linux does not fork: libraries have started threads there,
+    which still receive signals.
     """
     if not hasattr(signal, "sigwaitinfo"):  # macOS
         return
@@ -102,7 +111,8 @@ def stoppable(main: Callable[..., str]) -> Callable[..., str]:
     """Decorate a command's `main` to handle signals.
 
     Raises:
-        Stopped: on SIGTERM, SIGINT, SIGHUP or SIGUSR1; a second one over two seconds later kills the process.
+        Stopped: on SIGTERM, SIGINT, SIGHUP or SIGUSR1; a second one over two seconds later kills
+            the process.
     """
 
     @wraps(main)

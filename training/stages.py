@@ -65,7 +65,12 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
     Raises:
         ProjectError: anything that the command prints as one line.
     """
-    model_args, data_args, args, began = settings.model_args, settings.data_args, settings.args, time.time()
+    model_args, data_args, args, began = (
+        settings.model_args,
+        settings.data_args,
+        settings.args,
+        time.time(),
+    )
     model_args.packed = settle_packing(model_args.packed, args)
     source, tokenizer, blocks = load_blocks(settings)
     identity = {
@@ -95,15 +100,20 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
 
 
 def load_blocks(settings: Settings) -> tuple[Source, Any, TokenisedText]:
-    """Stage 1's text, the tokenizer (the checkpoint's, or trained on the text) and the training blocks.
+    """Stage 1's text, the tokenizer (the checkpoint's, or trained on the text) and the training
+    blocks.
 
     Raises:
         BadInput: neither or both of a checkpoint and a configuration; an unusable text.
     """
     model_args, data_args, args = settings.model_args, settings.data_args, settings.args
     if bool(model_args.model_name_or_path) == bool(model_args.config_name):
-        raise BadInput("give either --model_name_or_path (a checkpoint) or --config_name (from scratch)")
-    tokenizer = load_tokenizer(model_args.model_name_or_path) if model_args.model_name_or_path else None
+        raise BadInput(
+            "give either --model_name_or_path (a checkpoint) or --config_name (from scratch)"
+        )
+    tokenizer = (
+        load_tokenizer(model_args.model_name_or_path) if model_args.model_name_or_path else None
+    )
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, written=(data_args.cache_dir, args.output_dir))
         if tokenizer is None:
@@ -130,7 +140,9 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, method.labels, (data_args.cache_dir, args.output_dir))
         if source.titled and not cuts(method.views_of_rows(method_args, source.width)):
-            source = replace(source, titled=False)  # title and text are a pair: a row without one of them is dropped
+            source = replace(
+                source, titled=False
+            )  # title and text are a pair: a row without one of them is dropped
         corpus = load_tokenised(source, tokenizer, data_args.cache_dir, sample)
     dev, tests = dev_set(data_args), load_tests(data_args, args.device.type)
     identity = {
@@ -140,7 +152,9 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
         "contents": contents(vars(model_args) | vars(method_args)),
     }
     record = new_record(settings, identity, source.file_names)
-    tokenizer = method.tokenizer(method_args, tokenizer)  # may add a template, which the stored ids lack
+    tokenizer = method.tokenizer(
+        method_args, tokenizer
+    )  # may add a template, which the stored ids lack
     with opened(args, record, data_args.dry_run) as start:
         if start.finished:
             return args.output_dir
@@ -156,18 +170,23 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
             facts, findings = save_result(trainer, model_args, record, tokenizer, dev)
             rows = read_text(source, data_args.cache_dir)
             texts = rows.cells(None if sample is None else sample.rows(len(rows)))
-            facts["seen_test_texts"] = score_result(args, method.name, tests, texts, data_args.data_dir)
+            facts["seen_test_texts"] = score_result(
+                args, method.name, tests, texts, data_args.data_dir
+            )
             finish(trainer, record | facts, began, findings)
         wait_for_everyone(args.device)
     return args.output_dir
 
 
-def new_record(settings: Settings, identity: dict[str, Any], files: Sequence[str] = ()) -> dict[str, Any]:
+def new_record(
+    settings: Settings, identity: dict[str, Any], files: Sequence[str] = ()
+) -> dict[str, Any]:
     """The record of a run that begins: its settings, what determines its weights, and its machine.
 
     Args:
         settings: what the run does.
-        identity: what else determines the weights: hashes of the text, the dev set and the initial model.
+        identity: what else determines the weights: hashes of the text, the dev set and the initial
+            model.
         files: names of the text's files.
 
     Raises:
@@ -176,14 +195,20 @@ def new_record(settings: Settings, identity: dict[str, Any], files: Sequence[str
     args, values = settings.args, settings.values
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started > args.world_size:
-        raise BadInput(f"{started} processes were started, but are not connected; on a CPU add --use_cpu true")
+        raise BadInput(
+            f"{started} processes were started, but are not connected; on a CPU add --use_cpu true"
+        )
     if "output_dir" not in settings.given and not values["dry_run"]:
         raise BadInput("--output_dir is missing: give the run's folder")
     trajectory = {name: value for name, value in values.items() if name not in MAY_DIFFER}
     trajectory |= identity | {"script": settings.script, "world_size": args.world_size}
-    if args.device.type != "cpu":  # devices round and draw differently; older CPU runs have no such entry
+    if (
+        args.device.type != "cpu"
+    ):  # devices round and draw differently; older CPU runs have no such entry
         trajectory["device"] = args.device.type
-    check_agreement(gather_object([trajectory | {name: values[name] for name in IN_STEP if name in values}]))
+    check_agreement(
+        gather_object([trajectory | {name: values[name] for name in IN_STEP if name in values}])
+    )
     return {
         "format": FORMAT,
         "run_id": uuid.uuid4().hex,
@@ -198,10 +223,11 @@ def new_record(settings: Settings, identity: dict[str, Any], files: Sequence[str
 
 @contextmanager
 def opened(args: RunArguments, record: dict[str, Any], dry_run: bool) -> Iterator[Start]:
-    """Lock the run's folder while the block runs, and yield how to begin: new, from a checkpoint, or finished.
+    """Lock the run's folder while the block runs, and yield how to begin: new, from a checkpoint,
+    or finished.
 
-    The main process decides for all, see `training.folder.open_run`. An earlier run's facts go into `record`. A dry run
-    has a temporary folder.
+    The main process decides for all, see `training.folder.open_run`. An earlier run's facts go into
+    `record`. A dry run has a temporary folder.
 
     Raises:
         ProjectError: the folder is refused, locked by another command, or not writable.
@@ -216,11 +242,17 @@ def opened(args: RunArguments, record: dict[str, Any], dry_run: bool) -> Iterato
         if args.process_index == 0:
             try:
                 with storage_errors(args.output_dir):
-                    decision = Start(False, None) if dry_run else _begin(Path(args.output_dir), record, stack)
+                    decision = (
+                        Start(False, None)
+                        if dry_run
+                        else _begin(Path(args.output_dir), record, stack)
+                    )
             except ProjectError as error:
                 decision = error
             except OSError as error:  # a parent is a file, a dangling link, a name that is too long
-                message = f"--output_dir {args.output_dir}: cannot create this folder ({error.strerror})"
+                message = (
+                    f"--output_dir {args.output_dir}: cannot create this folder ({error.strerror})"
+                )
                 decision = unwritable(error, message)
         start = broadcast_object_list([decision])[0]
         if isinstance(start, ProjectError):
@@ -236,7 +268,9 @@ def _begin(root: Path, record: dict[str, Any], stack: ExitStack) -> Start:
         return Start(True, None)
     stack.enter_context(locked(root))
     clean(root)
-    start = open_run(str(root), record["trajectory"])  # again, locked: another command may have been running
+    start = open_run(
+        str(root), record["trajectory"]
+    )  # again, locked: another command may have been running
     if (root / RUN_FILE).is_file():
         old = read_run(root)
         record["run_id"] = old.get("run_id") or record["run_id"]
@@ -246,7 +280,10 @@ def _begin(root: Path, record: dict[str, Any], stack: ExitStack) -> Start:
 
 
 def take_steps(
-    trainer: EmbeddingTrainer, record: dict[str, Any], start: Start, callbacks: Sequence[TrainerCallback] = ()
+    trainer: EmbeddingTrainer,
+    record: dict[str, Any],
+    start: Start,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> None:
     """Write the record, then train to the last step, from step 0 or a checkpoint.
 
@@ -267,48 +304,70 @@ def take_steps(
     if start.checkpoint:
         logger.info("resuming from %s", start.checkpoint)
         state = state_of(start.checkpoint)
-        over = state["global_step"] >= steps or trainer.is_out_of_patience(state.get("log_history", []))
+        over = state["global_step"] >= steps or trainer.is_out_of_patience(
+            state.get("log_history", [])
+        )
     with STOPPING.held():
         try:
             if start.checkpoint and (name := misfit(start.checkpoint, trainer.model)):
                 raise CheckpointRefused(f"{start.checkpoint}: does not fit the model: {name}")
             if over:  # the stock Trainer would train one more step
-                load_model(trainer.model, Path(start.checkpoint) / "model.safetensors", strict=False)
-                trainer.state = TrainerState.load_from_json(str(Path(start.checkpoint) / "trainer_state.json"))
+                load_model(
+                    trainer.model, Path(start.checkpoint) / "model.safetensors", strict=False
+                )
+                trainer.state = TrainerState.load_from_json(
+                    str(Path(start.checkpoint) / "trainer_state.json")
+                )
                 return
             trainer.train(resume_from_checkpoint=start.checkpoint)
         except (ProjectError, OSError):
             raise
-        except Exception as error:  # a manifest proves that a checkpoint is unchanged, not who wrote it
+        except (
+            Exception
+        ) as error:  # a manifest proves that a checkpoint is unchanged, not who wrote it
             full = isinstance(error, (MemoryError, torch.OutOfMemoryError))
             if start.checkpoint is None or trainer.events.stepped or full:
                 raise
             # Only the first sentence: torch goes on to explain how to run the code of a pickle.
             reason = f"{type(error).__name__}: {brief(error).partition('. ')[0]}"
             raise CheckpointRefused(
-                f"{start.checkpoint}: its state cannot be loaded ({reason}); remove that folder to resume from the "
+                f"{start.checkpoint}: its state cannot be loaded ({reason}); remove that folder to "
+                "resume from the "
                 "previous checkpoint, or to start over if there is none"
             ) from error
         stopped = torch.tensor(int(STOPPING.name is not None), device=args.device)
-        stopped = bool(sum_over_processes(stopped))  # a late signal may have reached only one process
+        stopped = bool(
+            sum_over_processes(stopped)
+        )  # a late signal may have reached only one process
     if stopped:
         cause = STOPPING.name or "a signal to another process"
-        raise Stopped(f"stopped by {cause} after step {trainer.state.global_step}; repeat the command to resume")
+        raise Stopped(
+            f"stopped by {cause} after step {trainer.state.global_step}; repeat the command to "
+            "resume"
+        )
     if trainer.dev is not None and trainer.state.best_metric is None:
         trainer.evaluate()  # a callback ended training before the first evaluation
 
 
-def finish(trainer: EmbeddingTrainer, record: dict[str, Any], began: float, findings: Sequence[str] = ()) -> None:
+def finish(
+    trainer: EmbeddingTrainer, record: dict[str, Any], began: float, findings: Sequence[str] = ()
+) -> None:
     """Draw the curves, log the findings and, as the last write, mark the run finished."""
     history, state, folder = trainer.state.log_history, trainer.state, trainer.args.output_dir
     draw(history, Path(folder) / "curves.png")
     ended = (
-        state.global_step < state.max_steps and f"training ended after step {state.global_step} of {state.max_steps}"
+        state.global_step < state.max_steps
+        and f"training ended after step {state.global_step} of {state.max_steps}"
     )
     findings = [*filter(None, [ended, describe_gap(history)]), *findings]
     for finding in findings:
         logger.info(finding)
     seconds = round(time.time() - began, 1)
-    facts = {"findings": findings, "steps": state.global_step, "seconds_of_last_start": seconds, "status": "finished"}
+    facts = {
+        "findings": findings,
+        "steps": state.global_step,
+        "seconds_of_last_start": seconds,
+        "status": "finished",
+    }
     write_run(folder, record | facts)
     logger.info("%s: finished in %.0f s", folder, seconds)

@@ -1,4 +1,5 @@
-"""The Trainer of both stages: stock training with sentence evaluation, logged loss terms and gradient caching.
+"""The Trainer of both stages: stock training with sentence evaluation, logged loss terms and
+gradient caching.
 
 Its callbacks are the hooks of a step, signals and the log.
 """
@@ -33,21 +34,27 @@ _WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_G
 _PROBED = 128  # examples
 _SPARED = 100  # at most one example in this many is held out
 _FEWEST = 10  # examples; fewer would be too noisy
-COLLAPSED = -0.05  # uniformity; 0 means that all vectors are parallel, untrained BERT has about -1.5
+COLLAPSED = (
+    -0.05
+)  # uniformity; 0 means that all vectors are parallel, untrained BERT has about -1.5
 
 
 class EmbeddingTrainer(Trainer):
-    """Stock Trainer with its own evaluation, a best model separate from the checkpoints, and logged loss terms.
+    """Stock Trainer with its own evaluation, a best model separate from the checkpoints, and logged
+    loss terms.
 
     Args:
         model: returns `loss` and `terms`, and has `probe(**batch)` and `after_step()`.
         args: TrainingArguments.
         collator: keys -> batch.
         count: examples in the corpus.
-        held_out: examples to probe at every evaluation and never train on. At most one in `_SPARED` is held out, and
-            none if that would be fewer than `_FEWEST`; then the first examples are probed.
-        dev: () -> values by name, including `args.metric_for_best_model`; None if no best model is selected.
-        keep_best: writes the model into an empty folder; called on the main process when the dev value improves.
+        held_out: examples to probe at every evaluation and never train on. At most one in `_SPARED`
+            is held out, and none if that would be fewer than `_FEWEST`; then the first examples are
+            probed.
+        dev: () -> values by name, including `args.metric_for_best_model`; None if no best model is
+            selected.
+        keep_best: writes the model into an empty folder; called on the main process when the dev
+            value improves.
         patience: evaluations without improvement after which training ends; None: never.
 
     Attributes:
@@ -71,7 +78,9 @@ class EmbeddingTrainer(Trainer):
         self.sampler = KeyedSampler(args.seed, count, batch, held if held >= _FEWEST else 0)
         check_machine(args, self.sampler.count, len(self.sampler.held))
         self.dev, self.keep_best, self.patience = dev, keep_best, patience
-        self._sums: dict[str, torch.Tensor] = defaultdict(lambda: torch.zeros((), device=args.device))
+        self._sums: dict[str, torch.Tensor] = defaultdict(
+            lambda: torch.zeros((), device=args.device)
+        )
         self._micro_steps = 0
         self._tokens = torch.zeros((), dtype=torch.long, device=args.device)
         self._first_bad = FirstBad(args.device)
@@ -79,12 +88,18 @@ class EmbeddingTrainer(Trainer):
         keys, optimizer = Keys(self.sampler.count), chosen_optimizer(args)
         super().__init__(model, args, collator, keys, keys, optimizer_cls_and_kwargs=optimizer)
         if (kind := self.accelerator.distributed_type) not in _WHOLE:
-            raise BadInput(f"{kind.value} shards the model, but evaluation needs the whole model: use MULTI_GPU")
-        self._probe = collator([(-1, i, 0) for i in self.sampler.held or range(min(count, _PROBED))])
+            raise BadInput(
+                f"{kind.value} shards the model, but evaluation needs the whole model: use "
+                "MULTI_GPU"
+            )
+        self._probe = collator(
+            [(-1, i, 0) for i in self.sampler.held or range(min(count, _PROBED))]
+        )
         self.events = Steps(self.sampler, model)
         self.add_callback(self.events)
         self.add_callback(StopWhenAsked())
-        # Dropout is the augmentation, so each process needs its own masks. All other draws are keyed.
+        # Dropout is the augmentation, so each process needs its own masks. All other draws are
+        # keyed.
         set_seed(args.seed, device_specific=True)
 
     def _get_train_sampler(self, train_dataset=None) -> KeyedSampler:
@@ -110,7 +125,10 @@ class EmbeddingTrainer(Trainer):
         """The number of targets of each loss, (losses,); stock assumes a single loss."""
         if not self.model_accepts_loss_kwargs or not batch_samples:
             return None
-        counts = sum(self.accelerator.unwrap_model(self.model).count_targets(batch) for batch in batch_samples)
+        counts = sum(
+            self.accelerator.unwrap_model(self.model).count_targets(batch)
+            for batch in batch_samples
+        )
         return self.accelerator.reduce(counts.to(device), reduction="sum")
 
     def count_terms(self, terms: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
@@ -122,15 +140,21 @@ class EmbeddingTrainer(Trainer):
 
     def _count_tokens(self) -> int:
         """Tokens read so far by all processes; moves the count from the device to the Trainer's state."""
-        self.state.num_input_tokens_seen += int(self.accelerator.reduce(self._tokens, reduction="sum"))
+        self.state.num_input_tokens_seen += int(
+            self.accelerator.reduce(self._tokens, reduction="sum")
+        )
         self._tokens.zero_()
         return self.state.num_input_tokens_seen
 
     def _get_grad_norm(self, model, grad_norm=None):
         """Stock gradient norm, checked together with the terms before the optimizer step, see `FirstBad`."""
         norm = super()._get_grad_norm(model, grad_norm)
-        scaled = self.accelerator.scaler is not None  # fp16: the scaler uses infinite gradients to find its scale
-        self._first_bad.note(self.state.global_step + 1, [*self._sums.values(), *([] if scaled else [norm])])
+        scaled = (
+            self.accelerator.scaler is not None
+        )  # fp16: the scaler uses infinite gradients to find its scale
+        self._first_bad.note(
+            self.state.global_step + 1, [*self._sums.values(), *([] if scaled else [norm])]
+        )
         if self.args.device.type == "cpu":
             self._stop_if_bad(float(norm))
         return norm
@@ -140,9 +164,14 @@ class EmbeddingTrainer(Trainer):
         step = self._first_bad.step
         if not step:
             return
-        wrong = [f"{name} {value:g}" for name, value in sorted(self._sums.items()) if not value.isfinite()]
+        wrong = [
+            f"{name} {value:g}"
+            for name, value in sorted(self._sums.items())
+            if not value.isfinite()
+        ]
         raise NonFinite(
-            f"not finite at step {step}: {', '.join(wrong) or f'gradient norm {norm}'}; this step was not saved: lower "
+            f"not finite at step {step}: {', '.join(wrong) or f'gradient norm {norm}'}; this step "
+            "was not saved: lower "
             "--learning_rate, or raise --temperature if it is small"
         )
 
@@ -151,7 +180,9 @@ class EmbeddingTrainer(Trainer):
         self._stop_if_bad()
         name = not_finite(self.accelerator.unwrap_model(self.model), self.optimizer)
         if name is not None:
-            raise NonFinite(f"{name} is not finite after step {self.state.global_step}: lower --learning_rate")
+            raise NonFinite(
+                f"{name} is not finite after step {self.state.global_step}: lower --learning_rate"
+            )
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the mean terms since the last logging step.
@@ -170,15 +201,21 @@ class EmbeddingTrainer(Trainer):
             logs["tokens"] = self._count_tokens()
         super().log(logs, start_time)
 
-    def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix: str = "eval") -> dict[str, float]:
+    def evaluate(
+        self, eval_dataset=None, ignore_keys=None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
         """Score the dev task and probe the model: the same numbers on every process, and no random draws."""
         self._require_finite()
         metrics: dict[str, float] = {}
         if self.is_world_process_zero():
-            metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._measure().items()}
+            metrics = {
+                f"{metric_key_prefix}_{name}": value for name, value in self._measure().items()
+            }
         metrics = broadcast_object_list([metrics])[0]
         self.log({**metrics, "tokens": self._count_tokens()})
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
         metric, root = self.args.metric_for_best_model, Path(self.args.output_dir)
         if metric is not None:
             value = metrics[f"{metric_key_prefix}_{metric}"]
@@ -194,7 +231,10 @@ class EmbeddingTrainer(Trainer):
         """
         name = f"eval_{self.args.metric_for_best_model}"
         scores = [line[name] for line in history if name in line]
-        return bool(scores and self.patience) and len(scores) - 1 - scores.index(max(scores)) >= self.patience
+        return (
+            bool(scores and self.patience)
+            and len(scores) - 1 - scores.index(max(scores)) >= self.patience
+        )
 
     def _measure(self) -> dict[str, float]:
         model = self.accelerator.unwrap_model(self.model)
@@ -203,7 +243,8 @@ class EmbeddingTrainer(Trainer):
             values = model.probe(**batch)
         if values.get("uniformity", -1.0) > COLLAPSED:
             logger.warning(
-                "the encoder has collapsed (uniformity %.3f): lower --learning_rate, or train stage 1 for longer",
+                "the encoder has collapsed (uniformity %.3f): lower --learning_rate, or train "
+                "stage 1 for longer",
                 values["uniformity"],
             )
         return values | ({} if self.dev is None else self.dev())
@@ -243,7 +284,8 @@ class Steps(TrainerCallback):
         self.stepped = False
 
     def on_train_begin(self, args, state, control, **kwargs):
-        # The checkpoint restores its own intervals; --save_steps and --logging_steps may have changed.
+        # The checkpoint restores its own intervals; --save_steps and --logging_steps may have
+        # changed.
         state.compute_steps(args, state.max_steps)
 
     def on_step_begin(self, args, state, control, **kwargs):
@@ -263,7 +305,8 @@ class Steps(TrainerCallback):
 
 
 class StopWhenAsked(TrainerCallback):
-    """At the end of a step after a signal, log, save and leave the loop; all processes after the same step.
+    """At the end of a step after a signal, log, save and leave the loop; all processes after the
+    same step.
 
     That is the next end of a step, or the one after if only another process received the signal.
     """
@@ -287,7 +330,9 @@ class RunLog(TrainerCallback):
 
     def on_train_begin(self, args, state, control, **kwargs):
         if state.is_world_process_zero:
-            self.path.write_text("".join(json.dumps(line) + "\n" for line in state.log_history), encoding="utf-8")
+            self.path.write_text(
+                "".join(json.dumps(line) + "\n" for line in state.log_history), encoding="utf-8"
+            )
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if state.is_world_process_zero:
@@ -296,7 +341,8 @@ class RunLog(TrainerCallback):
 
 
 class CachedTrainer(EmbeddingTrainer):
-    """An EmbeddingTrainer that keeps the graph of `chunk_size` sentences at a time, see `models.fast.chunking`.
+    """An EmbeddingTrainer that keeps the graph of `chunk_size` sentences at a time, see
+    `models.fast.chunking`.
 
     Raises:
         BadInput: fp16, whose loss scaling the cache does not handle.

@@ -23,7 +23,10 @@ from mteb.models.abs_encoder import AbsEncoder  # noqa: E402
 from mteb.models.model_meta import ModelMeta  # noqa: E402
 from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper  # noqa: E402
 
-STS = {f"STS{year}": f"STS{year}" for year in range(12, 17)} | {"STS-B": "STSBenchmark", "SICK-R": "SICK-R"}
+STS = {f"STS{year}": f"STS{year}" for year in range(12, 17)} | {
+    "STS-B": "STSBenchmark",
+    "SICK-R": "SICK-R",
+}
 BOUND = 0.01  # points, 1e-4 of mteb's
 
 
@@ -36,7 +39,9 @@ def theirs(minilm):
 
 def score(model, task):
     task.data_loaded = True
-    [result] = mteb.evaluate(model, task, cache=None, co2_tracker=False, show_progress_bar=False).task_results
+    [result] = mteb.evaluate(
+        model, task, cache=None, co2_tracker=False, show_progress_bar=False
+    ).task_results
     return 100 * result.get_score()
 
 
@@ -62,7 +67,9 @@ def sts_tasks():
 def test_sts_scores_equal_those_of_mteb(name, sts_tasks, minilm, theirs, data_dir, record_property):
     ours = sts_tasks[name]
     encoder, tokenizer = load_encoder(str(minilm))
-    [row] = headline(rows_of(score_all(Encode(encoder.eval(), tokenizer), [ours], data_dir), "MiniLM", None))
+    [row] = headline(
+        rows_of(score_all(Encode(encoder.eval(), tokenizer), [ours], data_dir), "MiniLM", None)
+    )
     pairs = merged(ours.load(data_dir))
     task = mteb.get_task(STS[name])
     columns = {"sentence1": pairs.left, "sentence2": pairs.right, "score": pairs.gold}
@@ -92,7 +99,9 @@ def split_of(folder):
         judged.setdefault(query, {})[document] = int(grade)
     return {
         "corpus": Dataset.from_list(corpus),
-        "queries": Dataset.from_list([{"id": q["_id"], "text": q["text"]} for q in queries if q["_id"] in judged]),
+        "queries": Dataset.from_list(
+            [{"id": q["_id"], "text": q["text"]} for q in queries if q["_id"] in judged]
+        ),
         "relevant_docs": judged,
         "top_ranked": None,
     }
@@ -117,7 +126,9 @@ def test_classification_by_mteb_of_our_vectors_equals_that_of_its_loader(minilm,
     task = Sst2()
     task.dataset = DatasetDict(
         {
-            name: Dataset.from_dict({"text": [text for (text,) in part.texts], "label": list(map(int, part.labels))})
+            name: Dataset.from_dict(
+                {"text": [text for (text,) in part.texts], "label": list(map(int, part.labels))}
+            )
             for name, part in (("train", train), ("test", test))
         }
     )

@@ -34,7 +34,16 @@ def ndcg(minilm, data_dir):
     """Name of a set -> nDCG@10 x 100 of the command."""
 
     def score(name):
-        flags = ["--tasks", "beir", "--beir", name, "--max_length", str(MAX_LENGTH), "--data_dir", data_dir]
+        flags = [
+            "--tasks",
+            "beir",
+            "--beir",
+            name,
+            "--max_length",
+            str(MAX_LENGTH),
+            "--data_dir",
+            data_dir,
+        ]
         (row,) = [row for row in command.main([str(minilm), *flags]) if row["metric"] == "ndcg@10"]
         return row["value"]
 
@@ -51,12 +60,21 @@ def test_a_collection_scores_what_one_full_product_gives(ndcg, minilm, data_dir,
     beir = read_set(Path(data_dir) / "beir" / name, "test")
     encoder, tokenizer = load_encoder(str(minilm), max_length=MAX_LENGTH)
     encode = Encode(encoder, tokenizer)
-    documents, queries = encode(beir.corpus.texts(0, len(beir.corpus))), encode(list(beir.queries.values()))
+    documents, queries = (
+        encode(beir.corpus.texts(0, len(beir.corpus))),
+        encode(list(beir.queries.values())),
+    )
     documents /= np.linalg.norm(documents, axis=1, keepdims=True)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
     order = np.argsort(-(queries @ documents.T), axis=1, kind="stable")[:, :1000]
-    run = {q: {str(d): float(-i) for i, d in enumerate(best)} for q, best in zip(beir.queries, order, strict=True)}
-    judged = {query: {str(place): grade for place, grade in grades.items()} for query, grades in beir.grades.items()}
+    run = {
+        q: {str(d): float(-i) for i, d in enumerate(best)}
+        for q, best in zip(beir.queries, order, strict=True)
+    }
+    judged = {
+        query: {str(place): grade for place, grade in grades.items()}
+        for query, grades in beir.grades.items()
+    }
     values = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10"}).evaluate(run)
     expected = 100 * np.mean([value["ndcg_cut_10"] for value in values.values()])
     assert ndcg(name) == pytest.approx(expected, abs=1e-6)
@@ -71,7 +89,9 @@ def features(minilm, data_dir):
     def of(name):
         task = next(task for task in tasks() if task.name == name)
         splits = task.load(data_dir).values()
-        return [(encode([text for (text,) in part.texts]), np.array(part.labels)) for part in splits]
+        return [
+            (encode([text for (text,) in part.texts]), np.array(part.labels)) for part in splits
+        ]
 
     return of
 

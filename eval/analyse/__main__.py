@@ -26,20 +26,32 @@ def parser() -> Parser:
     p = Parser(
         prog="python -m eval.analyse",
         description="Analyse the vectors of sentence encoders side by side: print a table of the main numbers and,\n"
-        "with --output, write analyses.json with all numbers and a picture of each analysis.\n\nanalyses:\n"
-        "  alignment_uniformity  of positive pairs, against that of all sentences (Wang and Isola; SimCSE Figure 3)\n"
+        "with --output, write analyses.json with all numbers and a picture of each "
+        "analysis.\n\nanalyses:\n"
+        "  alignment_uniformity  of positive pairs, against that of all sentences (Wang and Isola; "
+        "SimCSE Figure 3)\n"
         "  cosine_by_gold        mean and quartiles of the cosine by gold score (ConSERT Figure 1)",
         epilog="examples:\n"
         "  python -m eval.analyse runs/simcse runs/infocse --output analyses\n"
-        "  python -m eval.analyse before=bert-base-uncased after=runs/infocse --pooling cls_before_pooler",
+        "  python -m eval.analyse before=bert-base-uncased after=runs/infocse --pooling "
+        "cls_before_pooler",
     )
     models = "run or export folder, Hugging Face encoder or sentence-transformers model; NAME is its label in tables "
-    p.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help=f"{models}and pictures (default: end of the path)")
-    p.add_argument("--output", metavar="DIR", help="write analyses.json and the pictures to this folder")
+    p.add_argument(
+        "models",
+        nargs="+",
+        metavar="[NAME=]MODEL",
+        help=f"{models}and pictures (default: end of the path)",
+    )
+    p.add_argument(
+        "--output", metavar="DIR", help="write analyses.json and the pictures to this folder"
+    )
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream")
     pairs = p.add_mutually_exclusive_group()
     pairs.add_argument("--split", choices=["test", "dev"], default="test", help="STS-B split")
-    pairs.add_argument("--dev_file", help="your pairs instead: tab-separated, header sentence1, sentence2, score")
+    pairs.add_argument(
+        "--dev_file", help="your pairs instead: tab-separated, header sentence1, sentence2, score"
+    )
     add_encoder(p)
     return p
 
@@ -47,7 +59,11 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Run the command and return the content of analyses.json."""
     args = parser().parse_args(argv)
-    task = own_pairs(args.dev_file) if args.dev_file else tasks_named(["STS-B"], Options(args.split))[0]
+    task = (
+        own_pairs(args.dev_file)
+        if args.dev_file
+        else tasks_named(["STS-B"], Options(args.split))[0]
+    )
     pairs, name = merged(task.load(args.data_dir)), f"{task.name} {task.split}"
     output = output_folder(args.output) if args.output else None
     if output:
@@ -56,7 +72,13 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     for label, path in labelled(args.models).items():
         plain = read_modules(path) is None  # --pooling is for plain encoders; others have their own
         encoder, tokenizer = load_encoder(path, args.pooling if plain else None, args.max_length)
-        logger.info("%s: %s, pooling %s, at most %d tokens", label, path, encoder.pooling, encoder.max_length)
+        logger.info(
+            "%s: %s, pooling %s, at most %d tokens",
+            label,
+            path,
+            encoder.pooling,
+            encoder.max_length,
+        )
         loaded[label] = encoder.to(device_here()), tokenizer
     texts, measured = list(dict.fromkeys(pairs.left + pairs.right)), {}
     for label, (encoder, tokenizer) in loaded.items():
@@ -68,9 +90,13 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     content = {"data": name, "models": measured}
     if output:
         with writing(output / "analyses.json") as part:
-            part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            part.write_text(
+                json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+            )
         for analysis in HEADLINES:
-            if by_label := {label: model[analysis] for label, model in measured.items() if analysis in model}:
+            if by_label := {
+                label: model[analysis] for label, model in measured.items() if analysis in model
+            }:
                 draw(analysis, by_label, name, output / f"{analysis}.png")
     show(markdown([["", *measured], *lines(list(measured.values()))]))
     return content

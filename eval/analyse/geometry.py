@@ -1,13 +1,15 @@
 """Analyses of sentence vectors, all on unit vectors, because the cosine ignores length.
 
-Alignment and uniformity: positives should be close, all sentences spread over the sphere; lower is better. Source:
-Wang and Isola 2020 (arXiv 2005.10242) with alpha = 2 and t = 2, on STS-B as in SimCSE (arXiv 2104.08821, footnote 3):
-positives are the pairs with a gold score above 4, uniformity is over all sentences. SimCSE used train, dev and test
-together (its issues 52 and 128); here it is one split, `test` by default, because encoders are trained and selected on
-the others. Repeated sentences count once in the uniformity: their distance is zero for every encoder.
+Alignment and uniformity: positives should be close, all sentences spread over the sphere; lower is
+better. Source: Wang and Isola 2020 (arXiv 2005.10242) with alpha = 2 and t = 2, on STS-B as in
+SimCSE (arXiv 2104.08821, footnote 3): positives are the pairs with a gold score above 4, uniformity
+is over all sentences. SimCSE used train, dev and test together (its issues 52 and 128); here it is
+one split, `test` by default, because encoders are trained and selected on the others. Repeated
+sentences count once in the uniformity: their distance is zero for every encoder.
 
-Cosine by gold score: does the cosine use its range, or do even unrelated pairs score 0.8? Source: ConSERT (arXiv
-2105.11741) Figure 1, a scatter plot there; here mean and quartiles by bin, so that several models fit one picture.
+Cosine by gold score: does the cosine use its range, or do even unrelated pairs score 0.8? Source:
+ConSERT (arXiv 2105.11741) Figure 1, a scatter plot there; here mean and quartiles by bin, so that
+several models fit one picture.
 """
 
 from __future__ import annotations
@@ -102,7 +104,12 @@ def by_gold(cosines: np.ndarray, gold: np.ndarray) -> list[dict]:
     for number, (low, high) in enumerate(pairwise(EDGES)):
         inside = cosines[bins == number]
         names = ("mean", "lower_quartile", "median", "upper_quartile")
-        values = [inside.mean(), *np.percentile(inside, [25, 50, 75])] if len(inside) else [None] * 4
-        figures = {name: None if value is None else float(value) for name, value in zip(names, values, strict=True)}
+        values = (
+            [inside.mean(), *np.percentile(inside, [25, 50, 75])] if len(inside) else [None] * 4
+        )
+        figures = {
+            name: None if value is None else float(value)
+            for name, value in zip(names, values, strict=True)
+        }
         results.append({"from": low, "to": high, "pairs": len(inside), **figures})
     return results

@@ -14,8 +14,8 @@ from eval.analyse.geometry import ABOVE
 Results = dict[str, dict[str, Any]]  # label of a model -> result of the analysis
 Looks = dict[str, dict[str, str]]  # label -> colour and marker
 
-# Okabe and Ito's colours for colour-blind readers, without yellow, which is hard to see on white. Markers distinguish
-# lines in black and white; 7 colours and 8 markers give 56 combinations.
+# Okabe and Ito's colours for colour-blind readers, without yellow, which is hard to see on white.
+# Markers distinguish lines in black and white; 7 colours and 8 markers give 56 combinations.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
@@ -33,11 +33,15 @@ def cosine_by_gold(axes: Axes, results: Results, looks: Looks) -> str:
     """The mean of each bin, with a bar from the lower to the upper quartile."""
     for i, (label, result) in enumerate(results.items()):
         shift = 0.6 * ((i + 0.5) / len(results) - 0.5)  # bars must not overlap
-        filled = [(number + shift, bin) for number, bin in enumerate(result["bins"]) if bin["pairs"]]
+        filled = [
+            (number + shift, bin) for number, bin in enumerate(result["bins"]) if bin["pairs"]
+        ]
         for x, bin in filled:  # not error bars: those do not allow a mean outside the quartiles
             ends = bin["lower_quartile"], bin["upper_quartile"]
             axes.vlines(x, *ends, color=looks[label]["color"], linewidth=3.5, alpha=0.45)
-        axes.plot([x for x, _ in filled], [bin["mean"] for _, bin in filled], label=label, **looks[label])
+        axes.plot(
+            [x for x, _ in filled], [bin["mean"] for _, bin in filled], label=label, **looks[label]
+        )
     bins = [f"{bin['from']} to {bin['to']}\n({bin['pairs']:,})" for bin in result["bins"]]
     axes.set_xticks(range(len(bins)), bins, fontsize=9)
     axes.set_xlim(-0.5, len(bins) - 0.5)
@@ -68,7 +72,9 @@ def styles(labels: Iterable[str]) -> Looks:
 
 def frame(title: str, x: str, y: str) -> tuple[Figure, Axes]:
     """An empty figure with a title and axis labels."""
-    figure = Figure(figsize=(5.4, 4.4), layout="constrained")  # text of 11 points stays readable at 400 pixels
+    figure = Figure(
+        figsize=(5.4, 4.4), layout="constrained"
+    )  # text of 11 points stays readable at 400 pixels
     axes = figure.subplots()
     heading, *rest = title.split("\n")
     figure.suptitle("\n".join(wrap(heading, 60)), fontsize=11, parse_math=False)
@@ -89,7 +95,9 @@ def draw(analysis: str, results: Results, data: str, path: str | Path) -> None:
     # Not `get_legend_handles_labels`, which leaves out labels that begin with an underscore.
     labels = [str(line.get_label()) for line in axes.lines]
     columns = max(1, min(4, 56 // (max(map(len, labels)) + 6)))
-    legend = figure.legend(axes.lines, labels, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
+    legend = figure.legend(
+        axes.lines, labels, loc="outside lower center", ncols=columns, fontsize=9, frameon=False
+    )
     for text in legend.get_texts():
         text.set_parse_math(False)
     figure.savefig(path, dpi=200)

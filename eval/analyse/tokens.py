@@ -1,12 +1,13 @@
 """Frequent tokens: how much does average pooling improve without the most frequent tokens?
 
-Source: ConSERT (arXiv 2105.11741) section 5.1 and Figure 4: bert-base rises from 53.86 to 61.66 (mean of the STS sets)
-when 34 tokens are removed. As in the paper:
+Source: ConSERT (arXiv 2105.11741) section 5.1 and Figure 4: bert-base rises from 53.86 to 61.66
+(mean of the STS sets) when 34 tokens are removed. As in the paper:
 - [CLS] and [SEP] count as tokens, and are the two most frequent ones;
 - tokens are counted over the sentences of STS-B test, repeated sentences included;
 - a removed token is only excluded from the average: the other tokens still attend to it;
 - the average is over the last two layers (section 4.1; 53.86 is from its Table 2).
-The model's own pooling and head are not used. Sentences that would lose every token keep their full average.
+The model's own pooling and head are not used. Sentences that would lose every token keep their full
+average.
 """
 
 from collections import Counter
@@ -32,7 +33,8 @@ def most_frequent(ids: Sequence[Sequence[int]], count: int) -> list[int]:
 
 
 class AverageWithout(nn.Module):
-    """`embed` concatenates a sentence's averages without the k most frequent tokens, for every k, in one forward pass.
+    """`embed` concatenates a sentence's averages without the k most frequent tokens, for every k,
+    in one forward pass.
 
     Args:
         backbone: a Hugging Face encoder.
@@ -43,15 +45,27 @@ class AverageWithout(nn.Module):
     """
 
     def __init__(
-        self, backbone: nn.Module, max_length: int, average: Callable, frequent: Sequence[int], removed: Sequence[int]
+        self,
+        backbone: nn.Module,
+        max_length: int,
+        average: Callable,
+        frequent: Sequence[int],
+        removed: Sequence[int],
     ) -> None:
         super().__init__()
-        self.backbone, self.max_length, self.average, self.removed = backbone, max_length, average, removed
+        self.backbone, self.max_length, self.average, self.removed = (
+            backbone,
+            max_length,
+            average,
+            removed,
+        )
         self.frequent = torch.tensor(frequent)
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """(B, L) ids and mask -> (B, K x H)."""
-        output = self.backbone(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True)
+        output = self.backbone(
+            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True
+        )
         frequent = self.frequent.to(input_ids.device)
         parts = []
         for count in self.removed:
@@ -63,9 +77,11 @@ class AverageWithout(nn.Module):
 
 @dataclass(frozen=True)
 class FrequentTokens:
-    """ConSERT's figure 4: the average of the seven STS sets, each rounded to two decimals, without frequent tokens.
+    """ConSERT's figure 4: the average of the seven STS sets, each rounded to two decimals, without
+    frequent tokens.
 
-    Scoring gives one row per number in `removed`. `average` is over the last two layers, see `AverageWithout`.
+    Scoring gives one row per number in `removed`. `average` is over the last two layers, see
+    `AverageWithout`.
     """
 
     removed: tuple[int, ...]
@@ -79,16 +95,30 @@ class FrequentTokens:
     def score(self, encode: Encode, data_dir: str | Path) -> Result:
         """`encode.module` is a SentenceEncoder, whose own pooling and head are not used."""
         sets, tokenizer, length = self.load(data_dir), encode.tokenizer, encode.max_length
-        counted = tokenizer(sets["STS-B"].left + sets["STS-B"].right, truncation=True, max_length=length)["input_ids"]
+        counted = tokenizer(
+            sets["STS-B"].left + sets["STS-B"].right, truncation=True, max_length=length
+        )["input_ids"]
         frequent = most_frequent(counted, max(self.removed))
-        module = AverageWithout(encode.module.backbone, length, self.average, frequent, self.removed)
+        module = AverageWithout(
+            encode.module.backbone, length, self.average, frequent, self.removed
+        )
         without = Encode(module, tokenizer, bf16=encode.bf16, progress=encode.progress)
         scores = []  # (sets, K)
         for pairs in sets.values():
-            vectors = without(pairs.left + pairs.right).reshape(2, len(pairs.gold), len(self.removed), -1)
+            vectors = without(pairs.left + pairs.right).reshape(
+                2, len(pairs.gold), len(self.removed), -1
+            )
             left, right = vectors.transpose(0, 2, 1, 3)  # (K, N, H)
-            scores.append([correlation(cosines(*both), np.array(pairs.gold)) for both in zip(left, right, strict=True)])
+            scores.append(
+                [
+                    correlation(cosines(*both), np.array(pairs.gold))
+                    for both in zip(left, right, strict=True)
+                ]
+            )
         count = sum(len(pairs.gold) for pairs in sets.values())
         means = zip(self.removed, np.round(scores, 2).mean(axis=0), strict=True)
-        rows = [row(AVERAGE, "test", WITHOUT_TOKENS.format(k), "mean of tasks", count, mean) for k, mean in means]
+        rows = [
+            row(AVERAGE, "test", WITHOUT_TOKENS.format(k), "mean of tasks", count, mean)
+            for k, mean in means
+        ]
         return Result(rows)

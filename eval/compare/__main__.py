@@ -29,7 +29,9 @@ def parser() -> Parser:
         "  python -m eval.compare --list",
     )
     runs = "a run or its scores.json (bootstrap over test examples), several separated by commas, one per seed "
-    p.add_argument("a", nargs="?", metavar="A", help=f"{runs}(t interval over runs), or published:ID")
+    p.add_argument(
+        "a", nargs="?", metavar="A", help=f"{runs}(t interval over runs), or published:ID"
+    )
     p.add_argument("b", nargs="?", metavar="B", help="the other side, likewise")
     p.add_argument("--output", help="write the rows to this JSON file")
     p.add_argument("--list", action="store_true", help="list the published records")
@@ -78,15 +80,21 @@ def report(a: Side, b: Side, lines: list[Line]) -> str:
     keys = {line.key for line in lines if line.difference is not None}
     parts = []
     for name, side in (("A", a), ("B", b)):
-        sources = dict.fromkeys(score.source for key, score in side.scores.items() if key in keys and score.source)
+        sources = dict.fromkeys(
+            score.source for key, score in side.scores.items() if key in keys and score.source
+        )
         parts.append(f"{name}: " + "; ".join(filter(None, [side.label, *sources, side.note])))
     parts += ["", markdown(body), ""]
     methods = {line.outcome.method for line in lines if isinstance(line.outcome, Interval)}
     parts += [MEANING[name] for name in MEANING if name in methods]
-    if differing := [f"{name} {left} and {right}" for name, left, right in unlike(a.settings, b.settings)]:
+    if differing := [
+        f"{name} {left} and {right}" for name, left, right in unlike(a.settings, b.settings)
+    ]:
         parts.append(f"A and B were scored differently: {', '.join(differing)}")
     if any(line.verdict.startswith(NO_EXAMPLES) for line in lines):
-        parts.append("examples: `python -m eval MODEL --output FILE.json` writes them to FILE.items.npz.")
+        parts.append(
+            "examples: `python -m eval MODEL --output FILE.json` writes them to FILE.items.npz."
+        )
     for reason in ("missing in A", "missing in B"):
         names = [str(line.key) for line in lines if line.outcome == reason]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

@@ -18,8 +18,14 @@ from eval.scores import AVERAGE, Key, headline, read_scores
 
 PUBLISHED = Path(__file__).with_name("published.yaml")
 PREFIX = "published:"  # of a record's id on the command line
-SETTINGS = ("pooling", "max_length", "bf16", "prompts")  # of the encoder, in every row; files of old versions have none
-_BACKBONES = {  # model type, layers, width, vocabulary of the four backbones that these papers report
+SETTINGS = (
+    "pooling",
+    "max_length",
+    "bf16",
+    "prompts",
+)  # of the encoder, in every row; files of old versions have none
+# model type, layers, width, vocabulary of the four backbones that these papers report
+_BACKBONES = {
     ("bert", 12, 768, 30522): "bert-base-uncased",
     ("bert", 24, 1024, 30522): "bert-large-uncased",
     ("roberta", 12, 768, 50265): "roberta-base",
@@ -59,7 +65,9 @@ class Score:
     def __str__(self) -> str:
         if self.std is None:
             return f"{self.mean:.2f}"
-        extent = "" if self.low is None or self.high is None else f", {self.low:.2f} to {self.high:.2f}"
+        extent = (
+            "" if self.low is None or self.high is None else f", {self.low:.2f} to {self.high:.2f}"
+        )
         return f"{self.mean:.2f} ± {self.std:.2f} (n = {self.runs}{extent})"
 
 
@@ -94,8 +102,8 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
     """A side from scores.json files, one per run: mean and standard deviation over the files.
 
     Raises:
-        BadInput: a file is not a scores.json, is given twice, or has other tasks or examples than the first, or
-            other settings than one before it.
+        BadInput: a file is not a scores.json, is given twice, or has other tasks or examples than
+            the first, or other settings than one before it.
     """
     files = [_rows_by_key(path) for path in paths]
     first, shown = files[0]
@@ -105,22 +113,35 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
             raise BadInput(f"{path}: given twice on one side; give each run once")
         here = {name: rows[keys[0]][name] for name in SETTINGS if keys and name in rows[keys[0]]}
         different = [f"{name} {new}, before {old}" for name, new, old in unlike(here, settings)]
-        unequal = set(shown) ^ set(keys) or {key for key in keys if rows[key]["n"] != first[key]["n"]}
+        unequal = set(shown) ^ set(keys) or {
+            key for key in keys if rows[key]["n"] != first[key]["n"]
+        }
         if different := [*map(str, sorted(unequal)[:1]), *different]:
-            raise BadInput(f"{path}: differs from {paths[0]} ({', '.join(different)}); score all runs alike")
+            raise BadInput(
+                f"{path}: differs from {paths[0]} ({', '.join(different)}); score all runs alike"
+            )
         settings |= here
     scores = {}
     for key in (key for key in first if all(key in rows for rows, _ in files)):
         protocol = " and ".join(sorted({rows[key]["aggregation"] for rows, _ in files}))
         values = [rows[key]["value"] for rows, _ in files]
         scores[key] = Score.over(values, examples=first[key]["n"], protocol=protocol)
-    averaged = {key[1:]: frozenset(other.task for other in shown if other[1:] == key[1:]) - {AVERAGE} for key in shown}
-    return Side(label, scores, tuple(shown), averaged, paths[0] if len(paths) == 1 else None, settings)
+    averaged = {
+        key[1:]: frozenset(other.task for other in shown if other[1:] == key[1:]) - {AVERAGE}
+        for key in shown
+    }
+    return Side(
+        label, scores, tuple(shown), averaged, paths[0] if len(paths) == 1 else None, settings
+    )
 
 
 def unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     """(name, value in a, value in b) of the settings that are known of both and differ."""
-    return [(name, a[name], b[name]) for name in SETTINGS if name in a and name in b and a[name] != b[name]]
+    return [
+        (name, a[name], b[name])
+        for name in SETTINGS
+        if name in a and name in b and a[name] != b[name]
+    ]
 
 
 def _rows_by_key(path: Path) -> tuple[dict[Key, dict], list[Key]]:
@@ -152,7 +173,9 @@ def published(name: str | Mapping[str, Any]) -> Side:
 
 def backbone_of(config) -> str | None:
     """The published backbone of this architecture and size."""
-    size = (getattr(config, name, None) for name in ("num_hidden_layers", "hidden_size", "vocab_size"))
+    size = (
+        getattr(config, name, None) for name in ("num_hidden_layers", "hidden_size", "vocab_size")
+    )
     return _BACKBONES.get((config.model_type, *size))
 
 
@@ -163,7 +186,9 @@ def _side(record: Mapping[str, Any]) -> Side:
     for block in record["scores"]:
         for task, value in block["values"].items():
             numbers = value if isinstance(value, dict) else {"mean": value}
-            scores[Key(task, block.get("split", "test"), "test", block.get("metric", "spearman"))] = Score(
+            scores[
+                Key(task, block.get("split", "test"), "test", block.get("metric", "spearman"))
+            ] = Score(
                 float(numbers["mean"]),
                 record.get("runs", 1),
                 *(numbers.get(name) for name in ("std", "min", "max")),

@@ -37,8 +37,15 @@ def parser() -> Parser:
         help="UTF-8 lines (plain, .gz, .xz, .bz2, .zst) or Parquet; a folder stands for all files below it",
     )
     p.add_argument("--model", required=True, help="as for `python -m eval`")
-    p.add_argument("--output", required=True, metavar="DIR", help="folder for one model's vectors with one setting")
-    p.add_argument("--dtype", choices=DTYPES, default="float32", help="int8: with one scale per vector")
+    p.add_argument(
+        "--output",
+        required=True,
+        metavar="DIR",
+        help="folder for one model's vectors with one setting",
+    )
+    p.add_argument(
+        "--dtype", choices=DTYPES, default="float32", help="int8: with one scale per vector"
+    )
     p.add_argument("--column", default="text", help="column of Parquet inputs")
     add_encoder(p)
     add_prompts(p, "document")
@@ -55,8 +62,12 @@ def main(argv: list[str] | None = None) -> list[dict]:
     store, sources = VectorStore(Path(args.output), args.dtype), {}
     for path in (path for name in args.inputs for path in files_of(Path(name), [store.folder])):
         if (other := sources.setdefault(stem_of(path), path)) is not path:
-            raise BadInput(f"{other} and {path} would both be written to {stem_of(path)}.npy; rename one")
-    encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length, {"document": args.document_prompt})
+            raise BadInput(
+                f"{other} and {path} would both be written to {stem_of(path)}.npy; rename one"
+            )
+    encoder, tokenizer = load_encoder(
+        args.model, args.pooling, args.max_length, {"document": args.document_prompt}
+    )
     encode = Encode(encoder.to(device_here()), tokenizer, bf16=args.bf16).of("document")
     store.claim({"model": encode.identity, "max_length": encode.max_length, "dtype": store.dtype})
     start, records = time.perf_counter(), []
@@ -70,10 +81,12 @@ def main(argv: list[str] | None = None) -> list[dict]:
 
 
 def encode_shard(encode: Encode, store: VectorStore, path: Path, column: str = "text") -> dict:
-    """Write the vectors of one shard unless they exist, and return its record, see `VectorStore.shard`.
+    """Write the vectors of one shard unless they exist, and return its record, see
+    `VectorStore.shard`.
 
     Raises:
-        BadInput: the shard is unreadable or empty, changes while it is encoded, or has changed since it was.
+        BadInput: the shard is unreadable or empty, changes while it is encoded, or has changed
+            since it was.
     """
     with open_regular(path) as file:  # BadInput for a missing file or a pipe
         parquet = file.read(len(_PARQUET)) == _PARQUET
@@ -82,7 +95,9 @@ def encode_shard(encode: Encode, store: VectorStore, path: Path, column: str = "
     def parts() -> Iterator[np.ndarray]:
         texts = _cells(path, column) if parquet else (text for _, text in texts_by_line(path))
         rows = 0
-        while piece := list(islice(texts, ROWS)):  # an empty line is an empty text, so no row is lost
+        while piece := list(
+            islice(texts, ROWS)
+        ):  # an empty line is an empty text, so no row is lost
             rows += len(piece)
             yield encode(piece)
         if not rows:
@@ -97,7 +112,9 @@ def stem_of(path: Path) -> str:
     """The name of a shard's outputs: the file name without `.gz`, `.xz`, `.bz2`, `.zst`, then `.txt`, `.parquet`."""
     name = path.name
     for endings in ((".gz", ".xz", ".bz2", ".zst"), (".txt", ".parquet")):
-        name = next((name.removesuffix(ending) for ending in endings if name.endswith(ending)), name)
+        name = next(
+            (name.removesuffix(ending) for ending in endings if name.endswith(ending)), name
+        )
     return name
 
 
@@ -111,7 +128,9 @@ def _cells(path: Path, column: str) -> Iterator[str]:
                     raise TypeError("a row is null or no string")
                 yield from texts
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        raise BadInput(f"{path}: not a complete Parquet file with strings in '{column}' ({brief(error)})") from error
+        raise BadInput(
+            f"{path}: not a complete Parquet file with strings in '{column}' ({brief(error)})"
+        ) from error
 
 
 if __name__ == "__main__":

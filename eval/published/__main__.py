@@ -38,7 +38,10 @@ x 100 or accuracy in percent; `equal`: at most {tolerance} points apart."""
 def checkpoints() -> dict[str, dict[str, Any]]:
     """The entries of checkpoints.yaml by name, with the text of their `source`."""
     content = read_yaml(CHECKPOINTS)
-    return {entry["name"]: {**entry, "source": content["sources"][entry["source"]]} for entry in content["checkpoints"]}
+    return {
+        entry["name"]: {**entry, "source": content["sources"][entry["source"]]}
+        for entry in content["checkpoints"]
+    }
 
 
 def parser() -> Parser:
@@ -50,8 +53,15 @@ def parser() -> Parser:
         "  python -m eval.published unsup-simcse-bert-base-uncased infocse-bert-base\n"
         "  python -m eval.published all-MiniLM-L6-v2=MY_COPY --output results/published",
     )
-    p.add_argument("names", nargs="*", metavar="NAME[=FOLDER]", help="a name of --list, or a local copy of that model")
-    p.add_argument("--tasks", nargs="+", choices=["sts", "transfer"], default=["sts"], help="what to score")
+    p.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME[=FOLDER]",
+        help="a name of --list, or a local copy of that model",
+    )
+    p.add_argument(
+        "--tasks", nargs="+", choices=["sts", "transfer"], default=["sts"], help="what to score"
+    )
     add_encoder(p)
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream")
     pages = "write FILE.md and FILE.json; checkpoints that are in FILE.json and not scored now stay"
@@ -69,7 +79,9 @@ def main(argv: list[str] | None = None) -> list[dict]:
         return []
     chosen = dict(name.partition("=")[::2] for name in args.names)
     if unknown := [name for name in chosen if name not in known]:
-        raise BadInput(f"unknown checkpoint '{unknown[0]}'; python -m eval.published --list shows all")
+        raise BadInput(
+            f"unknown checkpoint '{unknown[0]}'; python -m eval.published --list shows all"
+        )
     page, record = Path(f"{args.output}.md"), Path(f"{args.output}.json")
     check_output(str(page), [], b"# published checkpoints")
     check_output(str(record), [], b"[")
@@ -105,7 +117,10 @@ def tasks_of(groups: Sequence[str], record: Side | None) -> list:
     tasks = tasks_named(groups, Options(device=device_here()))
     theirs = record.scores.get(SICK_R) if record else None
     if theirs and theirs.examples:
-        tasks = [replace(t, read=whole, pairs=theirs.examples) if t.name == "SICK-R" else t for t in tasks]
+        tasks = [
+            replace(t, read=whole, pairs=theirs.examples) if t.name == "SICK-R" else t
+            for t in tasks
+        ]
     return tasks
 
 
@@ -129,7 +144,8 @@ def score(entry: Mapping[str, Any], folder: str, args) -> dict[str, Any]:
 
 
 def fetch(model: str, revision: str | None = None) -> Path:
-    """Download a hub id at a revision, `main` if None, unless it is in the cache; return its folder, named by commit.
+    """Download a hub id at a revision, `main` if None, unless it is in the cache; return its
+    folder, named by commit.
 
     BadInput if it does not exist, or the hub does not answer and the cache lacks it.
     """
@@ -145,7 +161,8 @@ def fetch(model: str, revision: str | None = None) -> Path:
 
 
 def compared(rows: Sequence[Mapping[str, Any]], record: Side | None) -> list[dict[str, Any]]:
-    """The headline rows with the published figure, the difference of two decimals, and whether that is nothing.
+    """The headline rows with the published figure, the difference of two decimals, and whether that
+    is nothing.
 
     The average is left out if the published SICK-R is over other pairs than the papers'.
     """
@@ -171,13 +188,20 @@ def load(path: str, entry: Mapping[str, Any], args):
     if "template" not in entry or args.pooling:
         return load_encoder(path, args.pooling or entry.get("pooling"), args.max_length)
     tokenizer, backbone = templated(load_tokenizer(path), entry["template"]), load_backbone(path)
-    length = min(args.max_length or usable_length(backbone, tokenizer), usable_length(backbone, tokenizer))
-    encoder = SentenceEncoder(backbone, entry["pooling"], None, length, packed=True, place=mask_place(tokenizer))
+    length = min(
+        args.max_length or usable_length(backbone, tokenizer), usable_length(backbone, tokenizer)
+    )
+    encoder = SentenceEncoder(
+        backbone, entry["pooling"], None, length, packed=True, place=mask_place(tokenizer)
+    )
     return encoder, tokenizer
 
 
 def with_stops(encode, sentences: list[str]):
-    """Encode as PromptBERT's evaluation does: a text that does not end in . ? " or ' gets a full stop."""
+    """Encode as PromptBERT's evaluation does: a text that does not end in .
+
+    ? " or ' gets a full stop.
+    """
     return encode([text if not text or text[-1] in ".?\"'" else f"{text}." for text in sentences])
 
 
@@ -187,24 +211,38 @@ def listing(known: Mapping[str, Mapping[str, Any]]) -> str:
     for entry in known.values():
         record = record_of(entry)
         scores = record.scores if record else {}
-        averages = (scores.get(Key(AVERAGE, "test", "test", metric)) for metric in ("spearman", "accuracy"))
+        averages = (
+            scores.get(Key(AVERAGE, "test", "test", metric)) for metric in ("spearman", "accuracy")
+        )
         figures = [f"{score.mean:.2f}" if score else "-" for score in averages]
         revision = entry.get("revision", "main")[:12]
-        body.append([entry["name"], entry["hub"], revision, entry.get("pooling", "the model's"), *figures])
+        body.append(
+            [entry["name"], entry["hub"], revision, entry.get("pooling", "the model's"), *figures]
+        )
     return markdown(body)
 
 
 def table(entries: Sequence[Mapping[str, Any]]) -> str:
     """Ours, published, the difference and the verdict, four lines a checkpoint."""
-    keys = list(dict.fromkeys((score["task"], score["metric"]) for entry in entries for score in entry["scores"]))
-    titles = [f"{task} {metric}" if (task, metric) == (AVERAGE, "accuracy") else task for task, metric in keys]
+    keys = list(
+        dict.fromkeys(
+            (score["task"], score["metric"]) for entry in entries for score in entry["scores"]
+        )
+    )
+    titles = [
+        f"{task} {metric}" if (task, metric) == (AVERAGE, "accuracy") else task
+        for task, metric in keys
+    ]
     body = [["checkpoint", "", *titles]]
     for entry in entries:
         scores = {(score["task"], score["metric"]): score for score in entry["scores"]}
         heads = [entry["name"], "ours"], ["", "published"], ["", "difference"], ["", ""]
         forms = {"ours": "{:.2f}", "published": "{:.2f}", "difference": "{:+.2f}", "verdict": "{}"}
         for head, (name, form) in zip(heads, forms.items(), strict=True):
-            cells = (form.format(scores[key][name]) if name in scores.get(key, {}) else "-" for key in keys)
+            cells = (
+                form.format(scores[key][name]) if name in scores.get(key, {}) else "-"
+                for key in keys
+            )
             body.append([*head, *cells])
     return markdown(body)
 
@@ -213,20 +251,36 @@ def page_of(entries: Sequence[Mapping[str, Any]]) -> str:
     """The page: the table, and for each checkpoint where weights, pooling and published figures come from."""
     parts = [HEADER.format(tolerance=TOLERANCE), table(entries)]
     for entry in entries:
-        how, made, versions = entry["settings"], entry["provenance"], entry["provenance"]["versions"]
-        fetched = f"at commit {entry['commit']}" if entry["commit"] else "a local copy, whose revision is not known"
-        fetched += " (main; no revision is known)" if entry["commit"] and not entry["revision"] else ""
+        how, made, versions = (
+            entry["settings"],
+            entry["provenance"],
+            entry["provenance"]["versions"],
+        )
+        fetched = (
+            f"at commit {entry['commit']}"
+            if entry["commit"]
+            else "a local copy, whose revision is not known"
+        )
+        fetched += (
+            " (main; no revision is known)" if entry["commit"] and not entry["revision"] else ""
+        )
         sources = dict.fromkeys(score["source"] for score in entry["scores"] if "source" in score)
-        pairs = "".join(f"; SICK-R over {score['n']:,} pairs" for score in entry["scores"] if score["task"] == "SICK-R")
+        pairs = "".join(
+            f"; SICK-R over {score['n']:,} pairs"
+            for score in entry["scores"]
+            if score["task"] == "SICK-R"
+        )
         precision = "bfloat16" if how["bf16"] else "float32"
         changed = ", with changed files" if made["changed_files"] else ""
         lines = [
             f"`{entry['hub']}`, {fetched}",
             *(f"{file}: sha256 {digest}" for file, digest in entry["sha256"].items()),
-            f"pooling {how['pooling']} ({how['source']}); at most {how['max_length']} tokens; {precision}{pairs}",
+            f"pooling {how['pooling']} ({how['source']}); at most {how['max_length']} tokens; "
+            f"{precision}{pairs}",
             f"published: {'; '.join(sources) or 'no scores'}",
             *([entry["note"]] if entry["note"] else []),
-            f"one run on {made['hardware']['device']} (threads: {made['hardware']['threads']}), commit {made['commit']}"
+            f"one run on {made['hardware']['device']} (threads: {made['hardware']['threads']}), "
+            f"commit {made['commit']}"
             f"{changed}; {', '.join(f'{name} {version}' for name, version in versions.items())}",
         ]
         parts.append(f"## {entry['name']}\n\n" + "\n".join(f"- {line}" for line in lines))

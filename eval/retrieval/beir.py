@@ -1,9 +1,11 @@
-"""Zero-shot retrieval: any set in BEIR's format (arXiv 2104.08663), InfoCSE's fourteen sets, and NanoBEIR's thirteen.
+"""Zero-shot retrieval: any set in BEIR's format (arXiv 2104.08663), InfoCSE's fourteen sets, and
+NanoBEIR's thirteen.
 
-A set is a folder DATA_DIR/beir/NAME with `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`. A document is title,
-space, text. Ranking is by cosine (`dense`), by BM25 (`bm25`: only documents with a word of the query) or by both
-(`hybrid`), ties by order in the corpus. Only the best 1000 documents are kept, so `map` and `mrr` stop there. Queries
-without a positive judgement are skipped. Missing NanoBEIR sets are downloaded from the hub.
+A set is a folder DATA_DIR/beir/NAME with `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`. A
+document is title, space, text. Ranking is by cosine (`dense`), by BM25 (`bm25`: only documents with
+a word of the query) or by both (`hybrid`), ties by order in the corpus. Only the best 1000
+documents are kept, so `map` and `mrr` stop there. Queries without a positive judgement are skipped.
+Missing NanoBEIR sets are downloaded from the hub.
 """
 
 from __future__ import annotations
@@ -34,14 +36,17 @@ COSINES = 2**28  # held at once by the hybrid search, 1 GiB
 DOCUMENTS = 50_000  # per shard of vectors, held in memory; a stopped run loses at most one shard
 WHOLE = ""  # the only part of a set without parts
 PAPER14 = (  # InfoCSE, Table 3
-    "trec-covid nfcorpus nq fiqa arguana webis-touche2020 quora cqadupstack dbpedia-entity scidocs climate-fever "
+    "trec-covid nfcorpus nq fiqa arguana webis-touche2020 quora cqadupstack dbpedia-entity scidocs "
+    "climate-fever "
     "scifact hotpotqa fever"
 ).split()
 NANO = (  # 50 queries each, drawn from sets of BEIR
-    "NanoArguAna NanoClimateFEVER NanoDBPedia NanoFEVER NanoFiQA2018 NanoHotpotQA NanoMSMARCO NanoNFCorpus NanoNQ "
+    "NanoArguAna NanoClimateFEVER NanoDBPedia NanoFEVER NanoFiQA2018 NanoHotpotQA NanoMSMARCO "
+    "NanoNFCorpus NanoNQ "
     "NanoQuoraRetrieval NanoSCIDOCS NanoSciFact NanoTouche2020"
 ).split()
-NANO_OWNER = "zeta-alpha-ai"  # NanoBEIR on the hub: one configuration per file of a set, each with a split `train`
+# NanoBEIR on the hub: one configuration per file of a set, each with a split `train`
+NANO_OWNER = "zeta-alpha-ai"
 TENTHS = {f"hybrid-0.{tenths}": tenths / 10 for tenths in range(1, 10)}
 SEARCHES = {"dense": 1.0, "bm25": 0.0, "hybrid": WEIGHT} | TENTHS  # the weight of the cosine
 SHORTHANDS = {"paper14": PAPER14, "nano": NANO}
@@ -66,9 +71,9 @@ class BeirTask:
         name: the folder in DATA_DIR/beir.
         split: the judgements are `qrels/SPLIT.tsv`.
         parts: subfolders that are scored separately and averaged, such as CQADupStack's forums.
-        without_own_id: drop the document with the query's id, as BEIR does for its sets: queries of ArguAna and Quora
-            are documents themselves. Not for other sets, where ids may be running numbers: in CISI, this would drop
-            7 relevant documents.
+        without_own_id: drop the document with the query's id, as BEIR does for its sets: queries of
+            ArguAna and Quora are documents themselves. Not for other sets, where ids may be running
+            numbers: in CISI, this would drop 7 relevant documents.
         embeddings: folder that keeps the document vectors; None for a temporary one.
         device: where the dense search runs.
         search: one of `SEARCHES`.
@@ -103,11 +108,22 @@ class BeirTask:
         ndcg = {part: values[METRICS[0]] for part, values in metrics.items()}
         total = sum(map(len, ndcg.values()))
         how = "mean of queries" if len(metrics) == 1 else "mean of forums"
-        means = {name: np.mean([values[name].mean() for values in metrics.values()]) for name in METRICS}
+        means = {
+            name: np.mean([values[name].mean() for values in metrics.values()]) for name in METRICS
+        }
         rows = [row(self.name, self.split, name, how, total, mean) for name, mean in means.items()]
         for part, values in ndcg.items():
             if part != WHOLE:
-                rows.append(row(self.name, self.split, METRICS[0], f"forum {part}", len(values), values.mean()))
+                rows.append(
+                    row(
+                        self.name,
+                        self.split,
+                        METRICS[0],
+                        f"forum {part}",
+                        len(values),
+                        values.mean(),
+                    )
+                )
         # Queries are weighted by forum, so that their mean is the headline, a mean over forums.
         weighted = [values * total / (len(ndcg) * len(values)) for values in ndcg.values()]
         return Result(rows, {"value": np.concatenate(weighted) / 100, "example": examples})
@@ -115,7 +131,9 @@ class BeirTask:
     def per_query(self, encode: Encoder, part: str, data: BeirSet) -> dict[str, np.ndarray]:
         """Every metric x 100 of every query of one part, (Q,)."""
         texts, k = list(data.queries.values()), RETRIEVED + self.without_own_id
-        lexical = Lexical.of(data.corpus.all_texts(), self.language) if self.search != "dense" else None
+        lexical = (
+            Lexical.of(data.corpus.all_texts(), self.language) if self.search != "dense" else None
+        )
         if self.search == "bm25":
             ranked = []
             for scores in map(lexical.scores, texts):
@@ -131,27 +149,43 @@ class BeirTask:
                     weight = SEARCHES[self.search]
                     ranked, size = [], max(1, COSINES // len(data.corpus))
                     for start in range(0, len(queries), size):
-                        dense = cosines(queries[start : start + size], blocks(), len(data.corpus), self.device)
+                        dense = cosines(
+                            queries[start : start + size], blocks(), len(data.corpus), self.device
+                        )
                         pairs = zip(dense, texts[start : start + size], strict=True)
-                        ranked += [best(fused(row, lexical.scores(text), weight), k) for row, text in pairs]
-        dropped = data.corpus.index_of(list(data.queries)) if self.without_own_id else [None] * len(ranked)
+                        ranked += [
+                            best(fused(row, lexical.scores(text), weight), k) for row, text in pairs
+                        ]
+        dropped = (
+            data.corpus.index_of(list(data.queries))
+            if self.without_own_id
+            else [None] * len(ranked)
+        )
         rankings = (
             [str(index) for index in indices.tolist() if index != drop][:RETRIEVED]
             for indices, drop in zip(ranked, dropped, strict=True)
         )
-        grades = ({str(index): grade for index, grade in data.grades[query].items()} for query in data.queries)
+        grades = (
+            {str(index): grade for index, grade in data.grades[query].items()}
+            for query in data.queries
+        )
         return per_query(rankings, grades)
 
 
-Blocks = Callable[[], Iterator[tuple[int, np.ndarray]]]  # index of the first document, memory-mapped vectors (B, D)
+Blocks = Callable[
+    [], Iterator[tuple[int, np.ndarray]]
+]  # index of the first document, memory-mapped vectors (B, D)
 
 
 @contextmanager
-def embedded(encode: Encoder, corpus: BeirCorpus, folder: Path | None, size: int = DOCUMENTS) -> Iterator[Blocks]:
+def embedded(
+    encode: Encoder, corpus: BeirCorpus, folder: Path | None, size: int = DOCUMENTS
+) -> Iterator[Blocks]:
     """All vectors of a corpus, one shard mapped at a time; existing shards in `folder` are reused.
 
     Args:
-        encode: texts -> (N, D); with a folder it also needs `identity` and `max_length`, like `eval.encode.Encode`.
+        encode: texts -> (N, D); with a folder it also needs `identity` and `max_length`, like
+            `eval.encode.Encode`.
         corpus: the documents.
         folder: keeps the shards for later runs; None: a temporary folder.
         size: documents per shard.
@@ -164,7 +198,10 @@ def embedded(encode: Encoder, corpus: BeirCorpus, folder: Path | None, size: int
         yield encode(corpus.texts(start, min(start + size, len(corpus))))
 
     with nullcontext(folder) if folder else TemporaryDirectory(prefix="embeddings-") as path:
-        store, shards = VectorStore(Path(path)), {f"shard-{i:05}": i * size for i in range(-(-len(corpus) // size))}
+        store, shards = (
+            VectorStore(Path(path)),
+            {f"shard-{i:05}": i * size for i in range(-(-len(corpus) // size))},
+        )
         if folder:
             store.claim(
                 {
@@ -189,9 +226,15 @@ def fetch(name: str, folder: Path) -> None:
     """Download a NanoBEIR set from the hub (HF_ENDPOINT, HF_TOKEN) and write it in BEIR's format."""
     source = f"{NANO_OWNER}/{name}"
     try:
-        corpus, queries, qrels = (load_dataset(source, part, split="train") for part in ("corpus", "queries", "qrels"))
-    except Exception as error:  # the library raises many classes; the cause is a name or the connection
-        raise BadInput(f"{folder}: not found, and {source} cannot be loaded from the hub ({brief(error)})") from error
+        corpus, queries, qrels = (
+            load_dataset(source, part, split="train") for part in ("corpus", "queries", "qrels")
+        )
+    except (
+        Exception
+    ) as error:  # the library raises many classes; the cause is a name or the connection
+        raise BadInput(
+            f"{folder}: not found, and {source} cannot be loaded from the hub ({brief(error)})"
+        ) from error
     with writing_folder(folder) as partial_folder:
         (partial_folder / "qrels").mkdir()
         corpus.to_json(partial_folder / "corpus.jsonl", force_ascii=False)
@@ -205,17 +248,26 @@ def read_set(folder: Path, split: str) -> BeirSet:
     corpus, queries = read_corpus(folder / "corpus.jsonl"), read_queries(folder / "queries.jsonl")
     path = folder / "qrels" / f"{split}.tsv"
     qrels = read_qrels(path, queries, corpus)
-    grades = {query: qrels[query] for query in queries if max(qrels.get(query, {}).values(), default=0) > 0}
+    grades = {
+        query: qrels[query]
+        for query in queries
+        if max(qrels.get(query, {}).values(), default=0) > 0
+    }
     if not grades:
         raise BadInput(f"{path}: no query has a positive judgement; nothing to score")
     return BeirSet(corpus, {query: queries[query] for query in grades}, grades)
 
 
-def tasks(chosen: Iterable[str], split: str = "test", **options: str | None) -> tuple[BeirTask, ...]:
+def tasks(
+    chosen: Iterable[str], split: str = "test", **options: str | None
+) -> tuple[BeirTask, ...]:
     """The chosen sets, each once: folders in DATA_DIR/beir, `paper14` or `nano`; `options` are fields of `BeirTask`."""
     paths = [Path(given).as_posix() for given in chosen]  # `./arguana/` is the set `arguana`
     names = dict.fromkeys(name for path in paths for name in SHORTHANDS.get(path, [path]))
-    return tuple(BeirTask(name, split, PARTS.get(name, (WHOLE,)), drops_own_id(name), **options) for name in names)
+    return tuple(
+        BeirTask(name, split, PARTS.get(name, (WHOLE,)), drops_own_id(name), **options)
+        for name in names
+    )
 
 
 def drops_own_id(name: str) -> bool:

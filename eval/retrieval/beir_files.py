@@ -1,7 +1,9 @@
-"""BEIR's format (arXiv 2104.08663), read and written: `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`.
+"""BEIR's format (arXiv 2104.08663), read and written: `corpus.jsonl`, `queries.jsonl` and
+`qrels/SPLIT.tsv`.
 
-Reading is strict: any deviation from the format is an error with file and line, so that a truncated or damaged file
-never gets a score. Only the ids and offsets of a corpus stay in memory; its texts are read when they are encoded.
+Reading is strict: any deviation from the format is an error with file and line, so that a truncated
+or damaged file never gets a score. Only the ids and offsets of a corpus stay in memory; its texts
+are read when they are encoded.
 """
 
 import csv
@@ -85,34 +87,47 @@ def read_queries(path: Path) -> dict[str, str]:
     return dict(queries)
 
 
-def read_qrels(path: Path, queries: Mapping[str, str], corpus: BeirCorpus) -> dict[str, dict[int, int]]:
+def read_qrels(
+    path: Path, queries: Mapping[str, str], corpus: BeirCorpus
+) -> dict[str, dict[int, int]]:
     """Judgements: query id -> index of the document in the corpus -> grade.
 
-    The last line must end in a line feed: `q1 d7 1` could be a truncated `q1 d7 10`. Judged documents that are missing
-    from the corpus count as not retrieved, as in BEIR: their indices are negative.
+    The last line must end in a line feed: `q1 d7 1` could be a truncated `q1 d7 10`. Judged
+    documents that are missing from the corpus count as not retrieved, as in BEIR: their indices are
+    negative.
     """
-    judged: dict[tuple[str, str], tuple[str, int]] = {}  # query and document -> "file:line" and grade
+    judged: dict[
+        tuple[str, str], tuple[str, int]
+    ] = {}  # query and document -> "file:line" and grade
     for where, raw in _lines(path):
         try:
             line = raw.decode("utf-8-sig").rstrip("\r\n")
             # An id with a quotation mark is quoted, as BEIR writes it.
-            query, document, grade = next(csv.reader([line], delimiter="\t")) if '"' in line else line.split("\t")
+            query, document, grade = (
+                next(csv.reader([line], delimiter="\t")) if '"' in line else line.split("\t")
+            )
         except (ValueError, csv.Error):
             query = document = grade = ""
         header = where == f"{path}:1"
         known = query in queries and (query, document) not in judged and _GRADE.fullmatch(grade)
         if not raw.endswith(b"\n") or not ([query, document, grade] == HEADER if header else known):
             raise BadInput(
-                f"{where}: expected {', '.join(HEADER)} separated by tabs, an integer score, a query of queries.jsonl, "
-                "each pair once, and a line feed at the end; repair the line, or download the file again"
+                f"{where}: expected {', '.join(HEADER)} separated by tabs, an integer score, a "
+                "query of queries.jsonl, "
+                "each pair once, and a line feed at the end; repair the line, or download the file "
+                "again"
             )
         if not header:
             judged[query, document] = where, int(grade)
     indices = corpus.index_of([document for _, document in judged])
-    missing = [judgement for judgement, index in zip(judged.items(), indices, strict=True) if index is None]
+    missing = [
+        judgement for judgement, index in zip(judged.items(), indices, strict=True) if index is None
+    ]
     if 2 * len(missing) > len(indices):
         (_, document), (where, _) = missing[0]
-        raise BadInput(f"{where}: document '{document}' is not in {corpus.path}; use files of the same set")
+        raise BadInput(
+            f"{where}: document '{document}' is not in {corpus.path}; use files of the same set"
+        )
     if missing:  # as in the published ArguAna
         message = "%s: %d of %d judged documents are not in the corpus and count as not retrieved"
         logger.warning(message, path, len(missing), len(indices))
@@ -131,7 +146,9 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
                 yield f"{path}:{number}", raw
     except OSError as error:
         reason = f"cannot be read ({error.strerror})"
-        raise BadInput(f"{path}: {reason}; a BEIR set has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv") from error
+        raise BadInput(
+            f"{path}: {reason}; a BEIR set has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv"
+        ) from error
 
 
 def _record(where: str, raw: bytes, title: bool = True) -> tuple[str, str]:
@@ -145,7 +162,8 @@ def _record(where: str, raw: bytes, title: bool = True) -> tuple[str, str]:
         valid = False
     if not valid:
         raise BadInput(
-            f"{where}: not a JSON object in UTF-8 with strings '_id', 'text' and perhaps 'title'; the line is damaged, "
+            f"{where}: not a JSON object in UTF-8 with strings '_id', 'text' and perhaps 'title'; "
+            "the line is damaged, "
             "download the file again"
         )
     return name, f"{heading} {text}".strip() if title else text
@@ -156,7 +174,10 @@ def _refuse_repeated(path: Path, ids: pa.ChunkedArray) -> None:
     repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
     if len(repeated):
         first, second, *_ = np.flatnonzero(pc.equal(ids, repeated[0]).to_numpy()) + 1
-        raise BadInput(f"{path}:{second}: id '{repeated[0]}' is already used in line {first}; ids must be unique")
+        raise BadInput(
+            f"{path}:{second}: id '{repeated[0]}' is already used in line {first}; ids must be "
+            "unique"
+        )
 
 
 def write_set(
@@ -166,13 +187,22 @@ def write_set(
     remedy: str | None = None,
     **qrels: Iterable[tuple[str, str]],
 ) -> None:
-    """Write a set: records with `_id`, `text` and `title`, and by split the relevant (query id, document id).
+    """Write a set: records with `_id`, `text` and `title`, and by split the relevant (query id,
+    document id).
 
     `remedy` is that of `common.files.writing`.
     """
     for name, records in (("corpus", corpus), ("queries", queries)):
-        with writing(folder / f"{name}.jsonl", remedy) as part, part.open("w", encoding="utf-8") as file:
+        with (
+            writing(folder / f"{name}.jsonl", remedy) as part,
+            part.open("w", encoding="utf-8") as file,
+        ):
             file.writelines(json.dumps(record) + "\n" for record in records)
     for split, pairs in qrels.items():
-        with writing(folder / "qrels" / f"{split}.tsv", remedy) as part, part.open("w", encoding="utf-8") as file:
-            csv.writer(file, delimiter="\t", lineterminator="\n").writerows([HEADER, *((*pair, 1) for pair in pairs)])
+        with (
+            writing(folder / "qrels" / f"{split}.tsv", remedy) as part,
+            part.open("w", encoding="utf-8") as file,
+        ):
+            csv.writer(file, delimiter="\t", lineterminator="\n").writerows(
+                [HEADER, *((*pair, 1) for pair in pairs)]
+            )

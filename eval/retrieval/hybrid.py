@@ -1,10 +1,11 @@
 """Dense and lexical scores together: half standardised cosines, half scaled BM25 scores.
 
-Their scales differ from query to query, so the cosines of a query are standardised over the corpus, and its BM25 scores
-are divided by their mean plus their standard deviation over the documents that contain a word of the query. (Dividing
-by the deviation over the corpus, where most scores are 0, lets one rare word outweigh every cosine: on freely worded
-questions it had 29.8 instead of 33.5, see results/search.md.) A convex combination finds more than fused ranks and
-needs no examples (arXiv 2210.11934).
+Their scales differ from query to query, so the cosines of a query are standardised over the corpus,
+and its BM25 scores are divided by their mean plus their standard deviation over the documents that
+contain a word of the query. (Dividing by the deviation over the corpus, where most scores are 0,
+lets one rare word outweigh every cosine: on freely worded questions it had 29.8 instead of 33.5,
+see results/search.md.) A convex combination finds more than fused ranks and needs no examples
+(arXiv 2210.11934).
 """
 
 import numpy as np
@@ -29,7 +30,8 @@ def scaled(lexical: np.ndarray) -> np.ndarray:
 def fused(cosines: np.ndarray, lexical: np.ndarray, weight: float = WEIGHT) -> np.ndarray:
     """The scores of every document for one query, (N,) and (N,) -> (N,) float64.
 
-    Where BM25 knows no word of the query all its scores are 0, and the order is that of the cosines.
+    Where BM25 knows no word of the query all its scores are 0, and the order is that of the
+    cosines.
     """
     return weight * standardised(cosines) + (1 - weight) * scaled(lexical)
 

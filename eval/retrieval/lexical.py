@@ -1,15 +1,18 @@
 """BM25: how well the words of a document match the words of a query.
 
-The variant is Lucene's (bm25s `method="lucene"`, arXiv 2407.03618), which never punishes a common word. The score of a
-document is the sum over the words of the query, a repeated word as often as it is repeated, of
+The variant is Lucene's (bm25s `method="lucene"`, arXiv 2407.03618), which never punishes a common
+word. The score of a document is the sum over the words of the query, a repeated word as often as it
+is repeated, of
 
     ln(1 + (N - n + 0.5) / (n + 0.5)) * f / (f + k1 * (1 - b + b * length / mean length)),   k1 = 1.2, b = 0.75
 
-with N documents, n of which contain the word, and f times in this document. Words are lower-cased runs of at least two
-letters or digits (the library's default) and, in scripts without spaces, single characters. Stop words do not count.
-English words are reduced to their Snowball stem, words of other languages are not.
+with N documents, n of which contain the word, and f times in this document. Words are lower-cased
+runs of at least two letters or digits (the library's default) and, in scripts without spaces,
+single characters. Stop words do not count. English words are reduced to their Snowball stem, words
+of other languages are not.
 
-A document without a word of the query has score 0 and so has every document for a query without a known word.
+A document without a word of the query has score 0 and so has every document for a query without a
+known word.
 """
 
 from __future__ import annotations
@@ -24,7 +27,10 @@ from pathlib import Path
 import numpy as np
 import Stemmer
 
-_jax, sys.modules["jax"] = sys.modules.get("jax"), None  # bm25s would start JAX, which takes most of a GPU's memory
+_jax, sys.modules["jax"] = (
+    sys.modules.get("jax"),
+    None,
+)  # bm25s would start JAX, which takes most of a GPU's memory
 import bm25s  # noqa: E402
 from bm25s import stopwords  # noqa: E402
 
@@ -39,19 +45,24 @@ LANGUAGES = {  # stop words
     **{name: getattr(stopwords, f"STOPWORDS_{name.upper()}") for name in _OTHERS},
     "none": (),
 }
-# A regex character class of scripts without spaces between words: Thai to Burmese, Khmer, Chinese and Japanese with
-# their punctuation.
+# A regex character class of scripts without spaces between words: Thai to Burmese, Khmer, Chinese
+# and Japanese with their punctuation.
 UNSPACED = (
     "\u0e00-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3001-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
     "\U00020000-\U0003ffff"
 )
 _PLACE = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\s{UNSPACED}]+")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]{{2,}}")
-logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs its steps at the level DEBUG, whatever the root's level
+logging.getLogger("bm25s").setLevel(
+    logging.WARNING
+)  # it logs its steps at the level DEBUG, whatever the root's level
 
 
 def word_places(text: str) -> list[int]:
-    """Return the start of every word, between spaces. Two characters are about one word of Chinese or Japanese."""
+    """Return the start of every word, between spaces.
+
+    Two characters are about one word of Chinese or Japanese.
+    """
     return [match.start() for match in _PLACE.finditer(text)]
 
 
@@ -97,7 +108,9 @@ class Lexical:
         """Index texts; they are read once and not kept."""
         words, vocabulary, ids = Words(language), {}, []
         for text in texts:
-            ids.append(array("i", [vocabulary.setdefault(term, len(vocabulary)) for term in words(text)]))
+            ids.append(
+                array("i", [vocabulary.setdefault(term, len(vocabulary)) for term in words(text)])
+            )
         if not vocabulary:
             return cls(words, None, len(ids))
         bm25 = bm25s.BM25(k1=K1, b=B, method="lucene")

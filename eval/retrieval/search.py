@@ -6,7 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-QUERIES, DOCUMENTS = 1024, 8192  # largest score matrix: 32 MiB in float32, about 200 MiB with its keys
+QUERIES, DOCUMENTS = (
+    1024,
+    8192,
+)  # largest score matrix: 32 MiB in float32, about 200 MiB with its keys
 _LOW = 0xFFFF_FFFF
 
 
@@ -28,13 +31,15 @@ def top_k(
 
     Args:
         queries: (Q, D), not normalised; a zero vector has cosine 0 with everything.
-        blocks: documents as (index of the first, (B, D)), in any order and size, each index once, < 2 ** 32.
+        blocks: documents as (index of the first, (B, D)), in any order and size, each index once, <
+            2 ** 32.
         k: how many; all if there are fewer.
         device: where products are computed.
         largest: queries and documents per product, to bound memory.
 
     Returns:
-        Cosines float32 and indices int64, both (Q, min(k, N)). Documents tie if their float32 cosines are equal.
+        Cosines float32 and indices int64, both (Q, min(k, N)). Documents tie if their float32
+        cosines are equal.
     """
     parts = _unit(queries, device).split(largest[0])
     best = [torch.empty(len(part), 0, dtype=torch.int64, device=device) for part in parts]
@@ -65,15 +70,20 @@ def cosines(
 
 def _unit(vectors: np.ndarray, device: str | torch.device) -> Tensor:
     """Rows of length 1, (N, D) float32; a copy, because a memory map is read-only."""
-    return torch.nn.functional.normalize(torch.from_numpy(np.array(vectors, dtype=np.float32)).to(device), dim=1)
+    return torch.nn.functional.normalize(
+        torch.from_numpy(np.array(vectors, dtype=np.float32)).to(device), dim=1
+    )
 
 
 def _keys(scores: Tensor, first: int) -> Tensor:
-    """(Q, B) float32 -> distinct int64 ordered by (score, lower index), so that `topk` has no ties to break.
+    """(Q, B) float32 -> distinct int64 ordered by (score, lower index), so that `topk` has no ties
+    to break.
 
     Overwrites `scores`: at this size every copy counts.
     """
-    bits = _ordered(scores.add_(0.0).view(torch.int32))  # + 0.0 turns -0.0 into 0.0, which has other bits
+    bits = _ordered(
+        scores.add_(0.0).view(torch.int32)
+    )  # + 0.0 turns -0.0 into 0.0, which has other bits
     index = torch.arange(first, first + scores.shape[1], device=scores.device)
     return bits.long().bitwise_left_shift_(32).bitwise_or_(_LOW - index)
 

@@ -1,12 +1,12 @@
 """SentEval's transfer tasks: frozen sentence vectors as features of a logistic regression.
 
-Protocol: SentEval (Conneau and Kiela 2018) with the settings of SimCSE's evaluation: mode `test` is that of the
-papers; `dev` and `fasttest` are faster. `validation.py` implements the protocol; the accuracies equal
-SentEval's on the same features.
+Protocol: SentEval (Conneau and Kiela 2018) with the settings of SimCSE's evaluation: mode `test` is
+that of the papers; `dev` and `fasttest` are faster. `validation.py` implements the protocol; the
+accuracies equal SentEval's on the same features.
 
-SentEval sorts the examples of a split by number of white-space words, then label (for pairs: words of the first
-sentence, words of the second, label). Its folds depend on that order, so it is part of the protocol. The older sets
-are read as Latin-1, as in SentEval.
+SentEval sorts the examples of a split by number of white-space words, then label (for pairs: words
+of the first sentence, words of the second, label). Its folds depend on that order, so it is part of
+the protocol. The older sets are read as Latin-1, as in SentEval.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,9 @@ def read_two_files(positive: str, negative: str, data_dir: Path) -> dict[str, Ex
     """MR, CR, SUBJ, MPQA: one file per class; an empty line is an empty sentence, as in SentEval."""
     rows = []
     for label, file in ((1, positive), (0, negative)):
-        rows += [((tidy(line),), label) for line in read_lines(data_dir / DOWNSTREAM / file, "latin-1")]
+        rows += [
+            ((tidy(line),), label) for line in read_lines(data_dir / DOWNSTREAM / file, "latin-1")
+        ]
     return {"all": _ordered(rows)}
 
 
@@ -65,7 +67,9 @@ def read_trec(data_dir: Path) -> dict[str, Examples]:
     for split, file in (("train", "train_5500.label"), ("test", "TREC_10.label")):
         lines = read_lines(data_dir / DOWNSTREAM / "TREC" / file, "latin-1")
         rows = [line.strip().split(" ", 1) for line in lines]
-        splits[split] = _ordered([((tidy(text),), TREC_CLASSES.index(kind.split(":")[0])) for kind, text in rows])
+        splits[split] = _ordered(
+            [((tidy(text),), TREC_CLASSES.index(kind.split(":")[0])) for kind, text in rows]
+        )
     return splits
 
 
@@ -75,7 +79,9 @@ def read_mrpc(data_dir: Path) -> dict[str, Examples]:
     for split in ("train", "test"):
         _, *lines = read_lines(data_dir / DOWNSTREAM / "MRPC" / f"msr_paraphrase_{split}.txt")
         rows = [line.strip().split("\t") for line in lines]
-        splits[split] = _ordered([((tidy(row[3]), tidy(row[4])), BINARY.index(row[0])) for row in rows])
+        splits[split] = _ordered(
+            [((tidy(row[3]), tidy(row[4])), BINARY.index(row[0])) for row in rows]
+        )
     return splits
 
 
@@ -120,7 +126,9 @@ class TransferTask:
         labels = np.concatenate([part.labels for part in splits.values()])
         parts = np.split(np.arange(len(labels)), np.cumsum(self.sizes)[:-1])
         texts = [text for part in splits.values() for text in part.texts]
-        vectors = np.asarray(encode([text for example in texts for text in example]), dtype=np.float32)
+        vectors = np.asarray(
+            encode([text for example in texts for text in example]), dtype=np.float32
+        )
         if len(texts[0]) == 2:  # a pair: |u - v| and u * v, (2N, D) -> (N, 2D)
             left, right = vectors[::2], vectors[1::2]
             vectors = np.concatenate([np.abs(left - right), left * right], axis=1)
@@ -142,7 +150,9 @@ class TransferTask:
             f1 = round(100 * float(f1_score(gold, outcome.predicted)), 2)
             rows.append(make_row("test", "f1", how, len(gold), f1))
         examples = example_ids((texts[number], int(labels[number])) for number in parts[-1])
-        return Result(rows, {"value": (outcome.predicted == gold).astype(np.float64), "example": examples})
+        return Result(
+            rows, {"value": (outcome.predicted == gold).astype(np.float64), "example": examples}
+        )
 
 
 _SETS = (

@@ -1,13 +1,15 @@
-"""SentEval's evaluation of features by a logistic regression, many of them trained at once, each as if alone.
+"""SentEval's evaluation of features by a logistic regression, many of them trained at once, each as
+if alone.
 
-Three ways (senteval/tools/validation.py): of four L2 penalties, the one with the best rounded dev accuracy (the first
-if tied) is used for a final fit. Folds are stratified and shuffled with SentEval's seed, over the rows in SentEval's
-order.
+Three ways (senteval/tools/validation.py): of four L2 penalties, the one with the best rounded dev
+accuracy (the first if tied) is used for a final fit. Folds are stratified and shuffled with
+SentEval's seed, over the rows in SentEval's order.
 
-SentEval fits one `nn.Linear` at a time by minibatch Adam or RMSprop (senteval/tools/classifier.py with nhid 0). It
-seeds its random numbers before every fit, so fits on the same number of rows start from the same weights and draw the
-same permutations. Such fits are trained together here: the gradient of the cross entropy is in closed form, and one
-batched matrix product serves all training sets and L2 penalties. The global random state is not touched.
+SentEval fits one `nn.Linear` at a time by minibatch Adam or RMSprop (senteval/tools/classifier.py
+with nhid 0). It seeds its random numbers before every fit, so fits on the same number of rows start
+from the same weights and draw the same permutations. Such fits are trained together here: the
+gradient of the cross entropy is in closed form, and one batched matrix product serves all training
+sets and L2 penalties. The global random state is not touched.
 """
 
 import math
@@ -36,7 +38,8 @@ class Settings:
         folds: of every cross-validation.
         optimizer: `adam` (learning rate 0.001) or `rmsprop` (0.01), torch's defaults.
         batch_size: rows per minibatch.
-        tenacity: checks without a better dev accuracy before stopping; never reset, as in SentEval's code.
+        tenacity: checks without a better dev accuracy before stopping; never reset, as in
+            SentEval's code.
         epoch_size: epochs between two checks.
     """
 
@@ -63,7 +66,8 @@ class Fit:
         train: rows to train on, in the order that the permutations refer to, (n,).
         dev: rows for early stopping.
         penalties: L2 factors, the optimizer's weight decay.
-        drawn: number of rows that were permuted to split `train` from `dev`; 0 without such a split.
+        drawn: number of rows that were permuted to split `train` from `dev`; 0 without such a
+            split.
     """
 
     train: np.ndarray
@@ -116,12 +120,19 @@ class Judge:
         every = np.arange(len(self.classes))
         outer = self._folds(every)[: self.outer]
         inner = [self._folds(train) for train, _ in outer]
-        fitted = iter(self._fit([Fit(train, dev, PENALTIES) for folds in inner for train, dev in folds], "dev"))
+        fitted = iter(
+            self._fit(
+                [Fit(train, dev, PENALTIES) for folds in inner for train, dev in folds], "dev"
+            )
+        )
         scores = np.array([_mean([next(fitted) for _ in folds]) for folds in inner])  # (outer, L)
         dev = _rounded_mean(scores.max(1))
         if self.mode == "dev":
             return Outcome(dev, None, None)
-        final = [self._final(train, PENALTIES[s.argmax()]) for (train, _), s in zip(outer, scores, strict=True)]
+        final = [
+            self._final(train, PENALTIES[s.argmax()])
+            for (train, _), s in zip(outer, scores, strict=True)
+        ]
         predicted = np.full(len(self.classes), -1)
         accuracies = []
         for (_, test), model in zip(outer, self._fit(final, "test"), strict=True):
@@ -131,7 +142,9 @@ class Judge:
 
     def crossed(self, train: np.ndarray, test: np.ndarray) -> Outcome:
         """TREC, MRPC: a cross-validation on the training rows for dev, the official test rows for test."""
-        scores = _mean(self._fit([Fit(part, dev, PENALTIES) for part, dev in self._folds(train)], "dev"))
+        scores = _mean(
+            self._fit([Fit(part, dev, PENALTIES) for part, dev in self._folds(train)], "dev")
+        )
         return self._tested(scores, test, lambda penalty: self._final(train, penalty))
 
     def split(self, train: np.ndarray, dev: np.ndarray, test: np.ndarray) -> Outcome:
@@ -139,7 +152,9 @@ class Judge:
         scores = _mean(self._fit([Fit(train, dev, PENALTIES)], "dev"))
         return self._tested(scores, test, lambda penalty: Fit(train, dev, (penalty,)))
 
-    def _tested(self, scores: np.ndarray, test: np.ndarray, final: Callable[[float], Fit]) -> Outcome:
+    def _tested(
+        self, scores: np.ndarray, test: np.ndarray, final: Callable[[float], Fit]
+    ) -> Outcome:
         if self.mode == "dev":
             return Outcome(float(scores.max()), None, None)
         [model] = self._fit([final(PENALTIES[scores.argmax()])], "test")
@@ -178,18 +193,30 @@ def _rounded_mean(values: Sequence[float], scale: float = 1) -> float:
 def _mean(fitted: list[Fitted]) -> np.ndarray:
     """Mean dev accuracy of each penalty in percent, rounded before comparison as in SentEval."""
     folds = zip(*(model.accuracy for model in fitted), strict=True)
-    return np.array([_rounded_mean(values, 100) if len(values) > 1 else _rounded(100 * values[0]) for values in folds])
+    return np.array(
+        [
+            _rounded_mean(values, 100) if len(values) > 1 else _rounded(100 * values[0])
+            for values in folds
+        ]
+    )
 
 
 def with_ones(features: np.ndarray) -> Tensor:
     """(N, D) -> (N, D + 1) float32 with a last column of ones, the input of the bias."""
-    return torch.from_numpy(np.concatenate([features, np.ones((len(features), 1))], axis=1, dtype=np.float32))
+    return torch.from_numpy(
+        np.concatenate([features, np.ones((len(features), 1))], axis=1, dtype=np.float32)
+    )
 
 
-OPTIMIZERS = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop}  # with torch's defaults, as in SentEval
+OPTIMIZERS = {
+    "adam": torch.optim.Adam,
+    "rmsprop": torch.optim.RMSprop,
+}  # with torch's defaults, as in SentEval
 
 
-def fit_all(features: Tensor, labels: Tensor, fits: list[Fit], settings: Settings, bar: tqdm) -> list[Fitted]:
+def fit_all(
+    features: Tensor, labels: Tensor, fits: list[Fit], settings: Settings, bar: tqdm
+) -> list[Fitted]:
     """Train every fit on its rows of `with_ones` features and (N,) labels; the progress bar counts models."""
     groups: dict[tuple[int, int], list[int]] = {}
     for number, fit in enumerate(fits):
@@ -208,17 +235,29 @@ def _initial(dimension: int, classes: int) -> Tensor:
     weight = torch.empty(classes, dimension)
     nn.init.kaiming_uniform_(weight, a=math.sqrt(5), generator=generator)
     bound = 1 / math.sqrt(dimension)
-    return torch.cat([weight, torch.empty(classes, 1).uniform_(-bound, bound, generator=generator)], dim=1)
+    return torch.cat(
+        [weight, torch.empty(classes, 1).uniform_(-bound, bound, generator=generator)], dim=1
+    )
 
 
 class _Group:
-    """Fits on the same number of rows: F training sets with L penalties each, C classes, M = L x C outputs.
+    """Fits on the same number of rows: F training sets with L penalties each, C classes, M = L x C
+    outputs.
 
-    The last column of the features is ones, so the bias is the last column of the weights, (F, M, D + 1).
+    The last column of the features is ones, so the bias is the last column of the weights, (F, M, D
+    + 1).
     """
 
-    def __init__(self, features: Tensor, labels: Tensor, fits: list[Fit], settings: Settings, bar: tqdm) -> None:
-        self.features, self.labels, self.fits, self.settings, self.bar = features, labels, fits, settings, bar
+    def __init__(
+        self, features: Tensor, labels: Tensor, fits: list[Fit], settings: Settings, bar: tqdm
+    ) -> None:
+        self.features, self.labels, self.fits, self.settings, self.bar = (
+            features,
+            labels,
+            fits,
+            settings,
+            bar,
+        )
         self.classes = int(labels.max()) + 1
         self.targets = nn.functional.one_hot(labels, self.classes).to(features.dtype)  # (N, C)
         self.penalties = len(fits[0].penalties)
@@ -264,7 +303,9 @@ class _Group:
             error = logits.view(*rows.shape, self.penalties, self.classes).softmax(-1)
             error -= self.targets.index_select(0, chosen).view(*rows.shape, 1, self.classes)
             error = error.view_as(logits).div_(rows.shape[1])
-            self.weights.grad = torch.bmm(error.transpose(1, 2), inputs).addcmul_(self.decay, self.weights)
+            self.weights.grad = torch.bmm(error.transpose(1, 2), inputs).addcmul_(
+                self.decay, self.weights
+            )
             self.optimizer.step()
 
     @torch.no_grad()
@@ -290,8 +331,14 @@ class _Group:
         self.bar.update(int((~running).sum()) * self.penalties)
         keep = torch.from_numpy(running).to(self.features.device)
         state = self.optimizer.state.pop(self.weights)
-        self.weights, self.decay, self.train = self.weights[keep], self.decay[keep], self.train[keep]
+        self.weights, self.decay, self.train = (
+            self.weights[keep],
+            self.decay[keep],
+            self.train[keep],
+        )
         self.optimizer.param_groups[0]["params"] = [self.weights]
-        kept = {name: part[keep] if part.dim() else part for name, part in state.items()}  # not the number of steps
+        kept = {
+            name: part[keep] if part.dim() else part for name, part in state.items()
+        }  # not the number of steps
         self.optimizer.state[self.weights] = kept
         self.alive = self.alive[running]

@@ -1,7 +1,8 @@
 """The fast path: real tokens only, kernels for a CPU, half precision where it changes no number.
 
-The encoder and the networks of `models.auxiliary` enter here, methods never do: this file alone decides whether a model
-runs on all positions of a batch (`padded`) or without its padding (`packed`), and both give `States`.
+The encoder and the networks of `models.auxiliary` enter here, methods never do: this file alone
+decides whether a model runs on all positions of a batch (`padded`) or without its padding
+(`packed`), and both give `States`.
 """
 
 import logging
@@ -32,7 +33,8 @@ logger = logging.getLogger(__name__)
 def choose(model: PreTrainedModel, pack: bool) -> None:
     """Let a model run on real tokens only, if its family supports it, or with padding.
 
-    Its attention function says which, so parts and copies of the model follow. Its padded call does not change.
+    Its attention function says which, so parts and copies of the model follow. Its padded call does
+    not change.
     """
     if pack and packs(model.config):
         model.set_attn_implementation(packed.NAME)
@@ -54,12 +56,15 @@ def sample_rates(model: PreTrainedModel) -> None:
 
 
 def tokens_of(config, mask: Mask | Tensor, rates: Tensor | None = None) -> padded.Padded:
-    """The tokens of a batch for a model with this configuration; None: with padding, whatever the model.
+    """The tokens of a batch for a model with this configuration; None: with padding, whatever the
+    model.
 
     `mask` is 1 for a real token, (B, L); `rates` are the sentences' dropout rates, (B, O).
     """
     real, layout = mask if isinstance(mask, Mask) else (mask, None)
-    return (packed.Packed if config and is_packed(config) else padded.Padded).of(real, rates, layout)
+    return (packed.Packed if config and is_packed(config) else padded.Padded).of(
+        real, rates, layout
+    )
 
 
 def real(mask: Mask | Tensor) -> Tensor:
@@ -72,8 +77,11 @@ def packing(pack: bool, chunk: int = 0, static: bool = False) -> Packing:
     return Packing(Layout if pack else Grid, chunk, static)
 
 
-def embedded(model: nn.Module, input_ids: Tensor, mask: Mask | Tensor, causal: bool = False) -> States:
-    """Ids (B, L) -> the input of the first layer of a backbone, or of a copy of its embeddings with a `config`.
+def embedded(
+    model: nn.Module, input_ids: Tensor, mask: Mask | Tensor, causal: bool = False
+) -> States:
+    """Ids (B, L) -> the input of the first layer of a backbone, or of a copy of its embeddings with
+    a `config`.
 
     With `causal` no token sees those behind it.
     """

@@ -11,9 +11,11 @@ from models.loading import recomputes_layers
 
 
 def cast_matrices(module: nn.Module, dtype: torch.dtype) -> None:
-    """Cast the frozen matrices of a module once to the dtype to which autocast would cast them in every step.
+    """Cast the frozen matrices of a module once to the dtype to which autocast would cast them in
+    every step.
 
-    Under autocast to that dtype the states are bit-identical: norms, embeddings and sums do not change.
+    Under autocast to that dtype the states are bit-identical: norms, embeddings and sums do not
+    change.
     """
     for part in module.modules():
         if isinstance(part, nn.Linear) and not part.weight.requires_grad:
@@ -22,22 +24,36 @@ def cast_matrices(module: nn.Module, dtype: torch.dtype) -> None:
 
 @contextmanager
 def cast_together(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Within this context, the trained weights of linear layers are in autocast's dtype, cast by one kernel on a GPU.
+    """Within this context, the trained weights of linear layers are in autocast's dtype, cast by
+    one kernel on a GPU.
 
-    Autocast itself casts each of them, and each gradient back, separately: for bert-base 288 kernels per step, which
-    take longer to launch than to run. The numbers are the same. Does nothing on a CPU, without autocast, and where
+    Autocast itself casts each of them, and each gradient back, separately: for bert-base 288
+    kernels per step, which take longer to launch than to run. The numbers are the same. Does
+    nothing on a CPU, without autocast, and where
 
-    - several processes average gradients during the backward pass, since they would all come at its end;
-    - a layer is recomputed, since that would use the current weights, not those cast in the first pass.
+    - several processes average gradients during the backward pass, since they would all come at its
+      end;
+    - a layer is recomputed, since that would use the current weights, not those cast in the first
+      pass.
     """
     device_type = device.type
-    casts = device_type != "cpu" and torch.is_autocast_enabled(device_type) and torch.is_grad_enabled()
+    casts = (
+        device_type != "cpu" and torch.is_autocast_enabled(device_type) and torch.is_grad_enabled()
+    )
     if not casts or world_size() > 1 or recomputes_layers(module):
         yield
         return
-    layers = [part for part in module.modules() if isinstance(part, nn.Linear) and part.weight.requires_grad]
+    layers = [
+        part
+        for part in module.modules()
+        if isinstance(part, nn.Linear) and part.weight.requires_grad
+    ]
     slots = [(layer._parameters, name) for layer in layers for name in ("weight", "bias")]
-    slots = [(owner, name) for owner, name in slots if owner[name] is not None and owner[name].dtype == torch.float32]
+    slots = [
+        (owner, name)
+        for owner, name in slots
+        if owner[name] is not None and owner[name].dtype == torch.float32
+    ]
     trained = [owner[name] for owner, name in slots]
     try:
         cast = _Together.apply(torch.get_autocast_dtype(device_type), *trained) if trained else ()

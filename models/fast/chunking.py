@@ -1,10 +1,12 @@
-"""Gradient caching: the gradient of a whole batch with the graph of a few sentences in memory (Gao et al. 2021).
+"""Gradient caching: the gradient of a whole batch with the graph of a few sentences in memory (Gao
+et al. 2021).
 
-A contrastive loss needs all vectors at once, but the encoder's gradient needs only d loss / d vector. So: encode every
-chunk without a graph; compute the loss of the whole batch with the vectors as leaves, including head and batch
-statistics; encode every chunk again, with the same random numbers, and backpropagate the leaves' gradients. Token
-losses are computed chunk by chunk in between, and a momentum encoder makes its keys chunk by chunk. The gradient is
-exact: that of the same forward, in the same chunks, with all graphs kept. Dropout draws other numbers for chunks than
+A contrastive loss needs all vectors at once, but the encoder's gradient needs only d loss / d
+vector. So: encode every chunk without a graph; compute the loss of the whole batch with the vectors
+as leaves, including head and batch statistics; encode every chunk again, with the same random
+numbers, and backpropagate the leaves' gradients. Token losses are computed chunk by chunk in
+between, and a momentum encoder makes its keys chunk by chunk. The gradient is exact: that of the
+same forward, in the same chunks, with all graphs kept. Dropout draws other numbers for chunks than
 for a whole batch, from the same distribution. Source: arXiv 2101.06983, section 3.2.
 """
 
@@ -24,20 +26,26 @@ class GradientCache:
     """Forward and backward of one batch, `size` sentences at a time.
 
     Args:
-        model: unwrapped: `backward` averages the gradients over the processes itself, since DDP would wait for every
-            parameter's gradient in the last backward pass, and the head's comes earlier.
+        model: unwrapped: `backward` averages the gradients over the processes itself, since DDP
+            would wait for every parameter's gradient in the last backward pass, and the head's
+            comes earlier.
         size: sentences per chunk, with all their views.
-        precision: opens the autocast context; a new one per forward, since autocast caches weights that were cast
-            without a graph until it closes.
+        precision: opens the autocast context; a new one per forward, since autocast caches weights
+            that were cast without a graph until it closes.
     """
 
-    def __init__(self, model: EncoderForTraining, size: int, precision: Callable[[], AbstractContextManager]) -> None:
+    def __init__(
+        self, model: EncoderForTraining, size: int, precision: Callable[[], AbstractContextManager]
+    ) -> None:
         self.model, self.size, self.precision = model, size, precision
 
-    def backward(self, batch: Batch, scale: float = 1.0, synchronise: bool = True) -> TrainingOutput:
+    def backward(
+        self, batch: Batch, scale: float = 1.0, synchronise: bool = True
+    ) -> TrainingOutput:
         """Add the gradient of `scale` times the loss to the parameters; return the unscaled loss.
 
-        `synchronise` averages the gradients, including those accumulated before, over the processes.
+        `synchronise` averages the gradients, including those accumulated before, over the
+        processes.
         """
         chunks = batch.split(self.size)
         device = batch.input_ids.device
@@ -50,7 +58,9 @@ class GradientCache:
         leaves = [torch.cat(parts, dim=1).requires_grad_() for parts in zip(*vectors, strict=True)]
         output = self._losses(leaves, batch, chunks, scale)
         after = random_state(device)
-        gradients = zip(*(_split(leaf.grad, self.size, len(chunks)) for leaf in leaves), strict=True)
+        gradients = zip(
+            *(_split(leaf.grad, self.size, len(chunks)) for leaf in leaves), strict=True
+        )
         for chunk, state, gradient in zip(chunks, states, gradients, strict=True):
             set_random_state(state, device)
             with self.precision():
@@ -61,7 +71,9 @@ class GradientCache:
             average(p.grad for p in self.model.parameters() if p.grad is not None)
         return output
 
-    def _losses(self, leaves: list[Tensor], batch: Batch, chunks: list[Batch], scale: float) -> TrainingOutput:
+    def _losses(
+        self, leaves: list[Tensor], batch: Batch, chunks: list[Batch], scale: float
+    ) -> TrainingOutput:
         """Compute all terms and their gradients for the leaves, the head and the objectives' networks."""
         pooled, cls, *others = leaves
         tokens = others[0] if others else None
@@ -69,21 +81,41 @@ class GradientCache:
         encoded = Encoded(pooled, cls, None, encoder, head, chunk_size=self.size, tokens=tokens)
         with self.precision():
             self.model.project(encoded, batch)
-            whole = [objective for objective in self.model.objectives if objective.tokens(batch) is None]
-            loss, terms = add_up([term for part in whole for term in part(encoded, batch).items()], pooled.device)
-        # The head's output, as the token losses read it, is a leaf too: the head's backward runs once, at the end.
-        projected = None if encoded.local_projected is None else encoded.local_projected.detach().requires_grad_()
-        token_loss = self._per_chunk(replace(encoded, local_projected=projected), batch, chunks, scale, terms)
+            whole = [
+                objective for objective in self.model.objectives if objective.tokens(batch) is None
+            ]
+            loss, terms = add_up(
+                [term for part in whole for term in part(encoded, batch).items()], pooled.device
+            )
+        # The head's output, as the token losses read it, is a leaf too: the head's backward runs
+        # once, at the end.
+        projected = (
+            None
+            if encoded.local_projected is None
+            else encoded.local_projected.detach().requires_grad_()
+        )
+        token_loss = self._per_chunk(
+            replace(encoded, local_projected=projected), batch, chunks, scale, terms
+        )
         gradient = None if projected is None else projected.grad
         _back([loss * scale, encoded.local_projected], [torch.ones_like(loss), gradient])
         return TrainingOutput(loss=loss.detach() + token_loss, terms=terms)
 
     def _per_chunk(
-        self, encoded: Encoded, batch: Batch, chunks: list[Batch], scale: float, terms: dict[str, Tensor]
+        self,
+        encoded: Encoded,
+        batch: Batch,
+        chunks: list[Batch],
+        scale: float,
+        terms: dict[str, Tensor],
     ) -> Tensor:
         """Return the loss of the objectives with `tokens`; add their terms to `terms` and backpropagate per chunk."""
         loss = torch.zeros((), device=batch.input_ids.device)
-        counted = [(part, count) for part in self.model.objectives if (count := part.tokens(batch)) is not None]
+        counted = [
+            (part, count)
+            for part in self.model.objectives
+            if (count := part.tokens(batch)) is not None
+        ]
         ones = [torch.ones((), device=batch.input_ids.device)] * len(counted)
         shares = means_over_tokens(ones, [count for _, count in counted])
         for number, chunk in enumerate(chunks):
@@ -101,7 +133,9 @@ class GradientCache:
 
 def random_state(device: torch.device) -> tuple[Tensor, Tensor | None]:
     """Return the states of the generators that dropout on `device` uses."""
-    return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    return torch.get_rng_state(), torch.cuda.get_rng_state(
+        device
+    ) if device.type == "cuda" else None
 
 
 def set_random_state(state: tuple[Tensor, Tensor | None], device: torch.device) -> None:
@@ -131,6 +165,10 @@ def _split(gradient: Tensor | None, size: int, count: int) -> list[Tensor | None
 def _back(outputs: list[Tensor | None], gradients: list[Tensor | None]) -> None:
     """Backward from the outputs that have both a graph and a gradient."""
     pairs = zip(outputs, gradients, strict=True)
-    kept = [(output, g) for output, g in pairs if g is not None and output is not None and output.requires_grad]
+    kept = [
+        (output, g)
+        for output, g in pairs
+        if g is not None and output is not None and output.requires_grad
+    ]
     if kept:
         torch.autograd.backward(*zip(*kept, strict=True))

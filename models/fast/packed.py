@@ -1,11 +1,12 @@
 """A batch without its padding: a backbone's own layers run on the real tokens only.
 
-The sentences of a batch are concatenated in one row, (1, N, H). Embeddings, projections, feed-forward and norms work
-per token, so they run on that row unchanged; only attention scatters queries, keys and values to the padded grid, in
-the function registered here with transformers. A layer may compute its output at some tokens only, from the keys and
-values of all.
+The sentences of a batch are concatenated in one row, (1, N, H). Embeddings, projections,
+feed-forward and norms work per token, so they run on that row unchanged; only attention scatters
+queries, keys and values to the padded grid, in the function registered here with transformers. A
+layer may compute its output at some tokens only, from the keys and values of all.
 
-Dropout masks have other shapes than in the padded call: the same distribution, another random stream.
+Dropout masks have other shapes than in the padded call: the same distribution, another random
+stream.
 """
 
 from __future__ import annotations
@@ -36,15 +37,19 @@ NAME = "packed"
 class Packed(Padded):
     """Runs layers on the tokens of a Layout only.
 
-    As in the padded call, the padding positions among them attend but are not attended to, and no loss or pooling reads
-    them.
+    As in the padded call, the padding positions among them attend but are not attended to, and no
+    loss or pooling reads them.
 
     Attributes:
-        layout: the positions of the N tokens in the grid of B rows; `slots`, `source` and `first` are its parts.
+        layout: the positions of the N tokens in the grid of B rows; `slots`, `source` and `first`
+            are its parts.
         queries: the grid indices of the tokens that attend; `slots`, or a part of them.
-        keys: which grid positions are attended to, (B or 1, 1, 1 or length, length), see `ready_mask`; None for all.
-        seen: if only some tokens attend, the states of all, (1, N, H), for keys and values; otherwise None.
-        rates: dropout rates of the sentences, (B, O), see `models.fast.kernels.dropout`; None for the modules' rates.
+        keys: which grid positions are attended to, (B or 1, 1, 1 or length, length), see
+            `ready_mask`; None for all.
+        seen: if only some tokens attend, the states of all, (1, N, H), for keys and values;
+            otherwise None.
+        rates: dropout rates of the sentences, (B, O), see `models.fast.kernels.dropout`; None for
+            the modules' rates.
     """
 
     layout: Layout
@@ -57,7 +62,9 @@ class Packed(Padded):
     rates: Tensor | None = None
 
     @classmethod
-    def of(cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Layout | None = None) -> Packed:
+    def of(
+        cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Layout | None = None
+    ) -> Packed:
         layout = layout if isinstance(layout, Layout) else Layout.of(attention_mask)
         keys = None
         if not layout.full:
@@ -94,14 +101,18 @@ class Packed(Padded):
     def unpack(self, states: Tensor) -> Tensor:
         """States (1, N, H) -> (B, L, H), zeros elsewhere."""
         batch, length = self.layout.batch, self.layout.length
-        return spread(states[0], self.slots, batch * length).view(batch, length, -1)[:, : self.layout.columns]
+        return spread(states[0], self.slots, batch * length).view(batch, length, -1)[
+            :, : self.layout.columns
+        ]
 
     def at(self, states: States, tokens: Tensor) -> Tensor:
         """The states of some distinct tokens, (1, number of tokens, H); a layer that waits runs for these only."""
         some = collect(states.values[0], tokens).unsqueeze(0)
         if states.last is None:
             return some
-        attending = replace(self, queries=self.slots[tokens], seen=states.values)  # keys and values come from all
+        attending = replace(
+            self, queries=self.slots[tokens], seen=states.values
+        )  # keys and values come from all
         return states.last(some, attending, **self.sampled(tokens))
 
     def first_of(self, states: States) -> Tensor:
@@ -119,7 +130,9 @@ class Packed(Padded):
     def encode(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> States:
         return self.through(self._embedded(backbone, input_ids, change), layers_of(backbone))
 
-    def every(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> list[Tensor]:
+    def every(
+        self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation
+    ) -> list[Tensor]:
         states = self._each(layers_of(backbone), self._embedded(backbone, input_ids, change))
         return [self.unpack(layer) for layer in states]
 
@@ -128,9 +141,14 @@ class Packed(Padded):
             return States(self, self.run(layers, states))
         return States(self, self.run(layers[:-1], states), layers[-1])
 
-    def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
+    def logits(
+        self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None
+    ) -> Tensor:
         """As `Padded.logits`; zeros at positions without a token."""
-        (transform, decoder), [states] = output_of(lm), self.encode(lm.base_model, input_ids, UNCHANGED).all
+        (transform, decoder), [states] = (
+            output_of(lm),
+            self.encode(lm.base_model, input_ids, UNCHANGED).all,
+        )
         others = [None if other is None else self.pack(other) for other in others]
         parts = []
         for tokens in (slice(start, start + LOGITS) for start in range(0, len(states), LOGITS)):
@@ -138,10 +156,16 @@ class Packed(Padded):
             parts.append(read(decoder(transform(states[tokens])), *chunks))
         return self.unpack(torch.cat(parts)[None, :, None]).squeeze(-1)
 
-    def _embedded(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
-        return change.change(self.embed(backbone, input_ids, change.position_ids(backbone.config)), self.pack)
+    def _embedded(
+        self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation
+    ) -> Tensor:
+        return change.change(
+            self.embed(backbone, input_ids, change.position_ids(backbone.config)), self.pack
+        )
 
-    def embed(self, model: nn.Module, input_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
+    def embed(
+        self, model: nn.Module, input_ids: Tensor, position_ids: Tensor | None = None
+    ) -> Tensor:
         """Ids (B, L), and positions if not the default ones -> embeddings of the N tokens, (1, N, H)."""
         if position_ids is not None:
             positions = self.pack(position_ids)
@@ -150,7 +174,10 @@ class Packed(Padded):
             positions = self.pack(count(input_ids, model.config.pad_token_id))
         else:
             positions = self.position
-        ids = {"input_ids": self.pack(input_ids).unsqueeze(0), "position_ids": positions.unsqueeze(0)}
+        ids = {
+            "input_ids": self.pack(input_ids).unsqueeze(0),
+            "position_ids": positions.unsqueeze(0),
+        }
         return embed(model, **ids, **self.sampled())
 
     def run(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
@@ -162,7 +189,9 @@ class Packed(Padded):
     def with_first(self, states: Tensor, vectors: Tensor) -> Tensor:
         return states.index_copy(1, self.first, vectors.to(states.dtype).unsqueeze(0))
 
-    def token_loss(self, transform: nn.Module, decoder: nn.Linear, labelled: Labelled) -> tuple[Tensor, Tensor]:
+    def token_loss(
+        self, transform: nn.Module, decoder: nn.Linear, labelled: Labelled
+    ) -> tuple[Tensor, Tensor]:
         """As `Padded.token_loss`, without all logits in memory at once."""
         total = vocabulary_loss(decoder, transform(labelled.states)[0], labelled.labels)
         return total, (labelled.labels != IGNORED).sum()
@@ -171,39 +200,64 @@ class Packed(Padded):
         """As `Padded.sampled`, for (1, N, H) or some of its tokens."""
         if self.rates is None:
             return {}
-        return {"rates": self.rates[self.row if tokens is None else self.row[tokens]][None, :, None]}
+        return {
+            "rates": self.rates[self.row if tokens is None else self.row[tokens]][None, :, None]
+        }
 
 
-def packed_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **kwargs):
-    """Attention within the sentences of a packed batch; transformers' `sdpa` if the mask is not a Packed.
+def packed_attention(
+    module, query, key, value, attention_mask, dropout=0.0, scaling=None, **kwargs
+):
+    """Attention within the sentences of a packed batch; transformers' `sdpa` if the mask is not a
+    Packed.
 
-    Queries, keys and values are (1, heads, N, width); returns (1, number of queries, heads, width) and no weights.
+    Queries, keys and values are (1, heads, N, width); returns (1, number of queries, heads, width)
+    and no weights.
     """
     if not isinstance(attention_mask, Packed):
         drop = getattr(module, "dropout", None)
         if not isinstance(drop, SampledDropout) or drop.rates is None or not module.training:
-            return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
-        mixed = attend(query, key, value, attention_mask, drop.of(drop.rates).unsqueeze(-1), scaling)
+            return sdpa_attention_forward(
+                module, query, key, value, attention_mask, dropout, scaling, **kwargs
+            )
+        mixed = attend(
+            query, key, value, attention_mask, drop.of(drop.rates).unsqueeze(-1), scaling
+        )
         return mixed.transpose(1, 2), None
     packing, (_, heads, _, width) = attention_mask, key.shape
     layout = packing.layout
     size = layout.batch * layout.length
     if packing.seen is not None:
         names = family_of(module.config).keys_values
-        key, value = (getattr(module, name)(packing.seen).view(1, -1, heads, width).transpose(1, 2) for name in names)
+        key, value = (
+            getattr(module, name)(packing.seen).view(1, -1, heads, width).transpose(1, 2)
+            for name in names
+        )
 
     def grid(x: Tensor, indices: Tensor) -> Tensor:
         rows = x.transpose(1, 2).reshape(-1, heads * width)
-        return spread(rows, indices, size).view(layout.batch, layout.length, heads, width).transpose(1, 2)
+        return (
+            spread(rows, indices, size)
+            .view(layout.batch, layout.length, heads, width)
+            .transpose(1, 2)
+        )
 
-    query, key, value = grid(query, packing.queries), grid(key, packing.slots), grid(value, packing.slots)
+    query, key, value = (
+        grid(query, packing.queries),
+        grid(key, packing.slots),
+        grid(value, packing.slots),
+    )
     rates = packing.rates if module.training else None
     if rates is not None:
-        mixed = attend(query, key, value, packing.keys, module.dropout.of(rates).view(-1, 1, 1, 1), scaling)
+        mixed = attend(
+            query, key, value, packing.keys, module.dropout.of(rates).view(-1, 1, 1, 1), scaling
+        )
     elif on_cpu(query) and (dropout or backward_is_slow(query)):
         mixed = attend(query, key, value, packing.keys, dropout or None, scaling)
     else:
-        mixed = F.scaled_dot_product_attention(query, key, value, packing.keys, dropout_p=dropout, scale=scaling)
+        mixed = F.scaled_dot_product_attention(
+            query, key, value, packing.keys, dropout_p=dropout, scale=scaling
+        )
     rows = mixed.transpose(1, 2).reshape(size, heads * width)
     return collect(rows, packing.queries).view(1, -1, heads, width), None
 
@@ -235,4 +289,6 @@ class _Collect(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient: Tensor):
         (indices,) = ctx.saved_tensors
-        return gradient.new_zeros(ctx.size, gradient.shape[1]).index_copy_(0, indices, gradient), None
+        return gradient.new_zeros(ctx.size, gradient.shape[1]).index_copy_(
+            0, indices, gradient
+        ), None

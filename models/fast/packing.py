@@ -1,7 +1,7 @@
 """Positions of a batch's tokens and labels, as integers computed with numpy.
 
-The collator computes them and they travel with the batch, so no step waits for a device to count. Code that has only a
-mask (an evaluation) computes them from the mask's copy on the host.
+The collator computes them and they travel with the batch, so no step waits for a device to count.
+Code that has only a mask (an evaluation) computes them from the mask's copy on the host.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Marked = Mapping[str, tuple[Sequence[int], np.ndarray]]
 def filled(count: int) -> int:
     """Round `count` up by at most a sixteenth, to one of sixteen values between two powers of two.
 
-    oneDNN caches a primitive for every shape: with a new number of tokens in every step, bfloat16 training on a CPU
-    would grow by tens of megabytes per step.
+    oneDNN caches a primitive for every shape: with a new number of tokens in every step, bfloat16
+    training on a CPU would grow by tens of megabytes per step.
     """
     step = max(EDGE, 1 << max(0, count.bit_length() - 5))
     return _multiple(count, step)
@@ -45,7 +45,8 @@ class Labels(NamedTuple):
         tokens: their indices among the computed tokens, (M,).
         targets: their labels, IGNORED for the filling, (M,).
         read: in a packed batch, the first tokens of the sentences and `tokens`, ascending, (R,).
-        first_among, tokens_among: the indices in `read` of the first tokens, (B,), and of `tokens`, (M,).
+        first_among, tokens_among: the indices in `read` of the first tokens, (B,), and of `tokens`,
+            (M,).
     """
 
     tokens: Tensor
@@ -56,7 +57,8 @@ class Labels(NamedTuple):
 
 
 class Grid:
-    """A padded batch, (B, L): all positions are computed, vocabulary logits only at the labelled ones.
+    """A padded batch, (B, L): all positions are computed, vocabulary logits only at the labelled
+    ones.
 
     Args:
         mask: True for a real token, (B, L).
@@ -64,23 +66,35 @@ class Grid:
         static: keep the number of shapes small: round the labels to a sixteenth of the positions.
     """
 
-    def __init__(self, mask: np.ndarray, labels: Mapping[str, np.ndarray] | None = None, static: bool = False) -> None:
+    def __init__(
+        self, mask: np.ndarray, labels: Mapping[str, np.ndarray] | None = None, static: bool = False
+    ) -> None:
         self.batch, self.columns = mask.shape
         self.static = static
         parts = self._tokens(mask)
         for name, values in (labels or {}).items():
-            parts |= {f"{name} {part}": value for part, value in self._marked(parts, values).items()}
+            parts |= {
+                f"{name} {part}": value for part, value in self._marked(parts, values).items()
+            }
         self._sizes = {name: len(part) for name, part in parts.items()}
-        self.numbers = torch.from_numpy(np.concatenate([np.empty(0, dtype=np.int64), *parts.values()]))
+        self.numbers = torch.from_numpy(
+            np.concatenate([np.empty(0, dtype=np.int64), *parts.values()])
+        )
 
     def _tokens(self, mask: np.ndarray) -> dict[str, np.ndarray]:
         """The computed tokens: all, so there is nothing to list."""
         return {}
 
-    def _marked(self, tokens: Mapping[str, np.ndarray], labels: np.ndarray) -> dict[str, np.ndarray]:
+    def _marked(
+        self, tokens: Mapping[str, np.ndarray], labels: np.ndarray
+    ) -> dict[str, np.ndarray]:
         """The fields of `Labels` for labels (B, L)."""
         chosen = np.flatnonzero(labels != IGNORED)
-        size = _multiple(len(chosen), max(1, labels.size // 16)) if self.static else -(-len(chosen) // ROWS) * ROWS
+        size = (
+            _multiple(len(chosen), max(1, labels.size // 16))
+            if self.static
+            else -(-len(chosen) // ROWS) * ROWS
+        )
         filling = (0, size - len(chosen))
         targets = np.pad(labels.ravel()[chosen], filling, constant_values=IGNORED)
         return {"tokens": np.pad(chosen, filling), "targets": targets}
@@ -115,22 +129,24 @@ class Grid:
         if fields["tokens"] is None:
             tokens = {part: value.cpu().numpy() for part, value in parts.items()}
             marked = self._marked(tokens, labels.cpu().numpy())
-            fields |= {part: torch.from_numpy(value).to(labels.device) for part, value in marked.items()}
+            fields |= {
+                part: torch.from_numpy(value).to(labels.device) for part, value in marked.items()
+            }
         return Labels(**fields)
 
 
 class Layout(Grid):
     """The N tokens of a packed batch, in a grid of B rows and `length` columns.
 
-    They are the real tokens and the first padding positions, as many as make N a round number; with `static` a multiple
-    of an eighth of the grid.
+    They are the real tokens and the first padding positions, as many as make N a round number; with
+    `static` a multiple of an eighth of the grid.
 
     Attributes:
         length: L rounded up to a multiple of EDGE.
         full: whether the whole grid is real tokens.
-        parts: `slots`, the index of each token in the flattened grid, ascending, (N,); `source`, its index in the
-            flattened mask, where columns beyond the mask count as the last one, (N,); `first`, the index of each
-            sentence's first token among the N, (B,).
+        parts: `slots`, the index of each token in the flattened grid, ascending, (N,); `source`,
+            its index in the flattened mask, where columns beyond the mask count as the last one,
+            (N,); `first`, the index of each sentence's first token among the N, (B,).
     """
 
     def _tokens(self, mask: np.ndarray) -> dict[str, np.ndarray]:
@@ -145,14 +161,19 @@ class Layout(Grid):
         source = row * self.columns + np.minimum(column, self.columns - 1)
         return {"slots": slots, "source": source, "first": np.cumsum(kept)[:: self.length] - 1}
 
-    def _marked(self, tokens: Mapping[str, np.ndarray], labels: np.ndarray) -> dict[str, np.ndarray]:
+    def _marked(
+        self, tokens: Mapping[str, np.ndarray], labels: np.ndarray
+    ) -> dict[str, np.ndarray]:
         slots, source, first = (tokens[name] for name in ("slots", "source", "first"))
         targets = np.where(slots % self.length < self.columns, labels.ravel()[source], IGNORED)
         spare = np.ones(len(slots), dtype=bool)
         spare[first] = False
         chosen = np.flatnonzero(self._closed(targets != IGNORED, spare, 16))
         read = np.union1d(first, chosen)
-        among = {"first_among": np.searchsorted(read, first), "tokens_among": np.searchsorted(read, chosen)}
+        among = {
+            "first_among": np.searchsorted(read, first),
+            "tokens_among": np.searchsorted(read, chosen),
+        }
         return {"tokens": chosen, "targets": targets[chosen], "read": read, **among}
 
     def _closed(self, chosen: np.ndarray, spare: np.ndarray | bool, share: int) -> np.ndarray:
@@ -173,7 +194,8 @@ class Mask(NamedTuple):
 
 @dataclass(frozen=True)
 class Packing:
-    """The layouts that travel with a batch: of all views together, of each view, and of those with a masked twin.
+    """The layouts that travel with a batch: of all views together, of each view, and of those with
+    a masked twin.
 
     Args:
         grid: Layout for a packed model, Grid for a padded one.
@@ -192,15 +214,23 @@ class Packing:
     def layouts(self, mask: np.ndarray, marked: Marked) -> dict[tuple, Grid]:
         """The layouts of a mask (V, B, L), keyed by views, first sentence and end."""
         views, count, _ = mask.shape
-        groups = {tuple(range(views)), *((view,) for view in range(views)), *(tuple(of) for of, _ in marked.values())}
+        groups = {
+            tuple(range(views)),
+            *((view,) for view in range(views)),
+            *(tuple(of) for of, _ in marked.values()),
+        }
         size = self.chunk or count
         rows = {(0, count), *((cut, min(cut + size, count)) for cut in range(0, count, size))}
         layouts = {}
         for views, (start, stop) in itertools.product(groups, rows):
             part = mask[list(views), start:stop]
-            labels = {name: ids[:, start:stop] for name, (of, ids) in marked.items() if tuple(of) == views}
+            labels = {
+                name: ids[:, start:stop] for name, (of, ids) in marked.items() if tuple(of) == views
+            }
             labels = {name: ids.reshape(-1, ids.shape[-1]) for name, ids in labels.items()}
-            layouts[views, start, stop] = self.grid(part.reshape(-1, part.shape[-1]), labels, self.static)
+            layouts[views, start, stop] = self.grid(
+                part.reshape(-1, part.shape[-1]), labels, self.static
+            )
         return layouts
 
     def of_targets(self, ids: np.ndarray, mask: np.ndarray) -> dict[tuple, Grid]:

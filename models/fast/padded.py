@@ -1,6 +1,7 @@
 """Run the parts of a model on a batch: with padding here, without it in `models.fast.packed`.
 
-Tensors of states are (B, L, H) here and (1, N, H) there. `States` is for readers that need not know which.
+Tensors of states are (B, L, H) here and (1, N, H) there. `States` is for readers that need not know
+which.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Labelled(NamedTuple):
 
 @dataclass(frozen=True)
 class States:
-    """The states of a batch's tokens. A last layer that waits runs for the tokens that are read: read it once.
+    """The states of a batch's tokens. A last layer that waits runs for the tokens that are read:
+    read it once.
 
     Attributes:
         tokens: where the tokens are, and how layers run on them.
@@ -96,12 +98,18 @@ class States:
 class Padded:
     """Runs layers on the padded batch as the library does: for unknown families, and the reference for `Packed`."""
 
-    def __init__(self, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None) -> None:
+    def __init__(
+        self, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None
+    ) -> None:
         self.mask, self.rates = attention_mask, rates
-        self.layout = layout if type(layout) is Grid else None  # the batch may be laid out for a packed model
+        self.layout = (
+            layout if type(layout) is Grid else None
+        )  # the batch may be laid out for a packed model
 
     @classmethod
-    def of(cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None) -> Padded:
+    def of(
+        cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None
+    ) -> Padded:
         """For a batch with this mask, (B, L), dropout rates of its sentences, (B, O), and the mask's layout, if any."""
         return cls(attention_mask, rates, layout)
 
@@ -113,30 +121,44 @@ class Padded:
         """Run a whole backbone on ids (B, L)."""
         if (change or self.rates is not None) and not family_of(backbone.config).whole:
             return self.through(self._embedded(backbone, input_ids, change), layers_of(backbone))
-        return States(self, backbone(input_ids=input_ids, attention_mask=self._mask(backbone.config)).last_hidden_state)
+        return States(
+            self,
+            backbone(
+                input_ids=input_ids, attention_mask=self._mask(backbone.config)
+            ).last_hidden_state,
+        )
 
-    def every(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> list[Tensor]:
+    def every(
+        self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation
+    ) -> list[Tensor]:
         """Ids (B, L) -> the states of embeddings and all layers, (B, L, H) each."""
         if family_of(backbone.config).whole:
             tokens = {"input_ids": input_ids, "attention_mask": self._mask(backbone.config)}
             return backbone(**tokens, output_hidden_states=True).hidden_states
         return self._each(layers_of(backbone), self._embedded(backbone, input_ids, change))
 
-    def _embedded(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
+    def _embedded(
+        self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation
+    ) -> Tensor:
         positions = change.position_ids(backbone.config)
         moved = {} if positions is None else {"position_ids": positions}
         return change.change(embed(backbone, input_ids=input_ids, **moved, **self.sampled()))
 
-    def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
+    def logits(
+        self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None
+    ) -> Tensor:
         """Apply `read` to the logits of each real token and to `others`, (B, L): -> (B, L).
 
-        `read` gets (..., vocabulary) and (...); the logits of about `LOGITS` tokens are in memory at once.
+        `read` gets (..., vocabulary) and (...); the logits of about `LOGITS` tokens are in memory
+        at once.
         """
         parts, mask = [], self._mask(lm.config)
         size = max(1, LOGITS // input_ids.shape[1])
         for rows in (slice(start, start + size) for start in range(0, len(input_ids), size)):
             logits = lm(input_ids=input_ids[rows], attention_mask=mask[rows]).logits
-            parts.append(read(logits, *(None if other is None else other[rows] for other in others)))
+            parts.append(
+                read(logits, *(None if other is None else other[rows] for other in others))
+            )
         return torch.cat(parts)
 
     def embed(self, model: nn.Module, input_ids: Tensor) -> Tensor:
@@ -153,7 +175,9 @@ class Padded:
             return states
         attention = layers[0].attention
         config = getattr(attention, "self", attention).config  # BERT nests a module
-        mask = create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=self._mask(config))
+        mask = create_bidirectional_mask(
+            config=config, inputs_embeds=states, attention_mask=self._mask(config)
+        )
         sampled = self.sampled()
         for layer in layers:
             states = layer(states, mask, **sampled)
@@ -202,19 +226,26 @@ class Padded:
         """Labels (B, L) in the order of states; IGNORED for a state without a token."""
         return labels
 
-    def token_loss(self, transform: nn.Module, decoder: nn.Linear, labelled: Labelled) -> tuple[Tensor, Tensor]:
-        """Sum of the cross entropies of the labels, through transform and vocabulary matrix, and their number.
+    def token_loss(
+        self, transform: nn.Module, decoder: nn.Linear, labelled: Labelled
+    ) -> tuple[Tensor, Tensor]:
+        """Sum of the cross entropies of the labels, through transform and vocabulary matrix, and
+        their number.
 
         Logits are computed only for the labelled tokens.
         """
         logits = decoder(transform(labelled.states))  # (M, vocabulary)
-        total = F.cross_entropy(at_least_float32(logits), labelled.labels, ignore_index=IGNORED, reduction="sum")
+        total = F.cross_entropy(
+            at_least_float32(logits), labelled.labels, ignore_index=IGNORED, reduction="sum"
+        )
         return total, (labelled.labels != IGNORED).sum()
 
     def _mask(self, config) -> Tensor:
-        """The mask to pass to the library: prepared on a GPU, where the library would synchronise to look for padding.
+        """The mask to pass to the library: prepared on a GPU, where the library would synchronise
+        to look for padding.
 
-        On a CPU, for models called as a whole and for other attention functions, it is the mask itself.
+        On a CPU, for models called as a whole and for other attention functions, it is the mask
+        itself.
         """
         if (
             self.mask.dim() == 4
@@ -229,13 +260,18 @@ class Padded:
 def ready_mask(mask: Tensor, rates: Tensor | None) -> Tensor:
     """Convert a mask (B, L) to what attention adds to the scores, (B, 1, 1, L), in their dtype.
 
-    So it is converted once per batch, not per layer. On a CPU, and with sampled rates, it is True for a real token.
+    So it is converted once per batch, not per layer. On a CPU, and with sampled rates, it is True
+    for a real token.
     """
     keys = mask.bool()[:, None, None]
     if rates is not None or on_cpu(mask):
         return keys
     device_type = mask.device.type
     dtype = (
-        torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else torch.get_default_dtype()
+        torch.get_autocast_dtype(device_type)
+        if torch.is_autocast_enabled(device_type)
+        else torch.get_default_dtype()
     )
-    return torch.zeros(keys.shape, dtype=dtype, device=mask.device).masked_fill_(~keys, float("-inf"))
+    return torch.zeros(keys.shape, dtype=dtype, device=mask.device).masked_fill_(
+        ~keys, float("-inf")
+    )

@@ -54,13 +54,15 @@ class Batch:
     Attributes:
         input_ids, attention_mask: (V, B, L).
         twins: the masked copies, by the name of their `Masking`.
-        dropout_rates: (V, B, 1), or one per dropout operation of the backbone, (V, B, O); NaN keeps its own rate.
+        dropout_rates: (V, B, 1), or one per dropout operation of the backbone, (V, B, O); NaN keeps
+            its own rate.
         positions, kept: perturbed embeddings, (V, B, L) and (V, B, L, H / 8), see `models.perturb`.
         labels: classes of the rows, (1, B).
-        target_input_ids, target_attention_mask: texts that the encoder does not read, (number of views with a target,
-            B, L'), see `View.target`.
+        target_input_ids, target_attention_mask: texts that the encoder does not read, (number of
+            views with a target, B, L'), see `View.target`.
         words: the distinct tokens of each view's text, IGNORED elsewhere, (V, B, L').
-        layouts: what `mask` needs, see `models.fast.packing.Packing`; if absent, the mask alone will do.
+        layouts: what `mask` needs, see `models.fast.packing.Packing`; if absent, the mask alone
+            will do.
         start: index of its first sentence in the batch of the layouts.
     """
 
@@ -101,7 +103,10 @@ class Batch:
     def split(self, size: int | None) -> list[Batch]:
         """Split into chunks of at most `size` sentences; None: one chunk."""
         count = self.input_ids.shape[1]
-        return [self._sentences(slice(cut, cut + (size or count))) for cut in range(0, count, size or count)]
+        return [
+            self._sentences(slice(cut, cut + (size or count)))
+            for cut in range(0, count, size or count)
+        ]
 
     def _sentences(self, rows: slice) -> Batch:
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
@@ -117,14 +122,16 @@ class Encoded:
     Attributes:
         pooled: sentence vectors of this process, (V, B, H).
         cls: last hidden state of the first token, (V, B, H).
-        projected: vectors of all processes after the projection head, with gradient, (V, N, D); None if no objective
-            reads them.
+        projected: vectors of all processes after the projection head, with gradient, (V, N, D);
+            None if no objective reads them.
         encoder: the encoder, for objectives that run it on other tokens.
         projection: the projection head, or None.
-        local_projected: this process's rows of `projected`, (V, B, D); an objective with `tokens` reads only these.
-        chunk_size: sentences that an objective may run through its own network at a time; None: the whole batch.
-        tokens: last hidden states of all tokens of this process, (V, B, L, H), meaningless for padding; None if no
-            objective reads them.
+        local_projected: this process's rows of `projected`, (V, B, D); an objective with `tokens`
+            reads only these.
+        chunk_size: sentences that an objective may run through its own network at a time; None: the
+            whole batch.
+        tokens: last hidden states of all tokens of this process, (V, B, L, H), meaningless for
+            padding; None if no objective reads them.
     """
 
     pooled: Tensor
@@ -140,8 +147,8 @@ class Encoded:
 class Term(NamedTuple):
     """One part of the loss: the raw value, which is logged, and its weight in the sum.
 
-    With a `count`, (), the value is a sum over that many tokens of this process; the model turns it into the mean over
-    the tokens of all processes.
+    With a `count`, (), the value is a sum over that many tokens of this process; the model turns it
+    into the mean over the tokens of all processes.
     """
 
     value: Tensor
@@ -149,11 +156,15 @@ class Term(NamedTuple):
     count: Tensor | None = None
 
 
-def add_up(terms: Iterable[tuple[str, Term]], device: torch.device) -> tuple[Tensor, dict[str, Tensor]]:
+def add_up(
+    terms: Iterable[tuple[str, Term]], device: torch.device
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the weighted sum of named terms, and their raw values; one all-reduce for all counts."""
     terms = list(terms)
     counted = [term for _, term in terms if term.count is not None]
-    means = iter(means_over_tokens([term.value for term in counted], [term.count for term in counted]))
+    means = iter(
+        means_over_tokens([term.value for term in counted], [term.count for term in counted])
+    )
     loss, values = torch.zeros((), device=device), {}
     for name, term in terms:
         value = term.value if term.count is None else next(means)
@@ -168,8 +179,10 @@ class Objective(nn.Module):
     Attributes:
         reads_projection, reads_tokens: whether it reads these parts of `Encoded`.
         reads_words: whether it reads the words of `Batch`.
-        compares: whether it contrasts the sentences of a batch, so that a single one teaches nothing.
-        not_replayed: why a CUDA graph of a step with it would repeat old numbers; empty if it is right.
+        compares: whether it contrasts the sentences of a batch, so that a single one teaches
+            nothing.
+        not_replayed: why a CUDA graph of a step with it would repeat old numbers; empty if it is
+            right.
     """
 
     reads_projection = False
@@ -194,8 +207,9 @@ class Objective(nn.Module):
     def tokens(self, batch: Batch) -> Tensor | None:
         """The number of tokens that its terms sum over, (); None if it needs the whole batch.
 
-        An objective that returns a number can be computed a few sentences at a time (`models.fast.chunking`): its
-        terms have a `count`, and a token's loss depends on its own sentence only.
+        An objective that returns a number can be computed a few sentences at a time
+        (`models.fast.chunking`): its terms have a `count`, and a token's loss depends on its own
+        sentence only.
         """
         return None
 
@@ -221,7 +235,11 @@ class Contrast(Objective):
     compares = True
 
     def __init__(
-        self, loss: Callable[..., Tensor], weight: float = 1.0, term: str = "contrastive", views: int | None = None
+        self,
+        loss: Callable[..., Tensor],
+        weight: float = 1.0,
+        term: str = "contrastive",
+        views: int | None = None,
     ) -> None:
         super().__init__()
         self.loss, self.weight, self.term, self.views = loss, weight, term, views
@@ -241,20 +259,20 @@ class MethodArguments:
 class Method:
     """A training method: its flags, its requirements on the data, and its objectives.
 
-    A file in `models/objectives` defines one subclass and ends with `METHOD = TheSubclass(...)`; the file's name is the
-    method's name. There is no other list of methods.
+    A file in `models/objectives` defines one subclass and ends with `METHOD = TheSubclass(...)`;
+    the file's name is the method's name. There is no other list of methods.
 
     Args:
         citations: BibTeX entries of its papers, for the card of a trained model.
-        published: its published scores: ids of records in eval/compare/published.yaml, or records of that form, whose
-            `source` may be the words themselves.
+        published: its published scores: ids of records in eval/compare/published.yaml, or records
+            of that form, whose `source` may be the words themselves.
 
     Attributes:
         arguments: a dataclass; each field is a flag.
         copies: number of equal views, which differ by dropout.
         labels: trains on labelled pairs (run_sup.py), not on text (run_unsup.py).
-        columns: sentences per row that the loss can read: 1, 2 (a sentence and its positive) or 3 (and a hard
-            negative).
+        columns: sentences per row that the loss can read: 1, 2 (a sentence and its positive) or 3
+            (and a hard negative).
         one_text: all views show the same text, so rows of several sentences are refused.
     """
 
@@ -301,22 +319,26 @@ class Method:
         return 1 if self.one_text else len(views) if changed else max(len(views), self.columns)
 
     def views_of_rows(self, args: Any, columns: int) -> list[View]:
-        """The views for rows of `columns` sentences: the method's views, or every sentence of a row unchanged.
+        """The views for rows of `columns` sentences: the method's views, or every sentence of a row
+        unchanged.
 
         BadInput if the loss reads fewer.
         """
         views, most = self.views(args), self.most_columns(args)
         if columns > most:
             raise BadInput(
-                f"{columns} texts per row (--columns, --text_column, --title_column): with these flags, --method "
+                f"{columns} texts per row (--columns, --text_column, --title_column): with these "
+                "flags, --method "
                 f"{self.name} reads at most {most}"
             )
         return views if columns <= len(views) else views[:1] * columns
 
-    def build(self, args: Any, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
+    def build(
+        self, args: Any, encoder: SentenceEncoder, projection: nn.Module | None, source: str
+    ) -> list[Objective]:
         """Build the objectives with the networks, frozen copies and queues they own.
 
-        `source` is the checkpoint of the encoder and its projection head, if any. BadInput if the checkpoint or the
-        flags do not fit the method.
+        `source` is the checkpoint of the encoder and its projection head, if any. BadInput if the
+        checkpoint or the flags do not fit the method.
         """
         raise NotImplementedError

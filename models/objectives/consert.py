@@ -1,4 +1,5 @@
-"""ConSERT: NT-Xent between two perturbed copies of a sentence's embeddings (Yan et al. 2021, arXiv 2105.11741).
+"""ConSERT: NT-Xent between two perturbed copies of a sentence's embeddings (Yan et al. 2021, arXiv
+2105.11741).
 
 python run_unsup.py --config configs/consert-bert-base.yaml
 """
@@ -26,7 +27,9 @@ class Arguments(MethodArguments):
     token_cutoff: Rate = flag(0.15, "share of tokens set to zero (section 4.1)")
     feature_cutoff: Rate = flag(0.2, "share of features set to zero (section 4.1)")
     embedding_dropout: Rate = flag(0.2, "probability that a value is set to zero (section 4.1)")
-    span_cutoff: Rate = flag(0.15, "share of tokens outside the kept span, set to zero (ours, as token_cutoff)")
+    span_cutoff: Rate = flag(
+        0.15, "share of tokens outside the kept span, set to zero (ours, as token_cutoff)"
+    )
     temperature: Positive = flag(0.1, "tau: cosines are divided by it (section 4.1)")
     contrastive_weight: Weight = flag(0.15, "alpha; the code applies it even without another loss")
     directions: Literal["sum", "mean"] = flag(
@@ -34,12 +37,16 @@ class Arguments(MethodArguments):
     )
 
 
-def perturb(count: int, width: int, generator: np.random.Generator, change: Change, rate: float) -> Perturbed:
-    """Apply one change of section 3.2 to a sentence of `count` tokens, special ones included as in the code.
+def perturb(
+    count: int, width: int, generator: np.random.Generator, change: Change, rate: float
+) -> Perturbed:
+    """Apply one change of section 3.2 to a sentence of `count` tokens, special ones included as in
+    the code.
 
-    Positions are permuted, or int(rate x n) whole rows or columns are set to zero, or single values at random, or all
-    rows outside one span of max(int((1 - rate) x n), 1) tokens. The rest is not rescaled. The span is of the code only
-    (transformers/modeling_bert.py, `_sample_span`, at 8fe79b6), where the tokens outside become padding tokens.
+    Positions are permuted, or int(rate x n) whole rows or columns are set to zero, or single values
+    at random, or all rows outside one span of max(int((1 - rate) x n), 1) tokens. The rest is not
+    rescaled. The span is of the code only (transformers/modeling_bert.py, `_sample_span`, at
+    8fe79b6), where the tokens outside become padding tokens.
     """
     positions, kept = np.arange(count), np.ones((count, width), dtype=bool)
     if change == "shuffle":
@@ -74,7 +81,10 @@ def view(args: Arguments, change: Change) -> View:
 def contrast(args: Arguments) -> Contrast:
     """The symmetric contrastive loss of two views (equation 1)."""
     factor = {"sum": 2.0, "mean": 1.0}[args.directions]
-    return Contrast(lambda first, second: factor * nt_xent(first, second, args.temperature), args.contrastive_weight)
+    return Contrast(
+        lambda first, second: factor * nt_xent(first, second, args.temperature),
+        args.contrastive_weight,
+    )
 
 
 class ConSERT(Method):

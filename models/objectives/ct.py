@@ -1,13 +1,14 @@
-"""Contrastive Tension: two encoders agree on equal and disagree on different sentences (Carlsson et al. 2021, ICLR).
+"""Contrastive Tension: two encoders agree on equal and disagree on different sentences (Carlsson et
+al. 2021, ICLR).
 
-Two copies of the checkpoint are trained, without shared weights; the dot product of their vectors predicts whether both
-saw the same sentence.
+Two copies of the checkpoint are trained, without shared weights; the dot product of their vectors
+predicts whether both saw the same sentence.
 
 Different from the paper:
-- It keeps the encoder that is better on the dev task. Here the first one is the artefact: by symmetry neither is better
-  before training.
-- A pair of different sentences comes from this batch: the second encoder sees the same sentences as the first, in
-  another order. The paper draws 2K further sentences for every identical pair.
+- It keeps the encoder that is better on the dev task. Here the first one is the artefact: by
+  symmetry neither is better before training.
+- A pair of different sentences comes from this batch: the second encoder sees the same sentences as
+  the first, in another order. The paper draws 2K further sentences for every identical pair.
 - Its learning rate is a staircase, see configs/ct-bert-base.yaml.
 With --chunk_size the second encoder's whole graph stays in memory.
 
@@ -37,17 +38,19 @@ class Arguments(MethodArguments):
 
 
 def pairing(count: int, negatives: int) -> tuple[Tensor, Tensor]:
-    """Pair the rows of the encoders: the second encoder's row for row i, (count,), and whether it is row i, (count,).
+    """Pair the rows of the encoders: the second encoder's row for row i, (count,), and whether it
+    is row i, (count,).
 
-    In groups of 1 + `negatives` rows, the first row is paired with itself; the others, over all groups, with the next
-    of them, the last with the first. Nothing is drawn, since the batch is random. BadInput if fewer than two rows are
-    left for pairs of different sentences.
+    In groups of 1 + `negatives` rows, the first row is paired with itself; the others, over all
+    groups, with the next of them, the last with the first. Nothing is drawn, since the batch is
+    random. BadInput if fewer than two rows are left for pairs of different sentences.
     """
     same = [row % (negatives + 1) == 0 for row in range(count)]
     others = [row for row in range(count) if not same[row]]
     if len(others) < 2:
         raise BadInput(
-            f"--per_device_train_batch_size {count}: --negatives {negatives} leaves {len(others)} sentences for "
+            f"--per_device_train_batch_size {count}: --negatives {negatives} leaves {len(others)} "
+            "sentences for "
             "pairs of different ones, but 2 are needed; raise the batch size"
         )
     partners = dict(zip(others, others[1:] + others[:1], strict=True))
@@ -55,7 +58,8 @@ def pairing(count: int, negatives: int) -> tuple[Tensor, Tensor]:
 
 
 def tension(first: Tensor, second: Tensor, same: Tensor) -> Tensor:
-    """Binary cross entropy of "both are the same sentence" by the dot product, mean over the pairs; float32.
+    """Binary cross entropy of "both are the same sentence" by the dot product, mean over the pairs;
+    float32.
 
     loss = mean_i -[ y_i log sigma(a_i . b_i) + (1 - y_i) log(1 - sigma(a_i . b_i)) ]
 
@@ -75,15 +79,20 @@ class ContrastiveTension(Objective):
         super().__init__()
         self.second = second
         self.negatives = negatives
-        self._pairs: tuple[Tensor, Tensor] | None = None  # of the last batch, reused while the batch size is the same
+        self._pairs: tuple[Tensor, Tensor] | None = (
+            None  # of the last batch, reused while the batch size is the same
+        )
 
     def check_batch(self, count: int) -> None:
         pairing(count, self.negatives)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        pooled = self.second(batch.input_ids.flatten(0, 1), batch.mask()).pooled.view_as(encoded.pooled)
+        pooled = self.second(batch.input_ids.flatten(0, 1), batch.mask()).pooled.view_as(
+            encoded.pooled
+        )
         first, second = (
-            gather_with_gradient(at_least_float32(side)).flatten(0, 1) for side in (encoded.pooled, pooled)
+            gather_with_gradient(at_least_float32(side)).flatten(0, 1)
+            for side in (encoded.pooled, pooled)
         )
         if self._pairs is None or len(self._pairs[0]) != len(first):
             partner, same = pairing(len(first), self.negatives)

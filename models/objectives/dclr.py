@@ -1,8 +1,10 @@
-"""DCLR: noise as negatives, and weight 0 for likely false negatives (Zhou et al. 2022, arXiv 2205.00656).
+"""DCLR: noise as negatives, and weight 0 for likely false negatives (Zhou et al. 2022, arXiv
+2205.00656).
 
-Additional negatives are random vectors, moved by a few steps of gradient ascent to where the loss is high. Negatives of
-the batch that are too similar to the sentence, by a second model's cosine and a threshold, get weight 0. This model is
-a folder, or `self`: the trained encoder without dropout (the paper's ablation).
+Additional negatives are random vectors, moved by a few steps of gradient ascent to where the loss
+is high. Negatives of the batch that are too similar to the sentence, by a second model's cosine and
+a threshold, get weight 0. This model is a folder, or `self`: the trained encoder without dropout
+(the paper's ablation).
 
     python run_unsup.py --config configs/dclr-bert-base.yaml
 """
@@ -26,7 +28,9 @@ class Arguments(MethodArguments):
 
     temperature: Positive = flag(0.05, "tau: cosines are divided by it (script)")
     complement: str = flag(
-        "self", "complementary model: folder or hub id with the same vocabulary (script: SimCSE), or self (ours)"
+        "self",
+        "complementary model: folder or hub id with the same vocabulary (script: SimCSE), or self "
+        "(ours)",
     )
     complement_pooling: str | None = flag(None, "its pooling; default: what its folder says")
     false_above: Share = flag(
@@ -36,7 +40,9 @@ class Arguments(MethodArguments):
     noise_steps: CountOrZero = flag(4, "steps of gradient ascent (code: pgd)")
     noise_rate: Positive = flag(1e-3, "beta: length of a step (code)")
     weighted_loss: Literal["binary", "info_nce"] = flag(
-        "binary", "binary: weight 0 sets the logit to 0, as in the code; info_nce: weight 0 drops the negative"
+        "binary",
+        "binary: weight 0 sets the logit to 0, as in the code; info_nce: weight 0 drops the "
+        "negative",
     )
 
 
@@ -66,10 +72,14 @@ class Noise(nn.Module):
         return noise.to(like.device, non_blocking=True)
 
 
-def ascended(noise: Tensor, query: Tensor, key: Tensor, temperature: float, steps: int, rate: float) -> Tensor:
-    """Move noise (M, D) by `steps` steps of length `rate` up the gradient of InfoNCE with it as negatives.
+def ascended(
+    noise: Tensor, query: Tensor, key: Tensor, temperature: float, steps: int, rate: float
+) -> Tensor:
+    """Move noise (M, D) by `steps` steps of length `rate` up the gradient of InfoNCE with it as
+    negatives.
 
-    Source: DCLR (arXiv 2205.00656) section 4.1; as in the code, the loss includes the batch's negatives.
+    Source: DCLR (arXiv 2205.00656) section 4.1; as in the code, the loss includes the batch's
+    negatives.
     """
     query, key = query.detach(), key.detach()
     for _ in range(steps):
@@ -82,7 +92,8 @@ def ascended(noise: Tensor, query: Tensor, key: Tensor, temperature: float, step
 def weighted_nce(logits: Tensor, negative: Tensor) -> Tensor:
     """Mean over the rows i of -log( exp(l_ii) / (exp(l_ii) + sum over negatives j of exp(l_ij)) ).
 
-    The logits l, (N, K), have a sentence's partner on the diagonal; `negative` marks the negatives that count.
+    The logits l, (N, K), have a sentence's partner on the diagonal; `negative` marks the negatives
+    that count.
     """
     partner = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
     kept = logits.masked_fill(~(negative | partner), float("-inf"))
@@ -92,7 +103,8 @@ def weighted_nce(logits: Tensor, negative: Tensor) -> Tensor:
 def binary_nce(logits: Tensor, negative: Tensor) -> Tensor:
     """Mean over all (i, j) of -log p_ii, and of -log(1 - p_ij) elsewhere; p is the rows' softmax.
 
-    Dropped negatives take part with a logit of 0, as in the official code. Arguments as for `weighted_nce`.
+    Dropped negatives take part with a logit of 0, as in the official code. Arguments as for
+    `weighted_nce`.
     """
     partner = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
     log_p = torch.where(negative | partner, logits, 0.0).log_softmax(1)
@@ -131,7 +143,9 @@ class DCLR(Method):
     one_text = True
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        return [Debiased(args, load_teacher(args.complement, args.complement_pooling, encoder, source))]
+        return [
+            Debiased(args, load_teacher(args.complement, args.complement_pooling, encoder, source))
+        ]
 
 
 CITATION = """@misc{zhou2022dclr, title = {Debiased Contrastive Learning of Unsupervised Sentence Representations},

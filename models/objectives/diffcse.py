@@ -1,7 +1,8 @@
-"""DiffCSE: SimCSE plus replaced token detection conditioned on the sentence vector (Chuang et al. 2022, 2204.10298).
+"""DiffCSE: SimCSE plus replaced token detection conditioned on the sentence vector (Chuang et al.
+2022, 2204.10298).
 
-A frozen generator rewrites masked copies; a discriminator, which sees the sentence vector instead of the first token's
-embedding, detects the replaced tokens.
+A frozen generator rewrites masked copies; a discriminator, which sees the sentence vector instead
+of the first token's embedding, detects the replaced tokens.
 
     python run_unsup.py --config configs/diffcse-bert-base.yaml
 """
@@ -33,7 +34,8 @@ class Arguments(simcse.Arguments):
     """DiffCSE's options; defaults are those of the official code for bert-base and STS."""
 
     generator: str = flag(
-        "distilbert-base-uncased", "masked language model that rewrites the text; needs the encoder's vocabulary"
+        "distilbert-base-uncased",
+        "masked language model that rewrites the text; needs the encoder's vocabulary",
     )
     rtd_weight: Weight = flag(0.005, "lambda of the detection loss (run_diffcse.sh)")
     rtd_mask_rate: Share = flag(0.30, "share of masked tokens (run_diffcse.sh)")
@@ -47,11 +49,14 @@ class Arguments(simcse.Arguments):
         "projected", "sentence vector that the detector reads (code: after the projection)"
     )
     generator_dropout: bool = flag(True, "run the generator with dropout, as in the code")
-    pad_as_negative: bool = flag(False, "count padding as unreplaced tokens, as in the published code (its issue 25)")
+    pad_as_negative: bool = flag(
+        False, "count padding as unreplaced tokens, as in the published code (its issue 25)"
+    )
 
 
 class ReplacedTokens(Objective):
-    """Binary cross entropy of "this token was replaced", seen with the sentence vector (DiffCSE section 3).
+    """Binary cross entropy of "this token was replaced", seen with the sentence vector (DiffCSE
+    section 3).
 
     Args:
         args: the method's arguments.
@@ -59,15 +64,21 @@ class ReplacedTokens(Objective):
         encoder: its backbone is copied to make the discriminator.
     """
 
-    def __init__(self, args: Arguments, generator: PreTrainedModel, encoder: SentenceEncoder) -> None:
+    def __init__(
+        self, args: Arguments, generator: PreTrainedModel, encoder: SentenceEncoder
+    ) -> None:
         super().__init__()
         backbone = encoder.backbone
         check_apart(backbone.config, "the detector of replaced tokens")
         self.generator = generator.requires_grad_(False)
         self.discriminator = copy.deepcopy(backbone)
         auxiliary.run_like(encoder, generator)
-        auxiliary.run_like(encoder, self.discriminator, packed=not args.pad_as_negative)  # padding counts as tokens
-        self.head = nn.Linear(backbone.config.hidden_size, 2)  # torch's default initialisation, as in the code
+        auxiliary.run_like(
+            encoder, self.discriminator, packed=not args.pad_as_negative
+        )  # padding counts as tokens
+        self.head = nn.Linear(
+            backbone.config.hidden_size, 2
+        )  # torch's default initialisation, as in the code
         self.args = args
         self.reads_projection = args.rtd_condition == "projected"
 
@@ -77,23 +88,33 @@ class ReplacedTokens(Objective):
         return self
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        vectors = (encoded.local_projected if self.reads_projection else encoded.pooled).flatten(0, 1)
+        vectors = (encoded.local_projected if self.reads_projection else encoded.pooled).flatten(
+            0, 1
+        )
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)  # (T, L)
         rewritten = self.rewrite(batch)
         labels = (rewritten != ids).long()
         if self.args.pad_as_negative:
-            rewritten = rewritten * mask  # padding has id 0 in that code, whatever the tokenizer's is
+            rewritten = (
+                rewritten * mask
+            )  # padding has id 0 in that code, whatever the tokenizer's is
         else:
             labels = labels.masked_fill(mask == 0, IGNORED)
         states = auxiliary.embedded(self.discriminator, rewritten, batch.mask()).with_first(vectors)
         logits = at_least_float32(self.head(states.through(layers_of(self.discriminator)).all))
         labels = states.tokens.align(labels)
-        total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum")
+        total = F.cross_entropy(
+            logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum"
+        )
         return {"rtd": Term(total, self.args.rtd_weight, (labels != IGNORED).sum())}
 
     def tokens(self, batch: Batch) -> Tensor:
         mask = batch.attention_mask
-        return torch.full((), mask.numel(), device=mask.device) if self.args.pad_as_negative else mask.sum()
+        return (
+            torch.full((), mask.numel(), device=mask.device)
+            if self.args.pad_as_negative
+            else mask.sum()
+        )
 
     @torch.no_grad()
     def rewrite(self, batch: Batch) -> Tensor:
@@ -106,7 +127,9 @@ class ReplacedTokens(Objective):
         kept[:, 0] = True
         if self.args.rtd_positions == "masked":
             kept |= twin.labels.flatten(0, 1) == IGNORED
-        return torch.where(kept, ids, auxiliary.read_logits(self.generator, masked, batch.mask(), chosen, uniforms))
+        return torch.where(
+            kept, ids, auxiliary.read_logits(self.generator, masked, batch.mask(), chosen, uniforms)
+        )
 
 
 def chosen(logits: Tensor, uniforms: Tensor | None) -> Tensor:
@@ -119,18 +142,23 @@ def sampled(logits: Tensor, uniforms: Tensor) -> Tensor:
     """Sample a token from each distribution by inversion: (..., V) logits, (...) numbers in [0, 1) -> (...) ids."""
     cumulative = at_least_float32(logits).softmax(-1).cumsum(-1)
     # Scaled by the last sum, 1 up to rounding, so that the last token is not drawn too often.
-    drawn = torch.searchsorted(cumulative, (uniforms.unsqueeze(-1) * cumulative[..., -1:]), right=True).squeeze(-1)
+    drawn = torch.searchsorted(
+        cumulative, (uniforms.unsqueeze(-1) * cumulative[..., -1:]), right=True
+    ).squeeze(-1)
     return drawn.clamp(max=logits.shape[-1] - 1)  # a product may round up to the last sum
 
 
 def detector(args: Arguments, encoder: SentenceEncoder, source: str) -> ReplacedTokens:
     """Build the detection objective and load its generator; BadInput if the vocabularies differ.
 
-    `source` is the initial model, whose tokenizer makes the ids that the generator reads and writes.
+    `source` is the initial model, whose tokenizer makes the ids that the generator reads and
+    writes.
     """
     config = load_config(args.generator)
     check_vocabulary(args.generator, load_tokenizer(args.generator), source)
-    return ReplacedTokens(args, load_strictly(AutoModelForMaskedLM, args.generator, config), encoder)
+    return ReplacedTokens(
+        args, load_strictly(AutoModelForMaskedLM, args.generator, config), encoder
+    )
 
 
 class DiffCSE(simcse.SimCSE):
@@ -139,7 +167,11 @@ class DiffCSE(simcse.SimCSE):
     arguments = Arguments
 
     def masking(self, args: Arguments) -> tuple[Masking, ...]:
-        return (Masking(args.rtd_mask_rate, views=(0, 1), name="rtd", uniforms=args.rtd_tokens == "sample"),)
+        return (
+            Masking(
+                args.rtd_mask_rate, views=(0, 1), name="rtd", uniforms=args.rtd_tokens == "sample"
+            ),
+        )
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         return [*super().build(args, encoder, projection, source), detector(args, encoder, source)]
@@ -150,4 +182,6 @@ CITATION = r"""@misc{chuang2022diffcse, title = {{DiffCSE}: Difference-based Con
   author = {Chuang, Yung-Sung and Dangovski, Rumen and Luo, Hongyin and Zhang, Yang and Chang, Shiyu and
   Solja{\v{c}}i{\'c}, Marin and Li, Shang-Wen and Yih, Wen-tau and Kim, Yoon and Glass, James},
   year = {2022}, eprint = {2204.10298}, archivePrefix = {arXiv}}"""
-METHOD = DiffCSE(CITATION, published=("diffcse-bert-base", "diffcse-bert-large", "diffcse-roberta-base"))
+METHOD = DiffCSE(
+    CITATION, published=("diffcse-bert-base", "diffcse-bert-large", "diffcse-roberta-base")
+)

@@ -1,8 +1,9 @@
-"""InfoCSE: SimCSE plus an auxiliary masked language model that sees the sentence vector (Wu et al. 2022, 2210.06432).
+"""InfoCSE: SimCSE plus an auxiliary masked language model that sees the sentence vector (Wu et al.
+2022, 2210.06432).
 
-The auxiliary network reads a masked copy of the sentence through frozen lower layers, and the encoder's [CLS] of the
-whole sentence; to predict well, it needs a [CLS] with the information that the masks hide. Gradient reaches the encoder
-only through this [CLS].
+The auxiliary network reads a masked copy of the sentence through frozen lower layers, and the
+encoder's [CLS] of the whole sentence; to predict well, it needs a [CLS] with the information that
+the masks hide. Gradient reaches the encoder only through this [CLS].
 
     python run_unsup.py --config configs/infocse-bert-base.yaml
 """
@@ -30,8 +31,12 @@ from models.objectives.base import Batch, Encoded, Objective, Term
 class Arguments(simcse.Arguments):
     """Options of the auxiliary objective; defaults are those of the official code for bert-base."""
 
-    aux_weight: Weight = flag(1e-5, "lambda: weight of the auxiliary MLM loss (Table 8); 0 is SimCSE")
-    contrastive_weight: Weight = flag(1.0, "weight of the contrastive loss; 0 is Table 5's row without it")
+    aux_weight: Weight = flag(
+        1e-5, "lambda: weight of the auxiliary MLM loss (Table 8); 0 is SimCSE"
+    )
+    contrastive_weight: Weight = flag(
+        1.0, "weight of the contrastive loss; 0 is Table 5's row without it"
+    )
     mask_rate: Share = flag(0.4, "share of masked tokens (Table 7)")
     mask_recipe: Literal["bert", "mask"] = flag(
         "bert", "bert: 80/10/10 as in the official code; mask: all (section 2 of the paper)"
@@ -40,16 +45,23 @@ class Arguments(simcse.Arguments):
         "both", "views that get a masked copy: both (official code) or the first (section 3.2: one)"
     )
     aux_stop_words: CountOrZero = flag(
-        0, "mask but do not predict the N most frequent tokens of the text (ours; 0, as in the paper: predict all)"
+        0,
+        "mask but do not predict the N most frequent tokens of the text (ours; 0, as in the paper: "
+        "predict all)",
     )
     aux_init: Literal["checkpoint", "encoder_top", "random"] = flag(
         "checkpoint",
-        "initial head layers: from stage 1 or, without it, the backbone's top layers (Table 4) or new ones",
+        "initial head layers: from stage 1 or, without it, the backbone's top layers (Table 4) or "
+        "new ones",
     )
-    skip_from: int = flag(6, "number of frozen lower layers; auto: the value of stage 1, else half of the layers")
+    skip_from: int = flag(
+        6, "number of frozen lower layers; auto: the value of stage 1, else half of the layers"
+    )
     head_layers: Count = flag(2, "layers of the auxiliary head; the same as in stage 1")
     aux_detach: bool = flag(True, "freeze the lower layers (Table 6: --no_aux_detach)")
-    aux_frozen_eval: bool = flag(True, "no dropout in the frozen layers (official: on for base, off for large)")
+    aux_frozen_eval: bool = flag(
+        True, "no dropout in the frozen layers (official: on for base, off for large)"
+    )
 
 
 def twinned(args: Arguments) -> tuple[int, ...]:
@@ -58,17 +70,23 @@ def twinned(args: Arguments) -> tuple[int, ...]:
 
 
 class AuxiliaryMLM(Objective):
-    """Cross entropy of the masked tokens, predicted from frozen lower layers and the encoder's [CLS].
+    """Cross entropy of the masked tokens, predicted from frozen lower layers and the encoder's
+    [CLS].
 
     Args:
         lower: embeddings and lower layers of the checkpoint.
         head: the auxiliary layers, trained further.
-        output: transform and vocabulary matrix, trained further, untied from the encoder (as in the official code).
+        output: transform and vocabulary matrix, trained further, untied from the encoder (as in the
+            official code).
         args: the method's arguments.
     """
 
     def __init__(
-        self, lower: auxiliary.LowerLayers, head: nn.ModuleList, output: auxiliary.VocabularyHead, args: Arguments
+        self,
+        lower: auxiliary.LowerLayers,
+        head: nn.ModuleList,
+        output: auxiliary.VocabularyHead,
+        args: Arguments,
     ) -> None:
         super().__init__()
         self.lower = lower.requires_grad_(not args.aux_detach)
@@ -122,7 +140,8 @@ def _head(args: Arguments, backbone: nn.Module, source: str) -> nn.ModuleList:
     head = auxiliary.load_head(source, backbone, args.head_layers, args.skip_from)
     if head is None:
         raise BadInput(
-            f"'{source}' has no pre-trained auxiliary head ({auxiliary.HEAD_FILE} or {auxiliary.CONDENSER_FILE}); run "
+            f"'{source}' has no pre-trained auxiliary head ({auxiliary.HEAD_FILE} or "
+            f"{auxiliary.CONDENSER_FILE}); run "
             "stage 1 (run_pretrain_aux.py) first, or give --aux_init random or encoder_top"
         )
     return head
@@ -136,13 +155,19 @@ class InfoCSE(simcse.SimCSE):
     def masking(self, args: Arguments) -> tuple[Masking, ...]:
         if args.aux_weight == 0:
             return ()
-        masking = Masking(args.mask_rate, args.mask_recipe, views=twinned(args), stop_words=args.aux_stop_words)
+        masking = Masking(
+            args.mask_rate, args.mask_recipe, views=twinned(args), stop_words=args.aux_stop_words
+        )
         return (masking,)
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         objectives: list[Objective] = []
         if args.contrastive_weight:
-            objectives.append(simcse.Contrastive(args.temperature, args.contrastive_weight, args.hard_negative_weight))
+            objectives.append(
+                simcse.Contrastive(
+                    args.temperature, args.contrastive_weight, args.hard_negative_weight
+                )
+            )
         if args.aux_weight:
             objectives.append(_auxiliary(args, encoder, source))
         return objectives

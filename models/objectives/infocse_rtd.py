@@ -1,6 +1,7 @@
 """InfoCSE with replaced token detection (InfoCSE section 6.3 and Table 12).
 
-The paper gives no values for the combination; ours are InfoCSE's and DiffCSE's own, with a masked twin for each.
+The paper gives no values for the combination; ours are InfoCSE's and DiffCSE's own, with a masked
+twin for each.
 
     python run_unsup.py --config configs/infocse-rtd-bert-base.yaml
 """

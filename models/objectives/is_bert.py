@@ -1,11 +1,13 @@
-"""IS-BERT: a sentence vector discriminates its own n-grams from those of others (Zhang et al. 2020, arXiv 2009.12061).
+"""IS-BERT: a sentence vector discriminates its own n-grams from those of others (Zhang et al. 2020,
+arXiv 2009.12061).
 
-Convolutions of several widths over the last layer's token states give local features; their mean over the sentence is
-its global vector. The loss maximises a Jensen-Shannon estimate of the mutual information of both.
+Convolutions of several widths over the last layer's token states give local features; their mean
+over the sentence is its global vector. The loss maximises a Jensen-Shannon estimate of the mutual
+information of both.
 
-Different from the paper, which evaluates the global vector: the convolutions are not saved here, since the head of a
-saved model sees one vector and no tokens. The artefact is the backbone with its own pooling, the average in the
-configurations. Do not expect the published scores.
+Different from the paper, which evaluates the global vector: the convolutions are not saved here,
+since the head of a saved model sees one vector and no tokens. The artefact is the backbone with its
+own pooling, the average in the configurations. Do not expect the published scores.
 
     python run_unsup.py --config configs/is-bert-base.yaml
 """
@@ -32,25 +34,31 @@ class Arguments(MethodArguments):
     """Options of the convolutions."""
 
     filters: Count = flag(256, "filters of each width 1, 3, 5 (section 4.1 and the code)")
-    activation: Literal["none", "relu"] = flag("none", "after the convolutions: none (code) or relu (section 3.2)")
+    activation: Literal["none", "relu"] = flag(
+        "none", "after the convolutions: none (code) or relu (section 3.2)"
+    )
 
 
 class LocalFeatures(nn.Module):
     """Parallel convolutions over the token states: (T, L, H) -> (T, L, widths x filters).
 
-    States of padding are zeroed first, so that a sentence's features do not depend on its batch (unlike the official
-    code).
+    States of padding are zeroed first, so that a sentence's features do not depend on its batch
+    (unlike the official code).
     """
 
     def __init__(self, width: int, filters: int, activation: str) -> None:
         super().__init__()
-        self.convolutions = nn.ModuleList(nn.Conv1d(width, filters, seen, padding=seen // 2) for seen in WIDTHS)
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(width, filters, seen, padding=seen // 2) for seen in WIDTHS
+        )
         self.activation = activation
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         # Not a product: states of padding may be infinite or NaN.
         states = states.masked_fill(mask.unsqueeze(-1) == 0, 0.0).transpose(1, 2)  # (T, H, L)
-        features = torch.cat([convolution(states) for convolution in self.convolutions], dim=1).transpose(1, 2)
+        features = torch.cat(
+            [convolution(states) for convolution in self.convolutions], dim=1
+        ).transpose(1, 2)
         return features.relu() if self.activation == "relu" else features
 
 
@@ -67,11 +75,14 @@ def jensen_shannon(features: Tensor, mask: Tensor, vectors: Tensor, owner: Tenso
         vectors: vectors of all N sentences, (N, D).
         owner: indices of the T sentences among the N, (T,).
 
-    Source: IS-BERT equation 3 (Deep InfoMax, arXiv 1808.06670, equation 4), with the constants of the official code.
+    Source: IS-BERT equation 3 (Deep InfoMax, arXiv 1808.06670, equation 4), with the constants of
+    the official code.
     """
     with torch.autocast(features.device.type, enabled=False):
         scores = at_least_float32(features) @ at_least_float32(vectors).T  # (T, L, N)
-    right = scores.gather(2, owner.view(-1, 1, 1).expand(-1, scores.shape[1], 1)).squeeze(2)  # (T, L)
+    right = scores.gather(2, owner.view(-1, 1, 1).expand(-1, scores.shape[1], 1)).squeeze(
+        2
+    )  # (T, L)
     wrong = (F.softplus(scores).sum(2) - F.softplus(right)) / (len(vectors) - 1)
     return ((F.softplus(-right) + wrong - 2 * math.log(2)) * mask).sum()
 
@@ -91,7 +102,9 @@ class MutualInformation(Objective):
         features = at_least_float32(self.local(encoded.tokens.flatten(0, 1), mask))
         vectors = masked_mean(features, mask).unflatten(0, batch.input_ids.shape[:2])
         everyone = gather_with_gradient(vectors)  # (V, N, D)
-        number = torch.arange(everyone[..., 0].numel(), device=mask.device).view(*everyone.shape[:2], 1)
+        number = torch.arange(everyone[..., 0].numel(), device=mask.device).view(
+            *everyone.shape[:2], 1
+        )
         total = jensen_shannon(features, mask, everyone.flatten(0, 1), local_rows(number).flatten())
         return {"information": Term(total, 1.0, mask.sum())}
 
@@ -103,7 +116,11 @@ class ISBERT(Method):
     copies = 1  # a sentence is contrasted with its own parts
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        return [MutualInformation(LocalFeatures(encoder.config.hidden_size, args.filters, args.activation))]
+        return [
+            MutualInformation(
+                LocalFeatures(encoder.config.hidden_size, args.filters, args.activation)
+            )
+        ]
 
 
 CITATION = """@misc{zhang2020isbert, title = {An Unsupervised Sentence Embedding Method by Mutual Information

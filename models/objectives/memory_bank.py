@@ -1,10 +1,12 @@
-"""Memory bank: negatives are vectors of other sentences as the encoder made them when it last saw them.
+"""Memory bank: negatives are vectors of other sentences as the encoder made them when it last saw
+them.
 
-Source: Wu et al. 2018 (arXiv 1805.01978), for images; MoCo (arXiv 1911.05722, figure 2b) compares with it. K negatives
-are drawn from the bank in every step; they carry no gradient and are as old as an epoch. There is no published recipe
-for text: positive, negatives of the batch, temperature and loss are SimCSE's, where Wu et al. compare a sample with its
-own entry by noise-contrastive estimation and move an entry halfway to its new value. The bank keeps the last
-`bank_size` vectors. In a run of at most one epoch this is an entry per sentence; after it, a sentence can have two.
+Source: Wu et al. 2018 (arXiv 1805.01978), for images; MoCo (arXiv 1911.05722, figure 2b) compares
+with it. K negatives are drawn from the bank in every step; they carry no gradient and are as old as
+an epoch. There is no published recipe for text: positive, negatives of the batch, temperature and
+loss are SimCSE's, where Wu et al. compare a sample with its own entry by noise-contrastive
+estimation and move an entry halfway to its new value. The bank keeps the last `bank_size` vectors.
+In a run of at most one epoch this is an entry per sentence; after it, a sentence can have two.
 
     python run_unsup.py --config configs/memory-bank-mini.yaml
 """
@@ -24,15 +26,21 @@ from models.objectives.base import Batch, Contrast, Encoded, Objective
 class Arguments(simcse.Arguments):
     """Options of the bank."""
 
-    queue_size: Count = flag(4096, "K: negatives drawn from the bank in every step (Wu et al.: 4096)")
-    bank_size: Count = flag(65536, "vectors in the bank (Wu et al.: one per sample; ours, for memory)")
+    queue_size: Count = flag(
+        4096, "K: negatives drawn from the bank in every step (Wu et al.: 4096)"
+    )
+    bank_size: Count = flag(
+        65536, "vectors in the bank (Wu et al.: one per sample; ours, for memory)"
+    )
 
 
 def drawn(held: int, pushed: Tensor, count: int) -> Tensor:
-    """Positions of `count` of `held` vectors, all if there are fewer, (K,): every (held // count)-th.
+    """Positions of `count` of `held` vectors, all if there are fewer, (K,): every (held //
+    count)-th.
 
-    The first moves with the number of vectors ever pushed, so all entries get their turn, and a resumed run and all
-    processes draw the same. The bank is in the order of training, which is random already.
+    The first moves with the number of vectors ever pushed, so all entries get their turn, and a
+    resumed run and all processes draw the same. The bank is in the order of training, which is
+    random already.
     """
     if held <= count:
         return torch.arange(held, device=pushed.device)

@@ -1,9 +1,9 @@
 """Momentum contrast on sentences: keys from a slowly moving encoder, negatives from a queue.
 
-Source: MoCo (He et al. 2019, arXiv 1911.05722), for images; there is no published recipe for text, so augmentation
-(dropout) and temperature are SimCSE's. Different from MoCo: the other keys of the batch are negatives too, as in MoCo
-v3 and ESimCSE, so the queue may start empty; batch norm is not shuffled, since our head's statistics cover all
-processes.
+Source: MoCo (He et al. 2019, arXiv 1911.05722), for images; there is no published recipe for text,
+so augmentation (dropout) and temperature are SimCSE's. Different from MoCo: the other keys of the
+batch are negatives too, as in MoCo v3 and ESimCSE, so the queue may start empty; batch norm is not
+shuffled, since our head's statistics cover all processes.
 
     python run_unsup.py --config configs/moco-mini.yaml
 """
@@ -37,7 +37,9 @@ class Arguments(simcse.Arguments):
     momentum_mode: Literal["train", "eval"] = flag(
         "train", "run the key encoder with dropout (train) or without (eval)"
     )
-    momentum_init: Literal["copy", "random"] = flag("copy", "initialise the key encoder as a copy, or with new weights")
+    momentum_init: Literal["copy", "random"] = flag(
+        "copy", "initialise the key encoder as a copy, or with new weights"
+    )
     queue_head: Literal["momentum", "online"] = flag(
         "momentum", "head for the keys: a moving average, or the trained head"
     )
@@ -46,11 +48,18 @@ class Arguments(simcse.Arguments):
 class MomentumEncoder(nn.Module):
     """theta_k <- m theta_k + (1 - m) theta_q, once per optimizer step (equation 2).
 
-    With `mode` eval it has no dropout. With `init` random it starts from new weights, as ESimCSE's published code did
-    (it copied before the checkpoint was loaded).
+    With `mode` eval it has no dropout. With `init` random it starts from new weights, as ESimCSE's
+    published code did (it copied before the checkpoint was loaded).
     """
 
-    def __init__(self, encoder: nn.Module, projection: nn.Module | None, momentum: float, mode: str, init: str) -> None:
+    def __init__(
+        self,
+        encoder: nn.Module,
+        projection: nn.Module | None,
+        momentum: float,
+        mode: str,
+        init: str,
+    ) -> None:
         super().__init__()
         self.encoder = copy.deepcopy(encoder)
         self.projection = copy.deepcopy(projection)
@@ -84,14 +93,19 @@ class MomentumEncoder(nn.Module):
 class VectorQueue(nn.Module):
     """The last `size` vectors pushed, (size, width); empty at the start (section 3.2).
 
-    The buffers are persistent: a resumed run keeps its negatives. Every process must push the same rows.
+    The buffers are persistent: a resumed run keeps its negatives. Every process must push the same
+    rows.
     """
 
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
         self.register_buffer("vectors", torch.zeros(size, width))
-        self.register_buffer("pushed", torch.zeros((), dtype=torch.long))  # total count; modulo size, the next slot
-        self._held: int | None = 0  # current number of vectors; None after loading the buffers, until read
+        self.register_buffer(
+            "pushed", torch.zeros((), dtype=torch.long)
+        )  # total count; modulo size, the next slot
+        self._held: int | None = (
+            0  # current number of vectors; None after loading the buffers, until read
+        )
 
     def _load_from_state_dict(self, *args) -> None:
         super()._load_from_state_dict(*args)
@@ -101,12 +115,16 @@ class VectorQueue(nn.Module):
     def held(self) -> int:
         """The current number of vectors, M <= size."""
         if self._held is None:
-            self._held = min(int(self.pushed), len(self.vectors))  # one device read: later pushes are counted here
+            self._held = min(
+                int(self.pushed), len(self.vectors)
+            )  # one device read: later pushes are counted here
         return self._held
 
     def contents(self) -> Tensor:
         """The current vectors, (M, width), in buffer order."""
-        return self.vectors[: self.held].clone()  # a push must not change what a backward pass still needs
+        return self.vectors[
+            : self.held
+        ].clone()  # a push must not change what a backward pass still needs
 
     @torch.no_grad()
     def push(self, rows: Tensor) -> None:
@@ -123,10 +141,14 @@ class VectorQueue(nn.Module):
 class Memory(nn.Module):
     """The key encoder and the queue of its vectors."""
 
-    def __init__(self, args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None) -> None:
+    def __init__(
+        self, args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None
+    ) -> None:
         super().__init__()
         owned = projection if args.queue_head == "momentum" else None
-        self.keys = MomentumEncoder(encoder, owned, args.momentum, args.momentum_mode, args.momentum_init)
+        self.keys = MomentumEncoder(
+            encoder, owned, args.momentum, args.momentum_mode, args.momentum_init
+        )
         self.queue = VectorQueue(args.queue_size, encoder.config.hidden_size)
         self.head = args.queue_head
 

@@ -1,4 +1,5 @@
-"""Natural language inference: SBERT's classifier, alone or with ConSERT's contrastive loss (arXiv 2105.11741, 3.3).
+"""Natural language inference: SBERT's classifier, alone or with ConSERT's contrastive loss (arXiv
+2105.11741, 3.3).
 
 python run_sup.py --config configs/consert-joint-bert-base.yaml
 """
@@ -22,7 +23,9 @@ from models.precision import at_least_float32
 
 CLASSES = 3
 ADVERSARIAL = "adversarial"
-Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout", "span", "adversarial"]
+Change = Literal[
+    "none", "shuffle", "token_cutoff", "feature_cutoff", "dropout", "span", "adversarial"
+]
 
 
 @dataclass
@@ -32,7 +35,9 @@ class Arguments(consert.Arguments):
     view_1: Change = flag("none", "how to change the first copy of each text")
     view_2: Change = flag("token_cutoff", "how to change the second copy; adversarial: section 3.2")
     token_cutoff: Rate = flag(0.1, "share of tokens set to zero (joint script)")
-    contrastive_weight: Weight = flag(0.15, "alpha (section 4.1); 0 is SBERT-NLI: the classifier alone")
+    contrastive_weight: Weight = flag(
+        0.15, "alpha (section 4.1); 0 is SBERT-NLI: the classifier alone"
+    )
     features: Literal["paper", "code"] = flag(
         "paper", "input of the classifier: u, v, |u - v| (equation 2); the code adds max(u, v)^2"
     )
@@ -48,7 +53,8 @@ def pair_features(first: Tensor, second: Tensor, squares: bool) -> Tensor:
 
 
 def fast_gradient(gradient: Tensor, size: float) -> Tensor:
-    """Fast gradient value (Rozsa et al. 2016): each text's gradient scaled to length `size`, (B, L, H) -> (B, L, H).
+    """Fast gradient value (Rozsa et al. 2016): each text's gradient scaled to length `size`, (B, L,
+    H) -> (B, L, H).
 
     The official code scales each token's gradient to the length instead.
     """
@@ -72,11 +78,18 @@ class Classified(Objective):
         if not self.reads_projection:
             return terms
         copies = iter(encoded.projected[2:].split(2))
-        makers = {"none": lambda: encoded.projected[:2], ADVERSARIAL: lambda: self.adversarial(encoded, batch)}
-        pair = [makers.get(change, lambda: next(copies))() for change in (self.args.view_1, self.args.view_2)]
+        makers = {
+            "none": lambda: encoded.projected[:2],
+            ADVERSARIAL: lambda: self.adversarial(encoded, batch),
+        }
+        pair = [
+            makers.get(change, lambda: next(copies))()
+            for change in (self.args.view_1, self.args.view_2)
+        ]
         if self.args.view_1 == self.args.view_2 == "none":
             pair[1] = next(copies)
-        # As in the code: premises against premises, hypotheses against hypotheses, (2, N, D) each; the sum of both.
+        # As in the code: premises against premises, hypotheses against hypotheses, (2, N, D) each;
+        # the sum of both.
         total = sum(self.contrast.loss(*texts) for texts in zip(*pair, strict=True))
         return terms | {"contrastive": Term(total, self.contrast.weight)}
 
@@ -90,7 +103,9 @@ class Classified(Objective):
         """The projected texts after moving their embeddings along the classification loss's gradient, (2, N, D)."""
         encoder, size = encoded.encoder, batch.input_ids.shape[1]
         ids, mask = batch.input_ids[:2].flatten(0, 1), batch.mask((0, 1))
-        zero = torch.zeros(*ids.shape, encoder.config.hidden_size, device=ids.device, requires_grad=True)
+        zero = torch.zeros(
+            *ids.shape, encoder.config.hidden_size, device=ids.device, requires_grad=True
+        )
         with torch.enable_grad():
             pooled = encoder(ids, mask, None, Perturbation(added=zero)).pooled.view(2, size, -1)
             [gradient] = torch.autograd.grad(self.loss(pooled, batch.labels[0]), zero)
@@ -108,10 +123,14 @@ class NLI(Method):
 
     def views(self, args: Arguments) -> list[View]:
         """Premise and hypothesis unchanged, then each changed copy of both, except adversarial ones."""
-        changes = [change for change in (args.view_1, args.view_2) if change not in ("none", ADVERSARIAL)]
+        changes = [
+            change for change in (args.view_1, args.view_2) if change not in ("none", ADVERSARIAL)
+        ]
         if args.view_1 == args.view_2 == "none":
             changes = ["none"]  # a second plain copy: otherwise a vector would be its own positive
-        copies = [consert.view(args, change) for change in changes] if args.contrastive_weight else []
+        copies = (
+            [consert.view(args, change) for change in changes] if args.contrastive_weight else []
+        )
         return [View(), View(), *(copy for copy in copies for _ in range(2))]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:

@@ -1,9 +1,11 @@
-"""PromptBERT: a template around each view, whose own vector is subtracted (Jiang et al. 2022, arXiv 2201.04337).
+"""PromptBERT: a template around each view, whose own vector is subtracted (Jiang et al. 2022, arXiv
+2201.04337).
 
-A text becomes part of a sentence with a mask, and the mask's last state is its vector (`--pooling mask`). The two views
-use two templates. Before the projection, the vector of the empty template, whose tokens keep their positions around the
-text, is subtracted from each view's vector. Only the loss does this; the encoder's vector is the mask's state. The
-saved tokenizer adds the first template to every text.
+A text becomes part of a sentence with a mask, and the mask's last state is its vector (`--pooling
+mask`). The two views use two templates. Before the projection, the vector of the empty template,
+whose tokens keep their positions around the text, is subtracted from each view's vector. Only the
+loss does this; the encoder's vector is the mask's state. The saved tokenizer adds the first
+template to every text.
 
     python run_unsup.py --config configs/promptbert-bert-base.yaml
 """
@@ -35,17 +37,21 @@ class Arguments(MethodArguments):
         'This sentence of "{text}" means {mask}.',
         "template of the first view, and of every text after training (script)",
     )
-    template_2: str = flag('This sentence : "{text}" means {mask}.', "template of the second view (script)")
+    template_2: str = flag(
+        'This sentence : "{text}" means {mask}.', "template of the second view (script)"
+    )
     denoise: bool = flag(True, "subtract the vector of the empty template (code)")
     temperature: Positive = flag(0.05, "tau: cosines are divided by it (script)")
 
 
 def alone(encoder: SentenceEncoder, ids: Tensor, prefix: int, longest: int) -> Tensor:
-    """The vectors of an empty template, (longest + 1, H); row n has the positions around a text of n tokens.
+    """The vectors of an empty template, (longest + 1, H); row n has the positions around a text of
+    n tokens.
 
     The first `prefix` of the template's ids, (T,), precede a text.
 
-    Source: PromptBERT's template denoising, as in the code, where RoBERTa's positions begin at 0 only in these rows.
+    Source: PromptBERT's template denoising, as in the code, where RoBERTa's positions begin at 0
+    only in these rows.
     """
     around, column = (torch.arange(count, device=ids.device) for count in (longest + 1, len(ids)))
     positions = column + (column >= prefix) * around.unsqueeze(1)  # (longest + 1, T)
@@ -59,11 +65,15 @@ class Denoised(simcse.Contrastive):
         super().__init__(temperature)
         self.prefixes = [len(frame.prefix) for frame in frames]
         for number, frame in enumerate(frames):
-            self.register_buffer(f"template_{number}", torch.tensor(frame.prefix + frame.suffix), persistent=False)
+            self.register_buffer(
+                f"template_{number}", torch.tensor(frame.prefix + frame.suffix), persistent=False
+            )
 
     def cleaned(self, pooled: Tensor, encoded: Encoded, batch: Batch) -> Tensor:
         views, columns = [], batch.input_ids.shape[2]
-        parts = zip(pooled, batch.attention_mask, self.buffers(recurse=False), self.prefixes, strict=True)
+        parts = zip(
+            pooled, batch.attention_mask, self.buffers(recurse=False), self.prefixes, strict=True
+        )
         for view, mask, ids, prefix in parts:
             biases = alone(encoded.encoder, ids, prefix, columns - len(ids))
             views.append(view - at_least_float32(biases)[mask.sum(1) - len(ids)])
@@ -86,7 +96,8 @@ class PromptBERT(Method):
         frames = [framed(tokenizer, template) for template in (args.template, args.template_2)]
         if len({frame.position(tokenizer.mask_token_id) for frame in frames}) > 1:
             raise BadInput(
-                f"--template_2: {MASK} must have as many tokens after it as in --template, or, if it precedes the "
+                f"--template_2: {MASK} must have as many tokens after it as in --template, or, if "
+                "it precedes the "
                 "text, before it"
             )
         if not args.denoise:

@@ -1,8 +1,10 @@
-"""RankCSE: both views rank the batch alike, and as a teacher ranks it (Liu et al. 2023, arXiv 2305.16726).
+"""RankCSE: both views rank the batch alike, and as a teacher ranks it (Liu et al. 2023, arXiv
+2305.16726).
 
-Added to SimCSE's loss: a sentence's similarities to the batch must have the same distribution from both views
-(consistency), and must follow the order, or the distribution, of a frozen teacher's (distillation). A teacher is a
-folder, or `self`: the trained encoder without dropout (ours), so that no other model is needed.
+Added to SimCSE's loss: a sentence's similarities to the batch must have the same distribution from
+both views (consistency), and must follow the order, or the distribution, of a frozen teacher's
+(distillation). A teacher is a folder, or `self`: the trained encoder without dropout (ours), so
+that no other model is needed.
 
     python run_unsup.py --config configs/rankcse-bert-base.yaml
 """
@@ -20,7 +22,15 @@ from torch import Tensor, nn
 from common.ranges import Positive, Share, Weight, flag
 from models.contrast import cosines
 from models.objectives import simcse
-from models.objectives.base import Batch, Contrast, Encoded, Method, MethodArguments, Objective, Term
+from models.objectives.base import (
+    Batch,
+    Contrast,
+    Encoded,
+    Method,
+    MethodArguments,
+    Objective,
+    Term,
+)
 from models.teacher import Teacher, load_teacher
 
 
@@ -28,20 +38,27 @@ from models.teacher import Teacher, load_teacher
 class Arguments(MethodArguments):
     """RankCSE's options; defaults are those of the community code's script, but for the teacher."""
 
-    temperature: Positive = flag(0.05, "tau 1, of contrast, consistency and the student's ranking (code)")
+    temperature: Positive = flag(
+        0.05, "tau 1, of contrast, consistency and the student's ranking (code)"
+    )
     teacher: list[str] = flag(
         ["self"],
-        "one or two folders or hub ids with the encoder's vocabulary; self: the encoder itself (ours), which gains "
+        "one or two folders or hub ids with the encoder's vocabulary; self: the encoder itself "
+        "(ours), which gains "
         "little: give a trained one",
     )
-    teacher_pooling: str | None = flag(None, "pooling of the teachers; default: what their folders say")
+    teacher_pooling: str | None = flag(
+        None, "pooling of the teachers; default: what their folders say"
+    )
     teacher_share: Share = flag(0.33, "alpha: weight of the first of two teachers (script)")
     rank_loss: Literal["listmle", "listnet"] = flag(
         "listmle", "follow the teacher's order, or its distribution (script: listmle)"
     )
     consistency_weight: Weight = flag(1.0, "beta (script)")
     rank_weight: Weight = flag(1.0, "gamma (script)")
-    teacher_temperature: Positive = flag(0.025, "tau 3, of the teacher's distribution in listnet (README: tau 2 / 2)")
+    teacher_temperature: Positive = flag(
+        0.025, "tau 3, of the teacher's distribution in listnet (README: tau 2 / 2)"
+    )
 
 
 def jensen_shannon(logits: Tensor, others: Tensor) -> Tensor:
@@ -55,13 +72,16 @@ def jensen_shannon(logits: Tensor, others: Tensor) -> Tensor:
 
 
 def list_mle(scores: Tensor, ranked: Tensor) -> Tensor:
-    """Mean of -log P(order) over the rows: the items are picked in the teacher's order, each among the rest.
+    """Mean of -log P(order) over the rows: the items are picked in the teacher's order, each among
+    the rest.
 
-    -log P = sum_k ( log sum_{l >= k} exp(scores of the l-th) - score of the k-th ), after Xia et al. 2008.
+    -log P = sum_k ( log sum_{l >= k} exp(scores of the l-th) - score of the k-th ), after Xia et
+    al. 2008.
 
-    The order is that of the teacher's scores, `ranked`, (N, K), descending and stable. The community code
-    (rankcse/models.py since 3f04480) also adds 1e-7 to the inner sum, with the row's largest score as zero: items far
-    below it are then hardly pushed apart. Left out, as it is not in the likelihood.
+    The order is that of the teacher's scores, `ranked`, (N, K), descending and stable. The
+    community code (rankcse/models.py since 3f04480) also adds 1e-7 to the inner sum, with the row's
+    largest score as zero: items far below it are then hardly pushed apart. Left out, as it is not
+    in the likelihood.
     """
     order = ranked.argsort(dim=1, descending=True, stable=True)
     backwards = scores.gather(1, order).flip(1)
@@ -124,7 +144,9 @@ class RankCSE(Method):
             loss = partial(consistency, temperature=args.temperature)
             objectives.append(Contrast(loss, args.consistency_weight, "consistency"))
         if args.rank_weight:
-            teachers = [load_teacher(path, args.teacher_pooling, encoder, source) for path in args.teacher]
+            teachers = [
+                load_teacher(path, args.teacher_pooling, encoder, source) for path in args.teacher
+            ]
             objectives.append(Distillation(args, teachers))
         return objectives
 

@@ -1,9 +1,10 @@
-"""S-SimCSE: sub-networks of random size, by dropout rates drawn from a distribution (Zhang and Lan 2021, 2111.11750).
+"""S-SimCSE: sub-networks of random size, by dropout rates drawn from a distribution (Zhang and Lan
+2021, 2111.11750).
 
-One rate per view and step, or, with the sentence-wise mask of section 3.2, per sentence; the same for all dropout
-operations (section 3.1), or one per operation (section 1 and equation 4). Section 3.2 says that dropout stands only
-before fully connected layers; BERT's dropout of attention weights does not, and `linear_only` leaves it alone. The loss
-is SimCSE's.
+One rate per view and step, or, with the sentence-wise mask of section 3.2, per sentence; the same
+for all dropout operations (section 3.1), or one per operation (section 1 and equation 4). Section
+3.2 says that dropout stands only before fully connected layers; BERT's dropout of attention weights
+does not, and `linear_only` leaves it alone. The loss is SimCSE's.
 
     python run_unsup.py --config configs/s-simcse-bert-base.yaml
 """
@@ -24,7 +25,10 @@ from models.objectives.base import Objective
 
 @dataclass
 class Arguments(simcse.Arguments):
-    """Options of the rates. The paper names a distribution "e.g. uniform" and no bounds: the values are ours."""
+    """Options of the rates. The paper names a distribution "e.g.
+
+    uniform" and no bounds: the values are ours.
+    """
 
     rate_distribution: Literal["uniform", "beta", "list"] = flag(
         "uniform", "uniform and beta range from rate_low to rate_high"
@@ -33,26 +37,36 @@ class Arguments(simcse.Arguments):
     rate_high: Rate = flag(0.2, "highest dropout rate (ours)")
     rate_a: Positive = flag(2.0, "beta: first shape parameter (ours)")
     rate_b: Positive = flag(2.0, "beta: second shape parameter (ours)")
-    rate_values: list[Rate] = flag([0.05, 0.1, 0.15], "list: one of these, with equal probability (ours)")
+    rate_values: list[Rate] = flag(
+        [0.05, 0.1, 0.15], "list: one of these, with equal probability (ours)"
+    )
     per_sentence: bool = flag(False, 'one rate per sentence ("w/ sd" in Table 1)')
-    per_operation: bool = flag(False, "one rate per dropout operation (section 1, equation 4); default: one for all")
+    per_operation: bool = flag(
+        False, "one rate per dropout operation (section 1, equation 4); default: one for all"
+    )
     linear_only: bool = flag(False, "attention weights keep the backbone's rate (section 3.2)")
 
 
 def quantile(uniform: np.ndarray, args: Arguments) -> np.ndarray:
     """Map uniform numbers in [0, 1) to rates of the chosen distribution; same shape.
 
-    With `linear_only` the last dimension is that of the dropout operations: NaN for those of attention weights, which
-    come first in each layer.
+    With `linear_only` the last dimension is that of the dropout operations: NaN for those of
+    attention weights, which come first in each layer.
     """
     if args.linear_only:
-        drawn = uniform if args.per_operation else np.repeat(uniform[..., :1], uniform.shape[-1], axis=-1)
+        drawn = (
+            uniform
+            if args.per_operation
+            else np.repeat(uniform[..., :1], uniform.shape[-1], axis=-1)
+        )
         rates = quantile(drawn, replace(args, linear_only=False))
         rates[..., 1::3] = np.nan
         return rates
     if args.rate_distribution == "list":
         return np.array(args.rate_values)[(uniform * len(args.rate_values)).astype(int)]
-    share = beta.ppf(uniform, args.rate_a, args.rate_b) if args.rate_distribution == "beta" else uniform
+    share = (
+        beta.ppf(uniform, args.rate_a, args.rate_b) if args.rate_distribution == "beta" else uniform
+    )
     return args.rate_low + share * (args.rate_high - args.rate_low)
 
 
@@ -62,13 +76,20 @@ class SSimCSE(simcse.SimCSE):
     arguments = Arguments
 
     def views(self, args: Arguments) -> list[View]:
-        rates = Rates(partial(quantile, args=args), args.per_sentence, args.per_operation or args.linear_only)
+        rates = Rates(
+            partial(quantile, args=args), args.per_sentence, args.per_operation or args.linear_only
+        )
         return [View(dropout=rates)] * 2
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         encoder.sample_dropout()
-        if args.linear_only and encoder.dropout_operations != 1 + 3 * encoder.config.num_hidden_layers:
-            raise BadInput("--linear_only: only for backbones with BERT's three dropout operations per layer")
+        if (
+            args.linear_only
+            and encoder.dropout_operations != 1 + 3 * encoder.config.num_hidden_layers
+        ):
+            raise BadInput(
+                "--linear_only: only for backbones with BERT's three dropout operations per layer"
+            )
         return super().build(args, encoder, projection, source)
 
 

@@ -1,14 +1,16 @@
-"""SG-OPT: a frozen copy's layers guide the encoder's own [CLS] (Kim, Yoo and Lee 2021, arXiv 2106.07345).
+"""SG-OPT: a frozen copy's layers guide the encoder's own [CLS] (Kim, Yoo and Lee 2021, arXiv
+2106.07345).
 
-For a sentence i the frozen copy gives h_ik, the mean over its tokens in layer k = 0 (embeddings) to l; the trained
-encoder gives its pooled vector c_i. With s(a, b) = cos(f(a), f(b)) / temperature, f being the projection head,
+For a sentence i the frozen copy gives h_ik, the mean over its tokens in layer k = 0 (embeddings) to
+l; the trained encoder gives its pooled vector c_i. With s(a, b) = cos(f(a), f(b)) / temperature, f
+being the projection head,
 
     loss = mean over i, k of -log( exp(s(c_i, h_ik)) / (exp(s(c_i, h_ik)) + Z_i) ),
     Z_i = sum over sentences m != i and layers n of exp(s(c_i, h_mn))                        (their third optimisation)
     + lambda |theta - theta_0|^2,
 
-theta_0 being the initial weights. Their simpler objectives (one layer drawn per sentence, other denominators) are
-ablations and not implemented.
+theta_0 being the initial weights. Their simpler objectives (one layer drawn per sentence, other
+denominators) are ablations and not implemented.
 
     python run_unsup.py --config configs/sg-opt-bert-base.yaml
 """
@@ -28,7 +30,15 @@ from models.collectives import gather_with_gradient
 from models.contrast import unit
 from models.encoder import SentenceEncoder
 from models.heads import project
-from models.objectives.base import Batch, Contrast, Encoded, Method, MethodArguments, Objective, Term
+from models.objectives.base import (
+    Batch,
+    Contrast,
+    Encoded,
+    Method,
+    MethodArguments,
+    Objective,
+    Term,
+)
 from models.precision import at_least_float32
 
 
@@ -37,35 +47,47 @@ class Arguments(MethodArguments):
     """SG-OPT's options; defaults are those of the paper and the official code."""
 
     temperature: Positive = flag(0.01, "tau (section 4.1 and the code)")
-    distance_weight: Weight = flag(0.1, "lambda of the weights' squared distance from their initial values (code)")
+    distance_weight: Weight = flag(
+        0.1, "lambda of the weights' squared distance from their initial values (code)"
+    )
     freeze_embeddings: bool = flag(True, "do not train the embeddings, as in the code")
 
 
 def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:
-    """Cross entropy of each of a sentence's guides against all guides of the other sentences; float32.
+    """Cross entropy of each of a sentence's guides against all guides of the other sentences;
+    float32.
 
-    `query` are the sentences' vectors, (N, D); `guides` those of the frozen copy's K layers, (K, N, D).
+    `query` are the sentences' vectors, (N, D); `guides` those of the frozen copy's K layers, (K, N,
+    D).
 
-    Source: SG-OPT section 3.2, the last of the three optimisations of NT-Xent: see the formula above.
+    Source: SG-OPT section 3.2, the last of the three optimisations of NT-Xent: see the formula
+    above.
     """
     with torch.autocast(query.device.type, enabled=False):
         logits = torch.einsum("nd,kmd->nkm", unit(query), unit(guides)) / temperature  # (N, K, N)
     matching = logits.diagonal(dim1=0, dim2=2).T  # (N, K)
     itself = torch.eye(len(query), dtype=torch.bool, device=query.device).unsqueeze(1)
-    others = logits.masked_fill(itself, float("-inf")).flatten(1).logsumexp(1, keepdim=True)  # (N, 1)
+    others = (
+        logits.masked_fill(itself, float("-inf")).flatten(1).logsumexp(1, keepdim=True)
+    )  # (N, 1)
     return F.softplus(others - matching).mean()
 
 
 def squared_distance(trained: nn.Module, initial: nn.Module) -> Tensor:
     """|theta - theta_0|^2 over the trained parameters, (); frozen ones would add zero."""
-    pairs = ((p, initial.get_parameter(name)) for name, p in trained.named_parameters() if p.requires_grad)
+    pairs = (
+        (p, initial.get_parameter(name))
+        for name, p in trained.named_parameters()
+        if p.requires_grad
+    )
     return torch.stack([(p - p0).square().sum() for p, p0 in pairs]).sum()
 
 
 class SelfGuided(Contrast):
     """The contrastive loss against the frozen copy's layers, and the distance from its weights.
 
-    The copy runs without dropout and stays in full precision, since the distance is measured from it.
+    The copy runs without dropout and stays in full precision, since the distance is measured from
+    it.
     """
 
     def __init__(self, args: Arguments, initial: SentenceEncoder) -> None:
@@ -95,7 +117,9 @@ class SelfGuided(Contrast):
     @torch.no_grad()
     def _layers(self, batch: Batch, chunk_size: int | None) -> Tensor:
         """The copy's layer means for the sentences of all processes, (K, V N, H)."""
-        means = torch.cat([self._means(chunk) for chunk in batch.split(chunk_size)], 2)  # (K, V, B, H)
+        means = torch.cat(
+            [self._means(chunk) for chunk in batch.split(chunk_size)], 2
+        )  # (K, V, B, H)
         everyone = gather_with_gradient(means.flatten(0, 1))  # (K V, N, H)
         return everyone.unflatten(0, (-1, means.shape[1])).flatten(1, 2)
 
@@ -113,7 +137,10 @@ class SGOPT(Method):
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         initial = copy.deepcopy(encoder)
         if args.freeze_embeddings:
-            embeddings = getattr(encoder.backbone, "embeddings", None) or encoder.backbone.get_input_embeddings()
+            embeddings = (
+                getattr(encoder.backbone, "embeddings", None)
+                or encoder.backbone.get_input_embeddings()
+            )
             embeddings.requires_grad_(False)
         return [SelfGuided(args, initial)]
 

@@ -1,4 +1,5 @@
-"""SimCSE: the same sentence twice, dropout as the only augmentation (Gao, Yao and Chen 2021, arXiv 2104.08821).
+"""SimCSE: the same sentence twice, dropout as the only augmentation (Gao, Yao and Chen 2021, arXiv
+2104.08821).
 
 python run_unsup.py --config configs/simcse-bert-base.yaml
 """
@@ -16,16 +17,22 @@ from models.objectives.base import Contrast, Method, MethodArguments, Objective
 class Arguments(MethodArguments):
     """Options of the contrastive loss."""
 
-    temperature: Positive = flag(0.05, "tau: cosines are divided by it (SimCSE section 3 and Table D.1)")
+    temperature: Positive = flag(
+        0.05, "tau: cosines are divided by it (SimCSE section 3 and Table D.1)"
+    )
     hard_negative_weight: float = flag(
-        0.0, "log alpha: added to the logit of a sentence's own hard negative (rows of three; SimCSE appendix B)"
+        0.0,
+        "log alpha: added to the logit of a sentence's own hard negative (rows of three; SimCSE "
+        "appendix B)",
     )
 
 
 class Contrastive(Contrast):
     """InfoNCE of the first view against the second; a third column has hard negatives (SimCSE equation 5)."""
 
-    def __init__(self, temperature: float, weight: float = 1.0, hard_negative_weight: float = 0.0) -> None:
+    def __init__(
+        self, temperature: float, weight: float = 1.0, hard_negative_weight: float = 0.0
+    ) -> None:
         def loss(query: Tensor, key: Tensor, hard: Tensor | None = None) -> Tensor:
             return info_nce(query, key, temperature, hard, hard_negative_weight)
 
@@ -46,5 +53,11 @@ CITATION = """@misc{gao2021simcse, title = {{SimCSE}: Simple Contrastive Learnin
   author = {Gao, Tianyu and Yao, Xingcheng and Chen, Danqi},
   year = {2021}, eprint = {2104.08821}, archivePrefix = {arXiv}}"""
 METHOD = SimCSE(
-    CITATION, published=("simcse-bert-base", "simcse-bert-large", "simcse-roberta-base", "simcse-roberta-large")
+    CITATION,
+    published=(
+        "simcse-bert-base",
+        "simcse-bert-large",
+        "simcse-roberta-base",
+        "simcse-roberta-large",
+    ),
 )

@@ -1,7 +1,9 @@
-"""SimCSE with a masked-language loss of the encoder itself (SimCSE section 4; InfoCSE Tables 1 and 10).
+"""SimCSE with a masked-language loss of the encoder itself (SimCSE section 4; InfoCSE Tables 1 and
+10).
 
-Every sentence of a row is masked, the positive and the hard negative too, with one mean over the masked tokens, as in
-SimCSE's code (train.py, `mask_tokens`, and simcse/models.py, `cl_forward`, at 206d7ae).
+Every sentence of a row is masked, the positive and the hard negative too, with one mean over the
+masked tokens, as in SimCSE's code (train.py, `mask_tokens`, and simcse/models.py, `cl_forward`, at
+206d7ae).
 
     python run_unsup.py --config configs/simcse-mlm-mini.yaml
 """
@@ -21,7 +23,9 @@ from models.objectives.base import Batch, Encoded, Objective, Term
 class Arguments(simcse.Arguments):
     """Options of the language model term."""
 
-    mlm_weight: Weight = flag(0.1, "weight of the MLM loss (SimCSE: 0.1; InfoCSE Table 1: 0.01 to 1)")
+    mlm_weight: Weight = flag(
+        0.1, "weight of the MLM loss (SimCSE: 0.1; InfoCSE Table 1: 0.01 to 1)"
+    )
     mask_rate: Share = flag(0.15, "share of masked tokens (SimCSE's code)")
 
 
@@ -56,7 +60,12 @@ class SimCSEWithMLM(simcse.SimCSE):
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         output = VocabularyHead(load_masked_lm(source))
-        return [*super().build(args, encoder, projection, source), MaskedTokens(output, args.mlm_weight)]
+        return [
+            *super().build(args, encoder, projection, source),
+            MaskedTokens(output, args.mlm_weight),
+        ]
 
 
-METHOD = SimCSEWithMLM(simcse.CITATION, published=("simcse-mlm-bert-base", "simcse-mlm-roberta-base"))
+METHOD = SimCSEWithMLM(
+    simcse.CITATION, published=("simcse-mlm-bert-base", "simcse-mlm-roberta-base")
+)

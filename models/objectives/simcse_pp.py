@@ -1,8 +1,9 @@
-"""SimCSE++: negatives without dropout, and a contrast between dimensions (Xu et al. 2023, arXiv 2305.13192).
+"""SimCSE++: negatives without dropout, and a contrast between dimensions (Xu et al. 2023, arXiv
+2305.13192).
 
-Dropout makes the positive of a sentence but adds noise to its negatives, so these come from a third view without
-dropout. In addition, the dimensions of a batch's vectors are contrasted like sentences, so that no two are redundant.
-Both terms see the sentences of all processes.
+Dropout makes the positive of a sentence but adds noise to its negatives, so these come from a third
+view without dropout. In addition, the dimensions of a batch's vectors are contrasted like
+sentences, so that no two are redundant. Both terms see the sentences of all processes.
 
     python run_unsup.py --config configs/simcse-pp-bert-base.yaml
 """
@@ -35,21 +36,31 @@ class Arguments(MethodArguments):
         1.0, "factor of the positive's cosine with --off_dropout (script; 0.9 for it alone)"
     )
     dimension_weight: Weight = flag(0.1, "weight of the contrast of dimensions (code)")
-    dimension_temperature: Positive = flag(5.0, "correlations are divided by it (code; 20 without --off_dropout)")
+    dimension_temperature: Positive = flag(
+        5.0, "correlations are divided by it (code; 20 without --off_dropout)"
+    )
 
 
-def off_dropout_nce(first: Tensor, second: Tensor, clean: Tensor, temperature: float, scale: float) -> Tensor:
-    """Cross entropy of each sentence's positive, with dropout, against negatives without dropout; float32.
+def off_dropout_nce(
+    first: Tensor, second: Tensor, clean: Tensor, temperature: float, scale: float
+) -> Tensor:
+    """Cross entropy of each sentence's positive, with dropout, against negatives without dropout;
+    float32.
 
     loss = mean_i -log( exp(m s(a_i, b_i)) / (exp(m s(a_i, b_i)) + sum_{j != i} exp(s(c_i, c_j))) )
 
     where a and b are the views with dropout, c is the view without, (N, D) each, m is `scale`, and
     s(x, y) = cos(x, y) / temperature.
 
-    Source: SimCSE++ (arXiv 2305.13192); the formula is that of the official code's first version (899e49b).
+    Source: SimCSE++ (arXiv 2305.13192); the formula is that of the official code's first version
+    (899e49b).
     """
     with torch.autocast(first.device.type, enabled=False):
-        positive = scale * F.cosine_similarity(at_least_float32(first), at_least_float32(second), dim=-1) / temperature
+        positive = (
+            scale
+            * F.cosine_similarity(at_least_float32(first), at_least_float32(second), dim=-1)
+            / temperature
+        )
     negatives = cosines(clean, clean) / temperature  # (N, N)
     itself = torch.eye(len(clean), dtype=torch.bool, device=clean.device)
     return F.softplus(negatives.masked_fill(itself, float("-inf")).logsumexp(1) - positive).mean()
@@ -58,14 +69,19 @@ def off_dropout_nce(first: Tensor, second: Tensor, clean: Tensor, temperature: f
 def dimension_wise(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     """Cross entropy of picking each dimension's partner in the other view by correlation; float32.
 
-    loss = mean_d -log( exp(C_dd / tau) / sum_e exp(C_de / tau) ),  C the (D, D) correlations over the batch
+    loss = mean_d -log( exp(C_dd / tau) / sum_e exp(C_de / tau) ),  C the (D, D) correlations over
+    the batch
 
     The views are (N, D).
 
-    Source: SimCSE++ (arXiv 2305.13192); as in the code, each view goes through a batch norm without affine.
+    Source: SimCSE++ (arXiv 2305.13192); as in the code, each view goes through a batch norm without
+    affine.
     """
     with torch.autocast(first.device.type, enabled=False):
-        first, second = (F.batch_norm(at_least_float32(view), None, None, training=True) for view in (first, second))
+        first, second = (
+            F.batch_norm(at_least_float32(view), None, None, training=True)
+            for view in (first, second)
+        )
         logits = first.T @ second / (len(first) * temperature)  # (D, D)
     return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
 
@@ -83,7 +99,13 @@ class SimCSEPlusPlus(Method):
         objectives: list[Objective] = [simcse.Contrastive(args.temperature)]
         if args.off_dropout:
             encoder.sample_dropout()
-            objectives = [Contrast(partial(off_dropout_nce, temperature=args.temperature, scale=args.positive_scale))]
+            objectives = [
+                Contrast(
+                    partial(
+                        off_dropout_nce, temperature=args.temperature, scale=args.positive_scale
+                    )
+                )
+            ]
         if args.dimension_weight:
             loss = partial(dimension_wise, temperature=args.dimension_temperature)
             objectives.append(Contrast(loss, args.dimension_weight, "dimensions", views=2))

@@ -1,8 +1,10 @@
-"""Spans: two spans of one document are each other's positive (Contriever, arXiv 2112.09118, section 3.1).
+"""Spans: two spans of one document are each other's positive (Contriever, arXiv 2112.09118, section
+3.1).
 
-For search in your own documents: views that share a topic but few words. Rows of two texts are a title and its body; a
-share of them can have the title as one view. Different from the paper: negatives come from the batch, not from a queue,
-as in arXiv 2508.03453 (crops against dropout); scores are cosines, where Contriever's code has dot products.
+For search in your own documents: views that share a topic but few words. Rows of two texts are a
+title and its body; a share of them can have the title as one view. Different from the paper:
+negatives come from the batch, not from a queue, as in arXiv 2508.03453 (crops against dropout);
+scores are cosines, where Contriever's code has dot products.
 
     python run_unsup.py --config configs/spans-bert-base.yaml
 """
@@ -23,17 +25,22 @@ from models.objectives.base import Contrast, Method, MethodArguments, Objective
 class Arguments(MethodArguments):
     """Options of the spans; defaults are those of Contriever's example script."""
 
-    temperature: Positive = flag(0.05, "tau: cosines are divided by it (script, which divides dot products)")
+    temperature: Positive = flag(
+        0.05, "tau: cosines are divided by it (script, which divides dot products)"
+    )
     span_least: Share = flag(0.05, "smallest share of a document's tokens in a span (script)")
     span_most: Share = flag(0.5, "largest share; also truncated at max_length (script)")
     span_tokens: Count = flag(4, "minimum tokens of a span (ours)")
     delete_rate: Rate = flag(0.1, "share of a span's tokens to delete (script)")
     title_share: Rate = flag(
-        0.0, "with --columns 2 (title, body), share of the rows whose first view is the title (ours)"
+        0.0,
+        "with --columns 2 (title, body), share of the rows whose first view is the title (ours)",
     )
 
 
-def draw_spans(length: int, args: Arguments, generator: np.random.Generator) -> list[tuple[int, int]]:
+def draw_spans(
+    length: int, args: Arguments, generator: np.random.Generator
+) -> list[tuple[int, int]]:
     """Draw start and end of two independent spans of a document of `length` tokens.
 
     Lengths are uniform between the smallest and the largest share.
@@ -45,7 +52,9 @@ def draw_spans(length: int, args: Arguments, generator: np.random.Generator) -> 
     return [(int(start), int(start + size)) for start, size in zip(starts, sizes, strict=True)]
 
 
-def show(texts: list[np.ndarray], generator: np.random.Generator, args: Arguments, view: int) -> np.ndarray:
+def show(
+    texts: list[np.ndarray], generator: np.random.Generator, args: Arguments, view: int
+) -> np.ndarray:
     """Return the part of a document, or of a title and its body, that one view shows."""
     *title, body = texts
     if title and len(title[0]) and generator.random() < args.title_share and view == 0:
@@ -54,7 +63,9 @@ def show(texts: list[np.ndarray], generator: np.random.Generator, args: Argument
     return body[start:end]
 
 
-def delete(ids: np.ndarray, starts: np.ndarray | None, generator: np.random.Generator, rate: float) -> np.ndarray:
+def delete(
+    ids: np.ndarray, starts: np.ndarray | None, generator: np.random.Generator, rate: float
+) -> np.ndarray:
     """Delete a share `rate` of the words, or of the tokens if `starts` is None; at least one is kept."""
     word = np.arange(len(ids)) if starts is None else np.cumsum(starts) - starts[:1].sum()
     drawn = generator.random(len(ids))[word]

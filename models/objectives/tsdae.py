@@ -1,8 +1,10 @@
-"""TSDAE: reconstruct a sentence from the vector of its corrupted copy (Wang et al. 2021, 2104.06979, section 3).
+"""TSDAE: reconstruct a sentence from the vector of its corrupted copy (Wang et al. 2021,
+2104.06979, section 3).
 
-Words are deleted, the encoder reads the rest, and a decoder generates the original sentence token by token. Its
-cross-attention sees only the sentence vector. Its other weights are the encoder's, so it adds only the cross-attention
-and the head of the masked language model; neither is saved in the result.
+Words are deleted, the encoder reads the rest, and a decoder generates the original sentence token
+by token. Its cross-attention sees only the sentence vector. Its other weights are the encoder's, so
+it adds only the cross-attention and the head of the masked language model; neither is saved in the
+result.
 
 Different from the paper: words are those of the tokenizer's pre-tokenisation, not NLTK's.
 
@@ -33,15 +35,16 @@ class Arguments(MethodArguments):
 
     delete_rate: Rate = flag(0.6, "share of the words to delete (paper and script)")
     output_init: Literal["checkpoint", "new"] = flag(
-        "checkpoint", "the decoder's output head: read it from the checkpoint, or make a new one if it has none"
+        "checkpoint",
+        "the decoder's output head: read it from the checkpoint, or make a new one if it has none",
     )
 
 
 class VectorAttention(nn.Module):
     """Attention to one vector, with dropout, projection, residual and norm of the backbone's kind.
 
-    The softmax over one key is 1, so queries and keys would have no effect and no gradient: they are omitted. Only the
-    value remains, with dropout per head and token.
+    The softmax over one key is 1, so queries and keys would have no effect and no gradient: they
+    are omitted. Only the value remains, with dropout per head and token.
     """
 
     def __init__(self, backbone: PreTrainedModel) -> None:
@@ -53,7 +56,9 @@ class VectorAttention(nn.Module):
         self.output = type(layers_of(backbone)[0].attention.output)(config)
         self.apply(backbone._init_weights)
 
-    def forward(self, states: Tensor, vectors: Tensor, per_token: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(
+        self, states: Tensor, vectors: Tensor, per_token: Callable[[Tensor], Tensor]
+    ) -> Tensor:
         """States of tokens, and one vector per sentence, (B, H) -> states; `per_token` repeats a sentence's values."""
         values = per_token(self.value(vectors)).unflatten(-1, (self.heads, -1))
         weights = self.dropout(values.new_ones(*states.shape[:-1], self.heads, 1))
@@ -88,9 +93,13 @@ class Reconstruction(Objective):
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         backbone, vectors = encoded.encoder.backbone, encoded.pooled.flatten(0, 1)
         ids, mask = batch.target_input_ids.flatten(0, 1), batch.target_mask  # (T, L), (T, L - 1)
-        states = embedded(backbone, ids[:, :-1], mask, causal=True)  # all tokens but the last, which has no successor
+        states = embedded(
+            backbone, ids[:, :-1], mask, causal=True
+        )  # all tokens but the last, which has no successor
         pairs = zip(layers_of(backbone), self.cross, strict=True)
-        states = states.through([DecoderLayer(*pair, vectors, states.tokens.per_token) for pair in pairs], late=False)
+        states = states.through(
+            [DecoderLayer(*pair, vectors, states.tokens.per_token) for pair in pairs], late=False
+        )
         following = ids[:, 1:].masked_fill(mask.real == 0, IGNORED)
         total, count = self.output.token_loss(backbone, states, following, "target")
         return {"reconstruction": Term(total, 1.0, count)}
@@ -111,7 +120,10 @@ class TSDAE(Method):
         config = load_config(source)
         check_apart(config, "the decoder of TSDAE")
         if not family_of(config).like_bert:
-            raise BadInput(f"the decoder of TSDAE needs BERT-like layers, which a '{config.model_type}' does not have")
+            raise BadInput(
+                f"the decoder of TSDAE needs BERT-like layers, which a '{config.model_type}' does "
+                "not have"
+            )
         lm = load_masked_lm(source, new_output=args.output_init == "new")
         return [Reconstruction(encoder.backbone, TiedHead(lm))]
 

@@ -5,7 +5,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from adapt.documents import PASSAGE, Document, passages, read_documents, split, with_unique_titles, write_task
+from adapt.documents import (
+    PASSAGE,
+    Document,
+    passages,
+    read_documents,
+    split,
+    with_unique_titles,
+    write_task,
+)
 from adapt.pseudo import PseudoQueries
 from common.errors import BadInput
 from eval.retrieval.beir import read_set
@@ -18,20 +26,32 @@ def words(rng, count):
 @pytest.fixture
 def documents():
     rng = np.random.default_rng(1)
-    return [Document(words(rng, 5), ". ".join(words(rng, 10) for _ in range(3))) for _ in range(150)]
+    return [
+        Document(words(rng, 5), ". ".join(words(rng, 10) for _ in range(3))) for _ in range(150)
+    ]
 
 
 def test_documents_are_those_of_search_in_passages(tmp_path):
-    (tmp_path / "corpus.jsonl").write_text('{"title": "A dog", "text": "watches  a river"}\n{"text": "a teacher"}\n')
+    (tmp_path / "corpus.jsonl").write_text(
+        '{"title": "A dog", "text": "watches  a river"}\n{"text": "a teacher"}\n'
+    )
     (tmp_path / "guide.md").write_text("# A guide\n\n" + "word " * (2 * PASSAGE + 1))
     assert read_documents([tmp_path / "corpus.jsonl"]) == [
         Document("A dog", "watches a river"),
         Document("", "a teacher"),
     ]
     first, *others = read_documents([tmp_path / "guide.md"])
-    assert first.title == "A guide" and len(others) == 2 and not any(passage.title for passage in others)
-    assert " ".join(passage.body for passage in (first, *others)).split() == ["word"] * (2 * PASSAGE + 1)
-    assert passages("notes", "a text of a file") == [Document("", "a text of a file")], "a name of a file is no title"
+    assert (
+        first.title == "A guide"
+        and len(others) == 2
+        and not any(passage.title for passage in others)
+    )
+    assert " ".join(passage.body for passage in (first, *others)).split() == ["word"] * (
+        2 * PASSAGE + 1
+    )
+    assert passages("notes", "a text of a file") == [Document("", "a text of a file")], (
+        "a name of a file is no title"
+    )
 
 
 def test_queries_come_from_documents_that_are_not_trained_on(documents):
@@ -39,8 +59,12 @@ def test_queries_come_from_documents_that_are_not_trained_on(documents):
     assert len(parts.queries) == 50 and len(parts.training) == 100 and parts.copies == 0
     rest = " ".join(document.text for document in parts.training)
     for query, answer in parts.queries:
-        [source] = [document for document in documents if answer.split()[-1] in document.text.split()[-1:]]
-        assert {*query.replace(".", "").split()} <= {*source.text.replace(".", "").split()} and source.body not in rest
+        [source] = [
+            document for document in documents if answer.split()[-1] in document.text.split()[-1:]
+        ]
+        assert {*query.replace(".", "").split()} <= {
+            *source.text.replace(".", "").split()
+        } and source.body not in rest
     assert split(documents, seed=0) == parts and split(documents, seed=1).queries != parts.queries
 
 
@@ -83,14 +107,18 @@ def test_documents_without_spaces_are_held_out_and_their_copies_found():
     sentences = [text[start:end] for start, end in pairwise([0, *ends, None])]
     assert query in sentences and rest == text.replace(query, ""), "a quoted sentence ends none"
     texts = [japanese(number) for number in range(150)]
-    parts = split([Document("", f"{more}{text}") for text in texts for more in ("", "追記あり。")], 0, "none")
+    parts = split(
+        [Document("", f"{more}{text}") for text in texts for more in ("", "追記あり。")], 0, "none"
+    )
     assert len(parts.queries) == parts.copies == 100
 
 
 def test_boilerplate_makes_no_copies_but_copies_of_it_are_found(documents):
     footer = " ".join(f"footer{number}" for number in range(60))
     notes = [Document("", footer) for _ in range(30)]
-    parts = split([*(Document(title, f"{body} {footer}") for title, body in documents), *notes], seed=0)
+    parts = split(
+        [*(Document(title, f"{body} {footer}") for title, body in documents), *notes], seed=0
+    )
     assert len(parts.queries) == 60
     assert len(parts.training) + parts.copies + 60 == 180 and parts.copies in (0, 29)
 
@@ -106,7 +134,10 @@ def test_the_task_is_a_beir_set_whose_halves_share_no_query(documents, tmp_path)
     parts = split(documents, seed=0)
     write_task(tmp_path / "task", parts, seed=0)
     chosen, judged = (read_set(tmp_path / "task", part) for part in ("dev", "test"))
-    assert len(chosen.queries) == len(judged.queries) == 25 and not chosen.queries.keys() & judged.queries.keys()
+    assert (
+        len(chosen.queries) == len(judged.queries) == 25
+        and not chosen.queries.keys() & judged.queries.keys()
+    )
     assert len(chosen.corpus) == 150
     answers = dict(parts.queries)
     for half in (chosen, judged):

@@ -9,7 +9,10 @@ from eval.retrieval.lexical import Words
 TITLE = "Rare birds of the northern coast"
 FIRST = "Puffins and gannets nest on steep sea cliffs in early summer."
 REST = "The colony was counted by three boats. Numbers of adult gannets fell after the cold winter of the survey."
-CORPUS = [f"{TITLE} {FIRST} {REST}", *["The boats and the winter in the early summer on the sea."] * 9]
+CORPUS = [
+    f"{TITLE} {FIRST} {REST}",
+    *["The boats and the winter in the early summer on the sea."] * 9,
+]
 
 
 @pytest.fixture
@@ -33,7 +36,10 @@ def test_every_kind_has_its_words_from_what_it_takes_out(queries, recipe, seed):
         assert {*Words()(query)} <= {*Words()(taken)}
     if made == "keywords":
         assert 2 <= len(query.split()) <= 8
-    assert queries.make(recipe, TITLE, f"{FIRST} {REST}", np.random.default_rng(seed)) == (query, answer)
+    assert queries.make(recipe, TITLE, f"{FIRST} {REST}", np.random.default_rng(seed)) == (
+        query,
+        answer,
+    )
 
 
 def test_the_rarest_half_is_left_out_or_replaced_by_words_of_the_answer(queries):
@@ -44,7 +50,9 @@ def test_the_rarest_half_is_left_out_or_replaced_by_words_of_the_answer(queries)
     assert {*Words()(replaced)} - {*Words()(reduced)} <= {*Words()(answer)}
 
 
-@pytest.mark.parametrize(("title", "body"), [("", "too short"), ("Note", "a b c d e f g h i"), ("", "")])
+@pytest.mark.parametrize(
+    ("title", "body"), [("", "too short"), ("Note", "a b c d e f g h i"), ("", "")]
+)
 def test_a_short_document_makes_no_query(queries, title, body):
     assert queries.make("title", title, body, np.random.default_rng(0)) is None
     assert queries.make("first", "", "too short", np.random.default_rng(0)) is None

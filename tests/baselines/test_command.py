@@ -22,13 +22,21 @@ def test_whitening_from_text_to_scores(tiny_bert, text_file, dev_file, sentences
     command.main(["whitening", str(tiny_bert), *flags])
     vectors = encode_of(out)(sentences).astype(np.float64)
     assert vectors.shape == (300, 31)
-    assert np.abs(vectors.T @ vectors / 300 - np.eye(31)).max() < 1e-3  # the last directions are small: float32
-    assert record(out)["texts"] == 300 and record(out)["dimensions"] == 31 and len(record(out)["train_sha256"]) == 64
+    assert (
+        np.abs(vectors.T @ vectors / 300 - np.eye(31)).max() < 1e-3
+    )  # the last directions are small: float32
+    assert (
+        record(out)["texts"] == 300
+        and record(out)["dimensions"] == 31
+        and len(record(out)["train_sha256"]) == 64
+    )
     rows = scoring.main([str(out), f"--dev_file={dev_file}"])
     assert [row["task"] for row in rows if row["headline"]] == ["pairs"]
 
     again = tmp_path / "again"  # on a model that ends in a linear layer, without --pooling
-    command.main(["whitening", str(out), f"--train_file={text_file}", "--dimensions=4", f"--output={again}"])
+    command.main(
+        ["whitening", str(out), f"--train_file={text_file}", "--dimensions=4", f"--output={again}"]
+    )
     twice = encode_of(again)(sentences)
     assert np.abs(twice.T @ twice / 300 - np.eye(4)).max() < 1e-3
 
@@ -37,37 +45,72 @@ def test_whitening_from_text_to_scores(tiny_bert, text_file, dev_file, sentences
 def test_flags_are_checked_before_the_text_is_encoded(tiny_bert, tmp_path, monkeypatch, flag):
     monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
     with pytest.raises(BadInput, match=flag.split("=")[0]):
-        command.main(["whitening", str(tiny_bert), "--train_file=x.txt", f"--output={tmp_path / 'out'}", flag])
+        command.main(
+            [
+                "whitening",
+                str(tiny_bert),
+                "--train_file=x.txt",
+                f"--output={tmp_path / 'out'}",
+                flag,
+            ]
+        )
 
 
 def test_flow_from_text_to_scores(tiny_bert, text_file, dev_file, sentences, tmp_path, capsys):
-    argv = ["flow", str(tiny_bert), "--pooling=avg_first_last", f"--train_file={text_file}", "--epochs=2", "--steps=2"]
+    argv = [
+        "flow",
+        str(tiny_bert),
+        "--pooling=avg_first_last",
+        f"--train_file={text_file}",
+        "--epochs=2",
+        "--steps=2",
+    ]
     command.main([*argv, f"--output={tmp_path / 'a'}"])
     assert "mean negative log likelihood: " in capsys.readouterr().out
     command.main([*argv, f"--output={tmp_path / 'b'}"])
     assert record(tmp_path / "a")["nll_after"] < record(tmp_path / "a")["nll_before"]
-    assert np.array_equal(encode_of(tmp_path / "a")(sentences[:9]), encode_of(tmp_path / "b")(sentences[:9]))
+    assert np.array_equal(
+        encode_of(tmp_path / "a")(sentences[:9]), encode_of(tmp_path / "b")(sentences[:9])
+    )
     flowed = scoring.main([str(tmp_path / "a"), f"--dev_file={dev_file}"])
     plain = scoring.main([str(tiny_bert), "--pooling=avg_first_last", f"--dev_file={dev_file}"])
     assert flowed[0]["value"] != pytest.approx(plain[0]["value"])
     with pytest.raises(BadInput, match="ends in a flow"):
-        command.main(["whitening", str(tmp_path / "a"), f"--train_file={text_file}", f"--output={tmp_path / 'c'}"])
+        command.main(
+            [
+                "whitening",
+                str(tmp_path / "a"),
+                f"--train_file={text_file}",
+                f"--output={tmp_path / 'c'}",
+            ]
+        )
 
 
 def test_word_vectors_from_file_to_scores(tmp_path):
     (tmp_path / "vectors.txt").write_text("dog 1 2\ncat 2 1\nhouse -1 0.5\n")
     pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("sentence1\tsentence2\tscore\nA dog.\tthe Cat\t5\nhouse zebra\tdog yak\t2\ncat\thouse\t1\n")
+    pairs.write_text(
+        "sentence1\tsentence2\tscore\nA dog.\tthe Cat\t5\nhouse zebra\tdog yak\t2\ncat\thouse\t1\n"
+    )
     out, scores = tmp_path / "words", tmp_path / "scores.json"
     command.main(["word_vectors", str(tmp_path / "vectors.txt"), f"--output={out}"])
     scoring.main([str(out), f"--dev_file={pairs}", f"--output={scores}"])
-    assert json.loads(scores.read_text())[0]["value"] == pytest.approx(100)  # cosines 0.8, 0 and -0.6
+    assert json.loads(scores.read_text())[0]["value"] == pytest.approx(
+        100
+    )  # cosines 0.8, 0 and -0.6
     assert record(out)["words"] == 3 and record(out)["stop_words"] == "english"
 
 
-def test_a_killed_command_leaves_no_folder_and_the_same_command_ends(tiny_bert, text_file, tmp_path):
+def test_a_killed_command_leaves_no_folder_and_the_same_command_ends(
+    tiny_bert, text_file, tmp_path
+):
     def whiten(folder):
-        flags = ["--pooling=avg", f"--train_file={text_file}", "--dimensions=31", f"--output={folder / 'white'}"]
+        flags = [
+            "--pooling=avg",
+            f"--train_file={text_file}",
+            "--dimensions=31",
+            f"--output={folder / 'white'}",
+        ]
         command.main(["whitening", str(tiny_bert), *flags])
 
     def placed(folder):

@@ -15,7 +15,11 @@ from models.heads import Head
 def vectors():
     """(400, 6) correlated, far from the origin, with standard deviations from 0.01 to 30."""
     rng = np.random.default_rng(0)
-    mixed = rng.normal(size=(400, 6)) * [30, 5, 1, 0.3, 0.1, 0.01] @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    mixed = (
+        rng.normal(size=(400, 6))
+        * [30, 5, 1, 0.3, 0.1, 0.01]
+        @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    )
     return (mixed + 40).astype(np.float32)
 
 
@@ -25,7 +29,12 @@ def test_moments_are_those_of_a_slow_loop(vectors, monkeypatch):
     mean = sum(exact) / 400
     stats = moments(vectors)
     assert np.allclose(stats.mean, mean, rtol=1e-12)
-    assert np.allclose(stats.covariance, sum(np.outer(x - mean, x - mean) for x in exact) / 400, rtol=1e-9, atol=1e-9)
+    assert np.allclose(
+        stats.covariance,
+        sum(np.outer(x - mean, x - mean) for x in exact) / 400,
+        rtol=1e-9,
+        atol=1e-9,
+    )
     assert stats.length == pytest.approx(np.sqrt(np.mean([x @ x for x in exact])))
 
 
@@ -34,7 +43,9 @@ def test_the_kernel_is_the_closed_form_up_to_signs(vectors):
     expected = (columns / np.sqrt(values))[:, ::-1]
     matrix = kernel(moments(vectors))
     assert np.abs(np.abs(matrix) - np.abs(expected)).max() < 1e-6 * np.abs(expected).max()
-    assert np.allclose(np.abs((matrix * expected).sum(0)), (expected**2).sum(0), rtol=1e-5)  # one sign a column
+    assert np.allclose(
+        np.abs((matrix * expected).sum(0)), (expected**2).sum(0), rtol=1e-5
+    )  # one sign a column
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
@@ -68,7 +79,9 @@ def test_a_singular_covariance_is_refused_with_its_rank(vectors):
 
 
 @pytest.mark.parametrize("pooling", ["avg", "cls_before_pooler", "avg_first_last"])
-def test_the_saved_encoder_gives_whitened_vectors_everywhere(pooling, tiny_bert, tmp_path, sentences):
+def test_the_saved_encoder_gives_whitened_vectors_everywhere(
+    pooling, tiny_bert, tmp_path, sentences
+):
     encoder, tokenizer = load_encoder(str(tiny_bert), pooling)
     plain = Encode(encoder, tokenizer)(sentences)
     stats = moments(plain)
@@ -84,7 +97,11 @@ def test_the_saved_encoder_gives_whitened_vectors_everywhere(pooling, tiny_bert,
     if pooling != "cls_before_pooler":
         theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(sentences[:20])
         assert theirs.shape == (20, 20)
-        assert np.abs(theirs - expected[:20]).max() < 5 * bound  # another padding of the encoder, scaled up
+        assert (
+            np.abs(theirs - expected[:20]).max() < 5 * bound
+        )  # another padding of the encoder, scaled up
     again.save(str(tmp_path / "again"), tokenizer)  # what was loaded can be saved
     twice = load_encoder(str(tmp_path / "again"))[0]
-    assert np.array_equal(Encode(twice, tokenizer)(sentences[:5]), Encode(again, tokenizer)(sentences[:5]))
+    assert np.array_equal(
+        Encode(twice, tokenizer)(sentences[:5]), Encode(again, tokenizer)(sentences[:5])
+    )

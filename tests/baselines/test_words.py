@@ -46,7 +46,9 @@ def slow_ppmi(sentences, words, window=5):
 def test_learnt_vectors_are_those_of_a_slow_loop():
     rng = np.random.default_rng(1)
     names = [f"w{number}" for number in range(12)]
-    sentences = [[names[i] for i in rng.choice(12, 9, p=np.arange(12, 0, -1) / 78)] for _ in range(60)]
+    sentences = [
+        [names[i] for i in rng.choice(12, 9, p=np.arange(12, 0, -1) / 78)] for _ in range(60)
+    ]
     texts = [f"{' '.join(sentence)} Rare{number}." for number, sentence in enumerate(sentences)]
     texts[0] = f"'{texts[0].capitalize()}"
     file = learn_word_vectors(texts, 2)

@@ -1,4 +1,5 @@
-"""The benches run on small inputs and print what they measured; the plain step is the same computation as ours.
+"""The benches run on small inputs and print what they measured; the plain step is the same
+computation as ours.
 
 The figures themselves are no test."""
 
@@ -38,7 +39,9 @@ def test_the_plain_step_has_our_loss_and_gradients(weight, packed):
     plain = pair.PlainInfoCSE(pair.masked_lm("tiny", dropout=0.0), weight)
     ours = pair.ours(pair.masked_lm("tiny", dropout=0.0), weight=weight, packed=packed)
     made = batch(ours.config, 16, 32, 1)
-    made["input_ids"][1] = made["input_ids"][1].roll(1, 0)  # different views: the contrastive term is not trivial
+    made["input_ids"][1] = made["input_ids"][1].roll(
+        1, 0
+    )  # different views: the contrastive term is not trivial
     losses = [plain(**made), ours(**made).loss]
     assert losses[0].item() == pytest.approx(losses[1].item(), rel=1e-4)
     assert losses[0] > 0.1
@@ -72,7 +75,10 @@ def test_steps_print_a_table_and_write_rows(tmp_path, capsys):
     flags = ["--model=tiny", "--batch=4", "--precision=bf16", "--runs=1"]
     rows = main(["step", *flags, f"--output={tmp_path / 'rows.json'}"])
     assert json.loads((tmp_path / "rows.json").read_text()) == rows
-    assert [row["name"] for row in rows] == ["infocse step", "simcse step against sentence-transformers"]
+    assert [row["name"] for row in rows] == [
+        "infocse step",
+        "simcse step against sentence-transformers",
+    ]
     for row in rows:
         assert row["ratio"] == pytest.approx(row["plain_ms"] / row["ours_ms"], rel=0.02)
         assert (row["precision"], row["model"], row["runs"]) == ("bf16", "tiny", 1)

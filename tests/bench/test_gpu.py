@@ -22,28 +22,44 @@ from training.methods import method_names
 def run_pretending(folder, *argv):
     """Run a process with the pretend device, a library in `folder` that must be loaded before torch."""
     environment = os.environ | {"LD_PRELOAD": str(folder / "guard.so")}
-    done = subprocess.run([sys.executable, *argv], cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, *argv], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.splitlines()
 
 
 @pytest.mark.skipif(
-    shutil.which("g++") is None or torch.version.cuda is not None, reason="needs g++ and a CPU build of torch"
+    shutil.which("g++") is None or torch.version.cuda is not None,
+    reason="needs g++ and a CPU build of torch",
 )
 def test_a_step_makes_the_host_wait_for_nothing_and_mixes_no_devices(tmp_path):
     """Of every objective; the log sees a mixed device and each kind of waiting where there is one."""
     torch_folder, guard = Path(torch.__path__[0]), ROOT / "tests" / "pretend_gpu" / "guard.cpp"
     headers = [f"-I{torch_folder}/include", f"-I{torch_folder}/include/torch/csrc/api/include"]
     linked = [f"-L{torch_folder}/lib", f"-Wl,-rpath,{torch_folder}/lib", "-lc10", "-ltorch_cpu"]
-    built = ["-shared", "-fPIC", "-std=c++20", *headers, guard, "-o", tmp_path / "guard.so", *linked]
+    built = [
+        "-shared",
+        "-fPIC",
+        "-std=c++20",
+        *headers,
+        guard,
+        "-o",
+        tmp_path / "guard.so",
+        *linked,
+    ]
     subprocess.run(["g++", *built], check=True)
     assert run_pretending(tmp_path, "-c", SEES) == ["True"] * 7 + ["0"]
 
     cases = {}
-    for row in map(json.loads, run_pretending(tmp_path, "-m", "tests.pretend_gpu.steps", "2", "4", "16")):
+    for row in map(
+        json.loads, run_pretending(tmp_path, "-m", "tests.pretend_gpu.steps", "2", "4", "16")
+    ):
         assert (row["mixed_devices"], row["synchronisations"]) == (0, 0), row
         assert row["operations"] > 100
-        cases.setdefault(row["objective"], []).append((row["family"], row["packed"], row["precision"]))
+        cases.setdefault(row["objective"], []).append(
+            (row["family"], row["packed"], row["precision"])
+        )
     assert cases.keys() == {*method_names(), "stage 1"}
     for combinations in cases.values():
         assert [len(set(values)) for values in zip(*combinations, strict=True)] == [2, 2, 2]
@@ -79,7 +95,14 @@ def test_the_committed_rows_give_the_committed_page():
 def materials(tmp_path_factory):
     dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     sizes = dropout | gpu_right.SHAPES["tiny"]
-    return Materials(tmp_path_factory.mktemp("materials"), 2, gpu_right.BATCH, gpu_right.LENGTH, ("bert",), **sizes)
+    return Materials(
+        tmp_path_factory.mktemp("materials"),
+        2,
+        gpu_right.BATCH,
+        gpu_right.LENGTH,
+        ("bert",),
+        **sizes,
+    )
 
 
 @pytest.mark.parametrize("name", ["simcse", "infocse", "stage 1"])
@@ -93,7 +116,9 @@ def test_a_right_step_is_called_right_on_every_path(materials, name):
 def test_a_wrong_step_is_called_wrong(materials):
     compared = gpu_right.Compared(materials, "simcse", torch.device("cpu"))
     assert compared.against("padded", "float32")["right"]
-    compared.reference = compared.reference._replace(gradients=[1.01 * part for part in compared.reference.gradients])
+    compared.reference = compared.reference._replace(
+        gradients=[1.01 * part for part in compared.reference.gradients]
+    )
     assert not compared.against("padded", "float32")["right"]
 
 
@@ -108,12 +133,17 @@ def test_what_fails_or_comes_too_late_is_a_row_and_the_next_goes_on():
     now = time.monotonic()
     works = [({"name": "a"}, lambda: 1 / 0), ({"name": "b"}, lambda: {"ms": 1})]
     failed, done = gpu.within(works, now + 60)
-    assert failed == {"name": "a", "failed": "ZeroDivisionError: division by zero"} and done == {"name": "b", "ms": 1}
+    assert failed == {"name": "a", "failed": "ZeroDivisionError: division by zero"} and done == {
+        "name": "b",
+        "ms": 1,
+    }
     [late] = gpu.within([({"name": "c"}, lambda: time.sleep(30))], now + 1.2)
     assert late["failed"].startswith("TimeoutError") or late["failed"] == "no time left for it"
 
 
-def test_rows_of_parts_that_are_gone_stay_and_the_page_does_not_replace_the_rows(tmp_path, monkeypatch):
+def test_rows_of_parts_that_are_gone_stay_and_the_page_does_not_replace_the_rows(
+    tmp_path, monkeypatch
+):
     facts = {"name": "", "device": "CPU", "torch": "2"}
     older, fast, safe = (facts | {"part": part} for part in ("older", "fast", "safe"))
     monkeypatch.setattr(gpu, "measured", lambda *_: [fast])

@@ -25,12 +25,24 @@ from training.settings import read
 UNLABELLED, LABELLED = method_names(labels=False), method_names(labels=True)
 METHODS = UNLABELLED + LABELLED
 SHORT = {"max_steps": 2, "save_steps": 1, "eval_steps": 1}
-CASES = [*((method, {}) for method in METHODS), ("s_simcse", {"per_operation": "true", "per_sentence": "true"})]
+CASES = [
+    *((method, {}) for method in METHODS),
+    ("s_simcse", {"per_operation": "true", "per_sentence": "true"}),
+]
 CASES += [("simcse", {"bow_weight": 0.5})]
-CASES += [("rankcse", {"teacher": "self"}), ("dclr", {"complement": "self"}), ("promptbert", {"pooling": "mask"})]
-CASES += [*(("simcse", {"family": name}) for name in OTHER_FAMILIES), ("simcse_mlm", {"family": "modernbert"})]
+CASES += [
+    ("rankcse", {"teacher": "self"}),
+    ("dclr", {"complement": "self"}),
+    ("promptbert", {"pooling": "mask"}),
+]
+CASES += [
+    *(("simcse", {"family": name}) for name in OTHER_FAMILIES),
+    ("simcse_mlm", {"family": "modernbert"}),
+]
 CASES += [("infocse", {"family": name, "aux_init": "random"}) for name in ("electra", "distilbert")]
-TWO_VIEWS = [name for name in UNLABELLED if len(load_method(name).views(load_method(name).arguments())) == 2]
+TWO_VIEWS = [
+    name for name in UNLABELLED if len(load_method(name).views(load_method(name).arguments())) == 2
+]
 
 
 def settings_of(argv, method):
@@ -53,7 +65,9 @@ def model_of(argv, method):
 
 def followers(model):
     """The names of what follows the encoder without a gradient."""
-    return tuple(name + "." for name, part in model.named_modules() if isinstance(part, MomentumEncoder))
+    return tuple(
+        name + "." for name, part in model.named_modules() if isinstance(part, MomentumEncoder)
+    )
 
 
 @pytest.mark.parametrize(("method", "flags"), [("infocse", {"aux_weight": 1.0}), ("moco", {})])
@@ -61,9 +75,13 @@ def test_a_chosen_attention_function_runs_padded_in_the_methods_copies_too(unsup
     losses = []
     for chosen in ({}, {"attn_implementation": "eager"}):
         torch.manual_seed(0)
-        model, batch = model_of(unsup(method=method, dropout=0.0, packed="true", **flags, **chosen), method)
+        model, batch = model_of(
+            unsup(method=method, dropout=0.0, packed="true", **flags, **chosen), method
+        )
         parts = [part for part in model.modules() if type(part).__name__ == "BertSelfAttention"]
-        assert {part.config._attn_implementation for part in parts} == {"eager" if chosen else "packed"}
+        assert {part.config._attn_implementation for part in parts} == {
+            "eager" if chosen else "packed"
+        }
         assert model.encoder.packed == (not chosen)
         losses.append(model(**batch).loss.item())
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
@@ -75,7 +93,8 @@ def train(argv, method):
 
 
 @pytest.fixture(
-    params=CASES, ids=lambda case: " ".join([case[0], *(f"{name}={value}" for name, value in case[1].items())])
+    params=CASES,
+    ids=lambda case: " ".join([case[0], *(f"{name}={value}" for name, value in case[1].items())]),
 )
 def whole(request, unsup, stage_one_folder, tiny, tmp_path):
     """A finished run of two steps, its method and start, and a function that gives the arguments of such a run."""
@@ -97,8 +116,12 @@ def test_a_method_trains_resumes_and_is_exported(whole, tmp_path):
         moved = not torch.equal(before[name], after[name])
         assert moved == (trained or name.startswith(followers(model))), name
         by_flag = method == "sg_opt" and ".embeddings." in name
-        assert trained != by_flag or name.startswith("objectives."), "tests/models checks what objectives freeze"
-    for name in (name for name in after if name.endswith("queue.vectors")):  # of two batches of eight
+        assert trained != by_flag or name.startswith("objectives."), (
+            "tests/models checks what objectives freeze"
+        )
+    for name in (
+        name for name in after if name.endswith("queue.vectors")
+    ):  # of two batches of eight
         held, empty = after[name].split([16, len(after[name]) - 16])
         assert after[name.replace("vectors", "pushed")] == 16 and len(held.unique(dim=0)) == 16
         assert held.norm(dim=1).min() > 0 and not empty.any()
@@ -109,10 +132,15 @@ def test_a_method_trains_resumes_and_is_exported(whole, tmp_path):
     _, info = AutoModel.from_pretrained(folder, output_loading_info=True, **bare)
     assert not info["missing_keys"] and not info["unexpected_keys"]
     run_record = record(folder)
-    exported, start = load_file(folder / "model.safetensors"), load_backbone(str(start)).state_dict()
+    exported, start = (
+        load_file(folder / "model.safetensors"),
+        load_backbone(str(start)).state_dict(),
+    )
     trained = load_file(folder / f"checkpoint-{run_record['best']['step']}" / "model.safetensors")
     assert len(exported) == len(model.encoder.backbone.state_dict())
-    assert all(torch.equal(value, trained[f"encoder.backbone.{name}"]) for name, value in exported.items())
+    assert all(
+        torch.equal(value, trained[f"encoder.backbone.{name}"]) for name, value in exported.items()
+    )
     frozen = {name for name in exported if not learns.get(f"encoder.backbone.{name}", True)}
     assert {name for name, value in exported.items() if torch.equal(value, start[name])} == frozen
 
@@ -150,11 +178,15 @@ def test_a_probed_gradient_is_that_of_a_backward_pass(unsup, method, flags, term
     gradients = []
 
     def watch(module, given, made):
-        (made.cls if term == "aux_mlm" else made.pooled).register_hook(lambda gradient: gradients.append(gradient))
+        (made.cls if term == "aux_mlm" else made.pooled).register_hook(
+            lambda gradient: gradients.append(gradient)
+        )
 
     model.encoder.register_forward_hook(watch)
     model(**batch).loss.backward()
-    assert probed[f"gradient_{term}"] * weight == pytest.approx(gradients[0].norm().item(), rel=1e-4)
+    assert probed[f"gradient_{term}"] * weight == pytest.approx(
+        gradients[0].norm().item(), rel=1e-4
+    )
 
 
 def test_a_term_that_does_not_read_the_vectors_has_no_gradient_there(unsup, tmp_path):

@@ -29,7 +29,10 @@ CHECKPOINTING = next(name for name in NAMES if hasattr(RunArguments, name))
         ({"test_tasks": "STS99"}, "STS99"),
         ({"skip_from": 9, "aux_init": "random"}, "--skip_from 9"),
         ({"pooling": "cls", "contrastive_weight": 0}, "no loss trains"),
-        ({CHECKPOINTING: "true", "method": "s_simcse"}, "--activation_checkpointing: not supported by"),
+        (
+            {CHECKPOINTING: "true", "method": "s_simcse"},
+            "--activation_checkpointing: not supported by",
+        ),
         ({"optim": "schedule_free_adamw"}, "--optim schedule_free_adamw "),
         ({"optim": "sgd", "adamw": "transformers"}, "--optim sgd with --adamw transformers"),
         ({"cache_dir": "/dev/null/x"}, "--cache_dir /dev/null/x: cannot be used as a folder"),
@@ -42,9 +45,15 @@ def test_bad_configuration_is_refused_by_name_before_any_work(unsup, tmp_path, f
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("method", [name for name in method_names() if name != "tsdae"])  # it compares no sentences
+@pytest.mark.parametrize(
+    "method", [name for name in method_names() if name != "tsdae"]
+)  # it compares no sentences
 def test_a_batch_of_one_is_refused_before_the_run_begins(unsup, tmp_path, method):
-    said = "leaves 0 sentences for pairs" if method == "ct" else "a batch of one sentence has no negatives"
+    said = (
+        "leaves 0 sentences for pairs"
+        if method == "ct"
+        else "a batch of one sentence has no negatives"
+    )
     with pytest.raises(BadInput, match=said):
         script = run_sup if method in method_names(labels=True) else run_unsup
         script.main(unsup(method=method, per_device_train_batch_size=1))
@@ -58,7 +67,9 @@ def test_a_batch_of_one_is_refused_before_the_run_begins(unsup, tmp_path, method
         (run_sup, {"method": "nli", "view_2": "none"}, "an adversarial view"),
     ],
 )
-def test_changed_views_of_a_backbone_that_is_called_as_a_whole_are_refused(unsup, tiny, tmp_path, script, flags, named):
+def test_changed_views_of_a_backbone_that_is_called_as_a_whole_are_refused(
+    unsup, tiny, tmp_path, script, flags, named
+):
     with pytest.raises(BadInput, match=rf"{named} needs .* not 'mpnet'"):
         script.main(unsup(model_name_or_path=tiny("mpnet"), **flags))
     assert not (tmp_path / "run").exists()
@@ -73,13 +84,18 @@ def test_labelled_pairs_have_two_texts(unsup, names):
 
 def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
-    with pytest.raises(BadInput, match="the launcher sets mixed precision 'bf16' and the flags 'no'"):
+    with pytest.raises(
+        BadInput, match="the launcher sets mixed precision 'bf16' and the flags 'no'"
+    ):
         run_unsup.main(unsup(method="simcse"))
     assert not (tmp_path / "run").exists()
 
 
 def test_packing_is_the_default_only_on_a_cpu():
-    on = {name: SimpleNamespace(device=torch.device(name), cuda_graph=False) for name in ("cpu", "cuda")}
+    on = {
+        name: SimpleNamespace(device=torch.device(name), cuda_graph=False)
+        for name in ("cpu", "cuda")
+    }
     assert [settle_packing(None, args) for args in on.values()] == [True, False]
     assert [settle_packing(given, on["cuda"]) for given in (True, False)] == [True, False]
 
@@ -87,7 +103,9 @@ def test_packing_is_the_default_only_on_a_cpu():
 def test_unconnected_processes_are_refused(monkeypatch):
     settings = fill(UNSUP, {"method": "simcse", "output_dir": "run", "use_cpu": True})
     monkeypatch.setenv("WORLD_SIZE", "2")  # as a launcher does
-    with pytest.raises(BadInput, match=r"2 processes were started, but are not connected; .*--use_cpu true"):
+    with pytest.raises(
+        BadInput, match=r"2 processes were started, but are not connected; .*--use_cpu true"
+    ):
         new_record(settings, {})
 
 
@@ -131,10 +149,15 @@ def test_a_start_whose_pooling_is_ignored_is_warned_about(unsup, tmp_path, tiny_
     ("flags", "rows"),
     [
         ({}, "40 rows (3 empty ones dropped)"),
-        ({"method": "spans", "projection": "none", "title_share": 0.5}, "43 rows (0 empty ones dropped)"),
+        (
+            {"method": "spans", "projection": "none", "title_share": 0.5},
+            "43 rows (0 empty ones dropped)",
+        ),
     ],
 )
-def test_rows_without_a_title_are_dropped_where_title_and_text_are_a_pair(unsup, tmp_path, caplog, flags, rows):
+def test_rows_without_a_title_are_dropped_where_title_and_text_are_a_pair(
+    unsup, tmp_path, caplog, flags, rows
+):
     lines = [f"{f'a title of {n}' if n < 40 else ''},a dog and {n} rivers" for n in range(43)]
     (tmp_path / "titled.csv").write_text("\n".join(["title,text", *lines]))
     text = {"pooling": "avg", "train_file": tmp_path / "titled.csv", "title_column": "title"}
@@ -143,7 +166,9 @@ def test_rows_without_a_title_are_dropped_where_title_and_text_are_a_pair(unsup,
 
 
 def test_text_unknown_to_the_tokenizer_is_warned_about(unsup, tmp_path, caplog, capsys):
-    (tmp_path / "other.txt").write_text("\n".join(f"文{'字' * n}" for n in range(40)), encoding="utf-8")
+    (tmp_path / "other.txt").write_text(
+        "\n".join(f"文{'字' * n}" for n in range(40)), encoding="utf-8"
+    )
     words = "are unknown to the tokenizer: was it made for another language?"
     assert _warned(unsup, words, caplog, train_file=tmp_path / "other.txt")
     assert "unknown: 100.0% of the tokens" in capsys.readouterr().out

@@ -31,7 +31,12 @@ def test_a_run_is_reproduced_and_a_changed_one_is_not(unsup, tmp_path, capsys):
 
 def test_a_record_of_another_script_is_refused_before_the_training(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"")
-    run = {"status": "finished", "trajectory": {}, "script": "rm.py", "command": ["python", "rm.py"]}
+    run = {
+        "status": "finished",
+        "trajectory": {},
+        "script": "rm.py",
+        "command": ["python", "rm.py"],
+    }
     (tmp_path / "run.json").write_text(json.dumps(run))
     with pytest.raises(BadInput, match="only a finished run"):
         reproduce.main([str(tmp_path)])
@@ -43,7 +48,9 @@ def test_a_stopped_run_of_other_code_is_not_resumed_for_a_comparison(finished, t
     begun = record(finished) | {"status": "running"}
     for name in ("commit", "versions"):
         (again / "run.json").write_text(json.dumps(begun | {name: "another"}))
-        with pytest.raises(BadInput, match=f"was started with a different {name.removesuffix('s')}"):
+        with pytest.raises(
+            BadInput, match=f"was started with a different {name.removesuffix('s')}"
+        ):
             reproduce.main([str(finished)])
     (again / "run.json").write_text(json.dumps(begun))
     reproduce.main([str(finished)])

@@ -16,7 +16,17 @@ import reproduce
 import run_sup
 import run_unsup
 from common.errors import BadInput, CheckpointRefused
-from tests.folders import Evil, change_json, change_record, history, record, reseal, rewind, same_weights, times
+from tests.folders import (
+    Evil,
+    change_json,
+    change_record,
+    history,
+    record,
+    reseal,
+    rewind,
+    same_weights,
+    times,
+)
 
 FINISHED = {"method": "simcse"}
 UNSCORED = {"method": "simcse", "dev": "none"}
@@ -25,21 +35,34 @@ UNSCORED = {"method": "simcse", "dev": "none"}
 def test_a_run_leaves_the_artefact_its_record_and_its_log(infocse_run, tmp_path, dev_file):
     run, run_record, log = infocse_run, record(infocse_run), history(infocse_run)
     assert run_record["status"] == "finished" and run_record["steps"] == 6
-    scores = {line["step"]: line["eval_dev_spearman"] for line in log if "eval_dev_spearman" in line}
+    scores = {
+        line["step"]: line["eval_dev_spearman"] for line in log if "eval_dev_spearman" in line
+    }
     assert set(scores) == {2, 4, 6}
     assert run_record["best"]["value"] == max(scores.values()) == scores[run_record["best"]["step"]]
     terms = [line for line in log if "contrastive" in line]
     assert [line["step"] for line in terms] == [1, 2, 3, 4, 5, 6]
     for line in terms:
         assert line["loss"] == pytest.approx(line["contrastive"] + 0.1 * line["aux_mlm"], rel=1e-4)
-    assert {"eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_uniformity", "eval_mean_cosine"} <= set(log[-2])
+    assert {
+        "eval_aux_mlm",
+        "eval_aux_mlm_shuffled_cls",
+        "eval_uniformity",
+        "eval_mean_cosine",
+    } <= set(log[-2])
     assert (run / "curves.png").read_bytes()[:4] == b"\x89PNG"
     assert same_weights(run / "best", run)
     assert not list(run.rglob("training_args.bin"))
     _, info = AutoModel.from_pretrained(run, add_pooling_layer=False, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"]
-    eval.__main__.main([str(run), "--dev_file", str(dev_file), "--output", str(tmp_path / "scores.json")])
-    [value] = [row["value"] for row in json.loads((tmp_path / "scores.json").read_text()) if row["headline"]]
+    eval.__main__.main(
+        [str(run), "--dev_file", str(dev_file), "--output", str(tmp_path / "scores.json")]
+    )
+    [value] = [
+        row["value"]
+        for row in json.loads((tmp_path / "scores.json").read_text())
+        if row["headline"]
+    ]
     assert value == pytest.approx(run_record["best"]["value"], abs=1e-9)
 
 
@@ -89,7 +112,10 @@ def rows(sentences, tmp_path):
 
     def written(columns):
         path = tmp_path / f"{columns}.tsv"
-        path.write_text("".join("\t".join(sentences[i : i + columns]) + "\n" for i in range(60)), encoding="utf-8")
+        path.write_text(
+            "".join("\t".join(sentences[i : i + columns]) + "\n" for i in range(60)),
+            encoding="utf-8",
+        )
         return path
 
     return written
@@ -107,7 +133,9 @@ def test_the_second_column_is_edited_like_the_second_view(unsup, tmp_path, rows)
     flags = {"method": "esimcse", "train_file": rows(2), "columns": 2, "max_steps": 2}
     run_unsup.main(unsup("repeated", **flags))
     run_unsup.main(unsup("plain", **flags, repeat_rate=0))
-    assert not same_weights(tmp_path / "repeated" / "checkpoint-2", tmp_path / "plain" / "checkpoint-2")
+    assert not same_weights(
+        tmp_path / "repeated" / "checkpoint-2", tmp_path / "plain" / "checkpoint-2"
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,12 +150,16 @@ def test_the_second_column_is_edited_like_the_second_view(unsup, tmp_path, rows)
 )
 def test_more_columns_than_a_method_reads_are_refused(unsup, rows, method, flags, most):
     columns = most + 1
-    with pytest.raises(BadInput, match=rf"{columns} texts per row .*--columns.* reads at most {most}"):
+    with pytest.raises(
+        BadInput, match=rf"{columns} texts per row .*--columns.* reads at most {most}"
+    ):
         run_unsup.main(unsup(method=method, train_file=rows(columns), columns=columns, **flags))
 
 
 @pytest.mark.parametrize(("count", "trained_on", "held"), [(999, 999, 0), (1050, 1040, 10)])
-def test_examples_are_held_out_where_enough_can_be(count, trained_on, held, unsup, sentences, tmp_path, caplog):
+def test_examples_are_held_out_where_enough_can_be(
+    count, trained_on, held, unsup, sentences, tmp_path, caplog
+):
     text = tmp_path / "text.txt"
     text.write_text("".join(f"{sentences[n % 300]} {sentences[n // 300]}\n" for n in range(count)))
     with caplog.at_level(logging.INFO):
@@ -137,14 +169,29 @@ def test_examples_are_held_out_where_enough_can_be(count, trained_on, held, unsu
     said = f", {held} held out" if held else ""
     assert f"text: {trained_on:,} examples{said}, 1 steps of 8" in caplog.text
     if held:
-        with pytest.raises(BadInput, match="1040 examples, with 10 held out, are fewer than one batch of 1045 in"):
-            run_unsup.main(unsup("two", method="simcse", train_file=text, per_device_train_batch_size=1045))
+        with pytest.raises(
+            BadInput, match="1040 examples, with 10 held out, are fewer than one batch of 1045 in"
+        ):
+            run_unsup.main(
+                unsup("two", method="simcse", train_file=text, per_device_train_batch_size=1045)
+            )
 
 
 ACCUMULATED = {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}
-OTHERS = {"projection": "linear_tanh", "packed": "false", "adamw": "transformers", "weight_decay": 0.01}
+OTHERS = {
+    "projection": "linear_tanh",
+    "packed": "false",
+    "adamw": "transformers",
+    "weight_decay": 0.01,
+}
 OTHERS |= {"dataloader_num_workers": 1}
-EPOCHS = {"num_train_epochs": 2, "max_steps": -1, "max_rows": 30, "save_steps": 4, "bf16": "true"}  # of 3 steps
+EPOCHS = {
+    "num_train_epochs": 2,
+    "max_steps": -1,
+    "max_rows": 30,
+    "save_steps": 4,
+    "bf16": "true",
+}  # of 3 steps
 RESUMED = {
     "simcse with a worker, padded, other AdamW, accumulated": ("simcse", ACCUMULATED | OTHERS),
     "second epoch in bf16": ("infocse", EPOCHS),
@@ -157,7 +204,10 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(unsup, tmp_path,
     """As every method's does in test_methods.py."""
     run_unsup.main(unsup("whole", method, **flags))
     whole, cut = tmp_path / "whole", shutil.copytree(tmp_path / "whole", tmp_path / "cut")
-    steps, first = record(whole)["steps"], min(int(path.name.split("-")[1]) for path in whole.glob("checkpoint-*"))
+    steps, first = (
+        record(whole)["steps"],
+        min(int(path.name.split("-")[1]) for path in whole.glob("checkpoint-*")),
+    )
     assert first < steps
     rewind(cut, first)
     if record(cut)["best"]["step"] > first:  # the rest of the run has to find it again
@@ -167,12 +217,16 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(unsup, tmp_path,
     last = f"checkpoint-{steps}"
     assert same_weights(whole / last, cut / last) and same_weights(whole, cut)
     shown = ("contrastive", "eval_uniformity")
-    told, again = ([line for line in history(run) if {*shown} & line.keys()] for run in (whole, cut))
+    told, again = (
+        [line for line in history(run) if {*shown} & line.keys()] for run in (whole, cut)
+    )
     assert told == again
     assert not same_weights(whole / f"checkpoint-{first}", whole / last)
 
 
-def test_a_resumed_run_uses_the_current_intervals_and_records_the_versions_of_its_start(unsup, stopped, caplog):
+def test_a_resumed_run_uses_the_current_intervals_and_records_the_versions_of_its_start(
+    unsup, stopped, caplog
+):
     versions = record(stopped)["versions"] | {"torch": "1.0"}
     change_record(stopped, commit="old", versions=versions)
     run_unsup.main(unsup(**UNSCORED, save_total_limit=9, save_steps=1, logging_steps=1))
@@ -185,12 +239,17 @@ def test_a_resumed_run_uses_the_current_intervals_and_records_the_versions_of_it
 
 def test_the_best_checkpoint_may_be_the_only_one(unsup, tmp_path):
     """Where a step that is saved is the best so far, the stock Trainer would look for its checkpoint at the end."""
-    run_unsup.main(unsup(method="simcse", save_total_limit=1, eval_steps=2, save_steps=2, max_steps=4))
+    run_unsup.main(
+        unsup(method="simcse", save_total_limit=1, eval_steps=2, save_steps=2, max_steps=4)
+    )
     run = tmp_path / "run"
     assert record(run)["status"] == "finished"
     assert [path.name for path in run.glob("checkpoint-*")] == ["checkpoint-4"]
     state = json.loads((run / "checkpoint-4" / "trainer_state.json").read_text())
-    assert (state["best_metric"], state["best_model_checkpoint"]) == (record(run)["best"]["value"], None)
+    assert (state["best_metric"], state["best_model_checkpoint"]) == (
+        record(run)["best"]["value"],
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,7 +261,9 @@ def test_the_best_checkpoint_may_be_the_only_one(unsup, tmp_path):
         ("trainer_state.json", b'{"global_step": 3, "max_steps": 6, "x": 1}'),
     ],
 )
-def test_a_forged_checkpoint_is_refused_in_one_line_and_its_code_not_run(unsup, stopped, tmp_path, name, content):
+def test_a_forged_checkpoint_is_refused_in_one_line_and_its_code_not_run(
+    unsup, stopped, tmp_path, name, content
+):
     forged = stopped / "checkpoint-3" / name
     if isinstance(content, bytes):
         forged.write_bytes(content)
@@ -211,7 +272,9 @@ def test_a_forged_checkpoint_is_refused_in_one_line_and_its_code_not_run(unsup, 
     reseal(forged.parent)
     with pytest.raises(CheckpointRefused, match="checkpoint-3") as caught:
         run_unsup.main(unsup(**UNSCORED))
-    assert "\n" not in str(caught.value) and "is valid" not in str(caught.value), "the manifest fits"
+    assert "\n" not in str(caught.value) and "is valid" not in str(caught.value), (
+        "the manifest fits"
+    )
     assert not (tmp_path / "ran").exists()
     assert [path.name for path in stopped.glob("checkpoint-*")] == ["checkpoint-3"]
 
@@ -222,7 +285,12 @@ def test_a_finished_run_is_not_changed_and_extra_files_do_not_matter(unsup, fini
     run_unsup.main(unsup(**FINISHED, logging_steps=5, save_steps=1))  # may differ
     assert times(finished) == before
     result = record(finished)["result"]
-    assert {"model.safetensors", "config.json", "tokenizer.json", "1_Pooling/config.json"} <= result.keys()
+    assert {
+        "model.safetensors",
+        "config.json",
+        "tokenizer.json",
+        "1_Pooling/config.json",
+    } <= result.keys()
     (finished / "scores.json").write_text("[]")
     (finished / "README.md").write_text("a card")
     shutil.rmtree(finished / "best")
@@ -238,7 +306,9 @@ def test_a_finished_run_whose_result_has_changed_is_refused(unsup, finished):
     before = times(finished)
     with pytest.raises(CheckpointRefused, match="is missing or has changed"):
         run_unsup.main(unsup(**FINISHED))
-    with pytest.raises((CheckpointRefused, BadInput), match=r"missing or has changed|only a finished run"):
+    with pytest.raises(
+        (CheckpointRefused, BadInput), match=r"missing or has changed|only a finished run"
+    ):
         reproduce.main([str(finished)])
     assert times(finished) == before
 
@@ -250,14 +320,18 @@ def test_other_settings_in_the_same_folder_are_refused_by_name(unsup, finished):
         run_unsup.main(unsup(**FINISHED | {"max_steps": 4}))
 
 
-def test_files_named_by_settings_are_compared_by_content(unsup, tmp_path, stage_one_folder, text_file, dev_file):
+def test_files_named_by_settings_are_compared_by_content(
+    unsup, tmp_path, stage_one_folder, text_file, dev_file
+):
     start, dev, text = tmp_path / "start", tmp_path / "dev.tsv", tmp_path / "same.txt"
     shutil.copytree(stage_one_folder, start)
     shutil.copy(dev_file, dev)
     shutil.copy(text_file, text)
     flags = FINISHED | {"model_name_or_path": start, "dev_file": dev, "max_steps": 2}
     run_unsup.main(unsup(**flags))
-    run_unsup.main(unsup(**flags, train_file=text, cache_dir=tmp_path / "new"))  # the same text by another name
+    run_unsup.main(
+        unsup(**flags, train_file=text, cache_dir=tmp_path / "new")
+    )  # the same text by another name
     assert record(tmp_path / "run")["text_files"] == [text_file.name]
     lines = dev.read_text().splitlines()
     dev.write_text("\n".join([*lines[:-1], lines[1]]) + "\n")
@@ -265,7 +339,9 @@ def test_files_named_by_settings_are_compared_by_content(unsup, tmp_path, stage_
         run_unsup.main(unsup(**flags))
     shutil.copy(dev_file, dev)
     change_json(start / "config.json", hidden_dropout_prob=0.5)
-    with pytest.raises(CheckpointRefused, match=r"files of --model_name_or_path: config\.json changed"):
+    with pytest.raises(
+        CheckpointRefused, match=r"files of --model_name_or_path: config\.json changed"
+    ):
         run_unsup.main(unsup(**flags))
 
 
@@ -287,33 +363,61 @@ def test_a_run_may_be_started_from_another_thread(unsup, tmp_path):
 
 def test_a_run_out_of_patience_ends_also_after_a_resume(unsup, tmp_path):
     """At learning rate 0 no score is higher than the first."""
-    flags = {"method": "simcse", "patience": 2, "eval_steps": 1, "save_steps": 1, "save_total_limit": 9}
+    flags = {
+        "method": "simcse",
+        "patience": 2,
+        "eval_steps": 1,
+        "save_steps": 1,
+        "save_total_limit": 9,
+    }
     flags["learning_rate"] = 0
     run_unsup.main(unsup("whole", **flags))
     whole, run_record = tmp_path / "whole", record(tmp_path / "whole")
-    assert (run_record["steps"], run_record["best"]["step"], run_record["status"]) == (3, 1, "finished")
+    assert (run_record["steps"], run_record["best"]["step"], run_record["status"]) == (
+        3,
+        1,
+        "finished",
+    )
     assert run_record["findings"][0] == "training ended after step 3 of 6"
 
     def logged(run):
         kept = ("eval_dev_spearman", "contrastive", "eval_uniformity")
-        return [[line.get(name) for name in kept] for line in history(run) if "train_loss" not in line]
+        return [
+            [line.get(name) for name in kept] for line in history(run) if "train_loss" not in line
+        ]
 
     for step in (1, 3):
         run = shutil.copytree(whole, tmp_path / f"from-{step}")
         rewind(run, step)
         run_unsup.main(unsup(run.name, **flags))
         assert record(run)["steps"] == 3 and record(run)["findings"] == run_record["findings"]
-        assert same_weights(whole, run) and same_weights(whole / "checkpoint-3", run / "checkpoint-3")
+        assert same_weights(whole, run) and same_weights(
+            whole / "checkpoint-3", run / "checkpoint-3"
+        )
         assert logged(whole) == logged(run)
 
 
 def test_a_run_in_chunks_logs_what_a_plain_run_logs(unsup, tmp_path):
-    flags = {"optim": "sgd", "learning_rate": "0.05", "dropout": 0, "projection": "linear_tanh", "max_steps": 4}
+    flags = {
+        "optim": "sgd",
+        "learning_rate": "0.05",
+        "dropout": 0,
+        "projection": "linear_tanh",
+        "max_steps": 4,
+    }
     run_unsup.main(unsup("plain", **flags))
     run_unsup.main(unsup("chunks", **flags, chunk_size=3))
-    for plain, chunked in zip(history(tmp_path / "plain"), history(tmp_path / "chunks"), strict=True):
+    for plain, chunked in zip(
+        history(tmp_path / "plain"), history(tmp_path / "chunks"), strict=True
+    ):
         assert plain.keys() == chunked.keys()
-        for key in plain.keys() & {"loss", "grad_norm", "contrastive", "aux_mlm", "eval_dev_spearman"}:
+        for key in plain.keys() & {
+            "loss",
+            "grad_norm",
+            "contrastive",
+            "aux_mlm",
+            "eval_dev_spearman",
+        }:
             # Two nearly equal cosines of thirty may change places.
             allowed = {"abs": 1.0} if key == "eval_dev_spearman" else {"rel": 1e-3}
             assert plain[key] == pytest.approx(chunked[key], **allowed), (key, plain["step"])
@@ -325,5 +429,7 @@ def test_collapse_is_logged(unsup, tmp_path, stage_one_folder, caplog):
     tensors["bert.encoder.layer.3.output.LayerNorm.weight"] *= 0
     tensors["bert.encoder.layer.3.output.LayerNorm.bias"] += 1
     save_file(tensors, flat / "model.safetensors", metadata={"format": "pt"})
-    run_unsup.main(unsup(model_name_or_path=flat, max_steps=1, learning_rate="1e-9", method="simcse"))
+    run_unsup.main(
+        unsup(model_name_or_path=flat, max_steps=1, learning_rate="1e-9", method="simcse")
+    )
     assert "collapsed" in caplog.text

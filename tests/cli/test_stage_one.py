@@ -19,7 +19,9 @@ def test_stage_one_resumes_bit_for_bit_and_feeds_stage_two(aux, unsup, tmp_path)
     run_pretrain_aux.main(aux("whole"))
     whole, cut = tmp_path / "whole", shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     log = history(whole)
-    assert {"eval_mlm", "eval_aux_mlm", "eval_aux_mlm_shuffled_cls"} <= {name for line in log for name in line}
+    assert {"eval_mlm", "eval_aux_mlm", "eval_aux_mlm_shuffled_cls"} <= {
+        name for line in log for name in line
+    }
     for line in log:
         if "mlm" in line:
             assert line["loss"] == pytest.approx(line["mlm"] + line["aux_mlm"], rel=1e-4)
@@ -34,7 +36,13 @@ def test_stage_one_resumes_bit_for_bit_and_feeds_stage_two(aux, unsup, tmp_path)
 
 
 def test_a_head_that_reads_the_clean_text_feeds_stage_two(aux, unsup, tmp_path):
-    options = {"aux_cls": "clean", "aux_mask_rate": 0.5, "head_init": "encoder_top", "bow_weight": 0.1, "skip_from": 0}
+    options = {
+        "aux_cls": "clean",
+        "aux_mask_rate": 0.5,
+        "head_init": "encoder_top",
+        "bow_weight": 0.1,
+        "skip_from": 0,
+    }
     run_pretrain_aux.main(aux(**options))
     seen = {name for line in history(tmp_path / "aux") for name in line}
     assert {"eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_bow", "tokens"} <= seen
@@ -42,8 +50,12 @@ def test_a_head_that_reads_the_clean_text_feeds_stage_two(aux, unsup, tmp_path):
     assert record(tmp_path / "run")["status"] == "finished"
 
 
-def test_a_finished_encoder_without_an_output_head_goes_through_both_stages(aux, unsup, tiny_bert, tmp_path):
-    AutoModel.from_pretrained(tiny_bert, add_pooling_layer=False).save_pretrained(tmp_path / "start")
+def test_a_finished_encoder_without_an_output_head_goes_through_both_stages(
+    aux, unsup, tiny_bert, tmp_path
+):
+    AutoModel.from_pretrained(tiny_bert, add_pooling_layer=False).save_pretrained(
+        tmp_path / "start"
+    )
     load_tokenizer(str(tiny_bert)).save_pretrained(tmp_path / "start")
     with pytest.raises(BadInput, match=r"lacks .* tensors of a "):
         run_pretrain_aux.main(aux(model_name_or_path=tmp_path / "start"))
@@ -52,20 +64,33 @@ def test_a_finished_encoder_without_an_output_head_goes_through_both_stages(aux,
     assert record(tmp_path / "run")["status"] == "finished"
 
 
-def test_a_plain_masked_language_model_keeps_no_head_of_its_start(aux, unsup, stage_one_folder, tmp_path):
-    assert {"skip_from", "head_layers"} <= json.loads((stage_one_folder / "config.json").read_text()).keys()
-    run_pretrain_aux.main(aux(model_name_or_path=stage_one_folder, head_layers=0, skip_from=99, max_steps=2))
-    assert not {"skip_from", "head_layers"} & json.loads((tmp_path / "aux" / "config.json").read_text()).keys()
+def test_a_plain_masked_language_model_keeps_no_head_of_its_start(
+    aux, unsup, stage_one_folder, tmp_path
+):
+    assert {"skip_from", "head_layers"} <= json.loads(
+        (stage_one_folder / "config.json").read_text()
+    ).keys()
+    run_pretrain_aux.main(
+        aux(model_name_or_path=stage_one_folder, head_layers=0, skip_from=99, max_steps=2)
+    )
+    assert (
+        not {"skip_from", "head_layers"}
+        & json.loads((tmp_path / "aux" / "config.json").read_text()).keys()
+    )
     assert not (tmp_path / "aux" / "aux_head.safetensors").exists()
     with pytest.raises(BadInput, match="no pre-trained auxiliary head"):
         run_unsup.main(unsup(model_name_or_path=tmp_path / "aux"))
 
 
-def test_a_trained_head_is_continued_whatever_initialises_a_new_one(aux, stage_one_folder, tmp_path):
+def test_a_trained_head_is_continued_whatever_initialises_a_new_one(
+    aux, stage_one_folder, tmp_path
+):
     flags = {"model_name_or_path": stage_one_folder, "max_steps": 1, "head_init": "encoder_top"}
     run_pretrain_aux.main(aux(**flags, learning_rate=0))
     assert same_weights(tmp_path / "aux", stage_one_folder, "aux_head.safetensors")
-    with pytest.raises(BadInput, match=r"--skip_from 3: the head in .* was trained with skip_from 2"):
+    with pytest.raises(
+        BadInput, match=r"--skip_from 3: the head in .* was trained with skip_from 2"
+    ):
         run_pretrain_aux.main(aux("other", **flags | {"skip_from": 3}))
 
 
@@ -73,13 +98,22 @@ SCRATCH = {"model_name_or_path": None, "config_name": "config"}
 
 
 def test_from_scratch_learns_a_vocabulary_and_a_model(aux, tmp_path):
-    sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64}
-    BertConfig(**sizes, max_position_embeddings=64, dtype="bfloat16").save_pretrained(tmp_path / "config")
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+    }
+    BertConfig(**sizes, max_position_embeddings=64, dtype="bfloat16").save_pretrained(
+        tmp_path / "config"
+    )
     flags = SCRATCH | {"config_name": tmp_path / "config", "vocabulary_size": 300}
     run_pretrain_aux.main(aux(**flags, max_steps=2, save_steps=2))
     config = AutoModelForMaskedLM.from_pretrained(tmp_path / "aux").config
     assert config.vocab_size <= 300
-    assert {value.dtype for value in load_file(tmp_path / "aux" / "model.safetensors").values()} == {torch.float32}
+    assert {
+        value.dtype for value in load_file(tmp_path / "aux" / "model.safetensors").values()
+    } == {torch.float32}
     assert (config.skip_from, config.head_layers) == (2, 2)
 
 

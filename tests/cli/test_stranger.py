@@ -15,7 +15,11 @@ from tests.sources import ROOT
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     """The page's file in a folder that counts as a part of models/objectives."""
-    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    [code] = re.findall(
+        r"```python\n(.*?)```",
+        (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"),
+        flags=re.DOTALL,
+    )
     folder = tmp_path / "objectives"
     folder.mkdir()
     (folder / "toy.py").write_text(code, encoding="utf-8")

@@ -42,7 +42,9 @@ def test_a_message_is_one_printable_line(message, line, capsys):
     assert failed(raising(error), capsys) == (2, f"error: {line}\n")
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO])
+@pytest.mark.parametrize(
+    "number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO]
+)
 def test_a_failing_disk_is_a_storage_error_wherever_the_write_happened(number, capsys):
     error = OSError(number, os.strerror(number), "folder/scores.json")
     assert type(unwritable(error, "x")) is StorageError
@@ -81,7 +83,9 @@ def test_no_command_begins_with_an_argument_that_none_can_take(argv, said, monke
 
 
 def test_a_word_that_only_starts_like_a_hub_token_is_accepted(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["command", "--model", "hf_internal-testing/tiny-random-bert", "runs/hf_bert"])
+    monkeypatch.setattr(
+        "sys.argv", ["command", "--model", "hf_internal-testing/tiny-random-bert", "runs/hf_bert"]
+    )
     run_command(lambda: None)
 
 
@@ -90,7 +94,8 @@ def test_a_program_ends_after_the_exit_handlers_and_its_other_threads(tmp_path):
     script.write_text(
         "import atexit, sys, threading, time\nfrom common.errors import run_command\n"
         "def main():\n    atexit.register(print, 'handler')\n"
-        "    threading.Thread(target=lambda: time.sleep(0.2) or print('thread')).start()\n    sys.exit(3)\n"
+        "    threading.Thread(target=lambda: time.sleep(0.2) or print('thread')).start()\n    "
+        "sys.exit(3)\n"
         "run_command(main)\n"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

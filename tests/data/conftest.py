@@ -67,9 +67,16 @@ class _Handler(BaseHTTPRequestHandler):
         files = self.hub.files.items()
         if "/data?" in self.path:  # there are no folders
             return self._head(404, {"Content-Length": "0", "X-Error-Code": "EntryNotFound"})
-        answer = {"id": self.hub.repo, "sha": self.hub.commit, "siblings": [{"rfilename": name} for name, _ in files]}
+        answer = {
+            "id": self.hub.repo,
+            "sha": self.hub.commit,
+            "siblings": [{"rfilename": name} for name, _ in files],
+        }
         if "/tree/" in self.path:
-            answer = [{"type": "file", "path": name, "size": len(body), "oid": "0" * 40} for name, body in files]
+            answer = [
+                {"type": "file", "path": name, "size": len(body), "oid": "0" * 40}
+                for name, body in files
+            ]
         body = json.dumps(answer).encode()
         self._head(200, {"Content-Length": str(len(body))})
         return self.wfile.write(body) if with_body else None
@@ -93,7 +100,9 @@ def hub(monkeypatch):
     """A running stand-in that `HF_ENDPOINT` points to."""
     hub = Hub()
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("time.sleep", lambda seconds: None)  # the library waits between its attempts
+    monkeypatch.setattr(
+        "time.sleep", lambda seconds: None
+    )  # the library waits between its attempts
     with serving(type("Handler", (_Handler,), {"hub": hub})) as hub.endpoint:
         monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
         yield hub

@@ -31,7 +31,9 @@ def batch_of(*indices, epoch=0):
 
 
 def equal(first, second):
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+    return first.keys() == second.keys() and all(
+        torch.equal(first[name], second[name]) for name in first
+    )
 
 
 def reverse(ids, starts, rng):
@@ -51,7 +53,9 @@ def test_ids_are_those_of_the_tokenizer(text, tokenizer, sentences, max_length):
     indices = [5, 0, 299, 17, 17, 100]
     made = collator(text, tokenizer, max_length=max_length)(batch_of(*indices))
     texts = [sentences[i] for i in indices]
-    expected = tokenizer(texts, truncation=True, max_length=max_length, padding=True, return_tensors="pt")
+    expected = tokenizer(
+        texts, truncation=True, max_length=max_length, padding=True, return_tensors="pt"
+    )
     assert made.keys() == {"input_ids", "attention_mask"}
     for name, value in made.items():
         assert value.dtype == torch.int64
@@ -88,7 +92,9 @@ def test_the_masked_views_are_those_asked_for(text, tokenizer, views):
     length = made["input_ids"].shape[2]
     assert made["input_ids"].shape == made["attention_mask"].shape == (3, 4, length)
     assert made["masked_input_ids"].shape == made["masked_labels"].shape == (len(views), 4, length)
-    for ids, labels, view in zip(made["masked_input_ids"], made["masked_labels"], views, strict=True):
+    for ids, labels, view in zip(
+        made["masked_input_ids"], made["masked_labels"], views, strict=True
+    ):
         chosen = labels != IGNORED
         assert chosen.any()
         assert torch.equal(torch.where(chosen, labels, ids), made["input_ids"][view])
@@ -96,15 +102,21 @@ def test_the_masked_views_are_those_asked_for(text, tokenizer, views):
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
-def test_special_tokens_also_those_in_the_text_and_padding_are_never_masked(tokenizer, tmp_path, whole_words):
+def test_special_tokens_also_those_in_the_text_and_padding_are_never_masked(
+    tokenizer, tmp_path, whole_words
+):
     """As in the official collators, which ask the tokenizer; its special tokens are the unknown word too."""
     line = f"The \U0001f9ff dog {tokenizer.unk_token} sat{tokenizer.sep_token}down twice"
     (tmp_path / "text.txt").write_text(f"{line}\n{line} today\n" * 32, encoding="utf-8")
     texts = load_tokenised(Source((tmp_path / "text.txt",)), tokenizer, tmp_path)
     masking = Masking(1.0, recipe="mask", whole_words=whole_words)
-    [labels] = (made := collator(texts, tokenizer, masking=masking)(batch_of(*range(64))))["masked_labels"]
+    [labels] = (made := collator(texts, tokenizer, masking=masking)(batch_of(*range(64))))[
+        "masked_labels"
+    ]
     ids = made["input_ids"][0].tolist()
-    special = [tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in ids]
+    special = [
+        tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in ids
+    ]
     assert torch.equal(labels == IGNORED, torch.tensor(special).bool())
     assert torch.tensor(special).sum(1).min() >= 4  # two of them in the text
     assert 0 < (made["attention_mask"] == 0).sum() < 64 * 4
@@ -119,7 +131,11 @@ def test_whole_words_are_masked_in_all_their_pieces(text, tokenizer, sentences):
         tokens = tokenizer.convert_ids_to_tokens(made["input_ids"][0, row])
         end = int(made["attention_mask"][0, row].sum()) - 1
         for index in range(2, end):
-            continues = tokens[index].startswith("##") if "[CLS]" in tokens else not tokens[index].startswith("Ġ")
+            continues = (
+                tokens[index].startswith("##")
+                if "[CLS]" in tokens
+                else not tokens[index].startswith("Ġ")
+            )
             if continues:
                 assert chosen[index] == chosen[index - 1]
                 whole += chosen[index]
@@ -138,8 +154,12 @@ def masked_rows(made):
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
-def test_a_sentence_s_batch_does_not_depend_on_its_neighbours(text, tokenizer, sentences, whole_words):
-    collate = collator(text, tokenizer, max_length=64, masking=Masking(0.3, whole_words=whole_words, views=(0, 1)))
+def test_a_sentence_s_batch_does_not_depend_on_its_neighbours(
+    text, tokenizer, sentences, whole_words
+):
+    collate = collator(
+        text, tokenizer, max_length=64, masking=Masking(0.3, whole_words=whole_words, views=(0, 1))
+    )
     lengths = text.lengths(np.arange(len(text)), 0)
     order = np.argsort(lengths, kind="stable").tolist()
     shortest, longest = order[0], order[-1]
@@ -159,14 +179,22 @@ def test_batches_do_not_depend_on_the_workers(bert_tokenizer, text_file, tmp_pat
     for workers in (0, 1, 2):
         sampler = KeyedSampler(42, len(text), 8)
         sampler.set_epoch(1)
-        loaded.append(list(DataLoader(Keys(300), 64, sampler=sampler, collate_fn=collate, num_workers=workers)))
+        loaded.append(
+            list(
+                DataLoader(Keys(300), 64, sampler=sampler, collate_fn=collate, num_workers=workers)
+            )
+        )
     assert len(loaded[0]) == 5
-    assert all(equal(*batches) for other in loaded[1:] for batches in zip(loaded[0], other, strict=True))
+    assert all(
+        equal(*batches) for other in loaded[1:] for batches in zip(loaded[0], other, strict=True)
+    )
 
 
 def test_epochs_seeds_and_views_have_masks_of_their_own(text, tokenizer):
     made = {
-        (seed, epoch): collator(text, tokenizer, seed=seed, masking=BOTH)(batch_of(*range(64), epoch=epoch))
+        (seed, epoch): collator(text, tokenizer, seed=seed, masking=BOTH)(
+            batch_of(*range(64), epoch=epoch)
+        )
         for seed in (1, 2)
         for epoch in (-1, 0, 1)
     }
@@ -175,17 +203,25 @@ def test_epochs_seeds_and_views_have_masks_of_their_own(text, tokenizer):
     for i, mask in enumerate(masks):
         for other in masks[:i]:
             both = (mask & other).sum().item() / real
-            assert abs(both - 0.09) < 5 * np.sqrt(0.09 * 0.91 / real), "two masks meet as often as chance has it"
+            assert abs(both - 0.09) < 5 * np.sqrt(0.09 * 0.91 / real), (
+                "two masks meet as often as chance has it"
+            )
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
-def test_stop_words_are_masked_like_the_others_but_have_no_label(text, tokenizer, sentences, whole_words):
+def test_stop_words_are_masked_like_the_others_but_have_no_label(
+    text, tokenizer, sentences, whole_words
+):
     ids = tokenizer(sentences, add_special_tokens=False)["input_ids"]
     seen = Counter(token for sentence in ids for token in sentence[:30])
     del seen[tokenizer.unk_token_id]
     expected = sorted(seen, key=lambda token: (-seen[token], token))[:7]
-    maskings = (Masking(0.5, views=(0, 1), whole_words=whole_words, stop_words=count) for count in (0, 7))
-    plain, spared = (collator(text, tokenizer, masking=some)(batch_of(*range(40))) for some in maskings)
+    maskings = (
+        Masking(0.5, views=(0, 1), whole_words=whole_words, stop_words=count) for count in (0, 7)
+    )
+    plain, spared = (
+        collator(text, tokenizer, masking=some)(batch_of(*range(40))) for some in maskings
+    )
     assert torch.equal(plain["masked_input_ids"], spared["masked_input_ids"])
     labels = plain["masked_labels"]
     frequent = torch.isin(labels, torch.tensor(expected))
@@ -199,7 +235,9 @@ def test_which_tokens_are_masked_is_independent_of_what_replaces_them(text, toke
     chosen = made["masked_labels"][0] != IGNORED
     is_mask = made["masked_input_ids"][0][chosen] == tokenizer.mask_token_id
     n = len(is_mask)
-    assert abs(is_mask.float().mean().item() - 0.8) < 5 * np.sqrt(0.8 * 0.2 / n) + 0.1 / len(tokenizer)
+    assert abs(is_mask.float().mean().item() - 0.8) < 5 * np.sqrt(0.8 * 0.2 / n) + 0.1 / len(
+        tokenizer
+    )
 
 
 def test_an_edit_is_drawn_anew_each_epoch_from_the_sentence_s_own_key(text, tokenizer):
@@ -218,9 +256,13 @@ def test_an_edit_is_drawn_anew_each_epoch_from_the_sentence_s_own_key(text, toke
 
 def test_an_edited_view_may_grow_up_to_the_model_s_limit(text, tokenizer):
     views = [View(), View(lambda ids, starts, rng: np.append(ids, ids[:5]))]
-    plain = Collator(text, tokenizer, views, 12, 0, longest=512)(batch_of(*range(40)))["attention_mask"].sum(2)
+    plain = Collator(text, tokenizer, views, 12, 0, longest=512)(batch_of(*range(40)))[
+        "attention_mask"
+    ].sum(2)
     assert (plain[1] == plain[0] + (plain[0] - 2).clamp(max=5)).all() and plain[0].max() == 12
-    capped = Collator(text, tokenizer, views, 12, 0, longest=14)(batch_of(*range(40)))["attention_mask"].sum(2)
+    capped = Collator(text, tokenizer, views, 12, 0, longest=14)(batch_of(*range(40)))[
+        "attention_mask"
+    ].sum(2)
     assert torch.equal(capped[1], plain[1].clamp(max=14))
 
 
@@ -247,16 +289,26 @@ def test_dropout_rates_are_of_the_sentence_or_of_the_step(text, tokenizer, opera
         drawn = Rates(lambda u: 0.1 + 0.2 * u, per_sentence, per_operation=operations > 1)
         views = [View(), View(dropout=drawn), View(dropout=drawn)]
         made = Collator(text, tokenizer, views, 32, 42, operations=7)(keys)["dropout_rates"]
-        assert made.shape == (3, len(keys), operations) and made.dtype == torch.float32 and made[0].isnan().all()
+        assert (
+            made.shape == (3, len(keys), operations)
+            and made.dtype == torch.float32
+            and made[0].isnan().all()
+        )
         return made[1:]
 
     drawn = rates(True, batch_of(*range(50)))
     assert 0.1 <= drawn.min() and drawn.max() < 0.3 and len(drawn.unique()) == 2 * 50 * operations
-    assert torch.equal(rates(True, batch_of(9, 3)), drawn[:, [9, 3]]), "the sentence's own, whatever the batch"
+    assert torch.equal(rates(True, batch_of(9, 3)), drawn[:, [9, 3]]), (
+        "the sentence's own, whatever the batch"
+    )
     steps = [rates(False, [(0, i, step) for i in range(4)]) for step in range(20)]
-    assert all((step == step[:, :1]).all() and len(step.unique()) == 2 * operations for step in steps)
+    assert all(
+        (step == step[:, :1]).all() and len(step.unique()) == 2 * operations for step in steps
+    )
     assert len({float(step[0, 0, 0]) for step in steps}) == 20
-    assert torch.equal(rates(False, [(0, 7, 3), (0, 8, 3)]), steps[3][:, :2]), "the same in every process of a step"
+    assert torch.equal(rates(False, [(0, 7, 3), (0, 8, 3)]), steps[3][:, :2]), (
+        "the same in every process of a step"
+    )
 
 
 def stretch(count, width, rng):
@@ -271,25 +323,37 @@ def test_a_perturbation_is_drawn_for_real_tokens_from_the_sentence_s_own_key(tex
         return collate(batch_of(*indices, epoch=epoch))
 
     batch = made(*range(30))
-    length, bits, counts = batch["input_ids"].shape[2], batch["kept"].numpy(), batch["attention_mask"][1].sum(1)
+    length, bits, counts = (
+        batch["input_ids"].shape[2],
+        batch["kept"].numpy(),
+        batch["attention_mask"][1].sum(1),
+    )
     assert batch["positions"].shape == (2, 30, length) and bits.shape == (2, 30, length, 1)
     kept = torch.from_numpy(np.unpackbits(bits, axis=-1, count=6)).bool()
     assert kept[0].all() and (batch["positions"][0] == torch.arange(length)).all()
-    for positions, rows, count in zip(batch["positions"][1], kept[1].all(-1), counts.tolist(), strict=True):
+    for positions, rows, count in zip(
+        batch["positions"][1], kept[1].all(-1), counts.tolist(), strict=True
+    ):
         assert sorted(positions[:count].tolist()) == list(range(count))
         assert positions[count:].tolist() == list(range(count, length))
         assert (~rows[:count]).sum() == 1 and rows[count:].all()
     again = made(7, 3)
     for number, index in enumerate((7, 3)):
         count = int(counts[index])
-        assert torch.equal(again["positions"][1, number, :count], batch["positions"][1, index, :count])
+        assert torch.equal(
+            again["positions"][1, number, :count], batch["positions"][1, index, :count]
+        )
     assert not torch.equal(made(*range(30), epoch=1)["positions"], batch["positions"])
     assert "kept" not in collator(text, tokenizer)(batch_of(1))
 
 
 def test_an_edit_s_mask_becomes_the_tokenizer_s(text, tokenizer):
-    plain, hidden = collator(text, tokenizer, [View(), View(hide_the_second)])(batch_of(*range(20)))["input_ids"]
-    assert (hidden[:, 2] == tokenizer.mask_token_id).all()  # behind the first special token and the first word piece
+    plain, hidden = collator(text, tokenizer, [View(), View(hide_the_second)])(
+        batch_of(*range(20))
+    )["input_ids"]
+    assert (
+        hidden[:, 2] == tokenizer.mask_token_id
+    ).all()  # behind the first special token and the first word piece
     hidden[:, 2] = plain[:, 2]
     assert torch.equal(hidden, plain)
 
@@ -299,11 +363,15 @@ def test_numbers_for_drawing_stay_below_one(text, tokenizer, monkeypatch):
         return np.full((*keyed.shape, count), np.nextafter(1.0, 0.0))
 
     monkeypatch.setattr(draws, "uniforms", almost_one)
-    made = collator(text, tokenizer, masking=Masking(0.3, views=(0, 1), name="rtd", uniforms=True))(batch_of(3, 4))
+    made = collator(text, tokenizer, masking=Masking(0.3, views=(0, 1), name="rtd", uniforms=True))(
+        batch_of(3, 4)
+    )
     assert made["rtd_uniforms"].dtype == torch.float32 and float(made["rtd_uniforms"].max()) < 1
 
 
-def test_stage_one_gets_the_masked_twin_and_when_asked_the_heads_masks_and_the_words(text, tokenizer):
+def test_stage_one_gets_the_masked_twin_and_when_asked_the_heads_masks_and_the_words(
+    text, tokenizer
+):
     masking, aux = Masking(0.15, whole_words=True), Masking(0.5, whole_words=True, name="aux")
     batch = batch_of(*range(20), epoch=2)
     plain = Collator(text, tokenizer, [View()], 32, 9, [masking])(batch)
@@ -318,4 +386,6 @@ def test_stage_one_gets_the_masked_twin_and_when_asked_the_heads_masks_and_the_w
     assert (made["aux_labels"] != IGNORED).sum() / real == pytest.approx(0.5, abs=0.05)
     for row, length, words in zip(clean[0], mask[0].sum(1), made["words"][0], strict=True):
         inside = row[: int(length)][1:-1].tolist()
-        assert words[words != IGNORED].tolist() == list(dict.fromkeys(inside)), "each once, where it stands first"
+        assert words[words != IGNORED].tolist() == list(dict.fromkeys(inside)), (
+            "each once, where it stands first"
+        )

@@ -46,7 +46,9 @@ def test_uniforms_are_uniform():
     chi_square = ((cells - count / 64) ** 2 / (count / 64)).sum()
     assert abs(chi_square - 63) < 5 * np.sqrt(2 * 63)
     per_position = numbers.mean(0)
-    assert np.abs(per_position - 1 / 2).max() < 5 * np.sqrt(1 / 12 / 2000), "every position in a sentence is fair"
+    assert np.abs(per_position - 1 / 2).max() < 5 * np.sqrt(1 / 12 / 2000), (
+        "every position in a sentence is fair"
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,4 +96,6 @@ def test_held_out_examples_are_spread_over_the_text_and_never_yielded(total, hel
     yielded = [index for _, index, _ in sampler]
     assert len(sampler) == len(yielded) == total - held_out
     assert sorted(yielded + sampler.held) == list(range(total))
-    assert {b - a for a, b in zip(sampler.held, sampler.held[1:], strict=False)} <= {total // held_out}
+    assert {b - a for a, b in zip(sampler.held, sampler.held[1:], strict=False)} <= {
+        total // held_out
+    }

@@ -16,7 +16,10 @@ LINES = "One  sentence.\nTwo lines and a tab\nDrei Sätze: ß\n"
 
 @pytest.mark.parametrize("container", [list, iter])
 def test_sentences_become_one_file_named_by_their_content(container, tmp_path):
-    values = [with_text(container(rows), {"cache_dir": tmp_path / "cache"}) for rows in (ROWS, ROWS, ROWS[:2])]
+    values = [
+        with_text(container(rows), {"cache_dir": tmp_path / "cache"})
+        for rows in (ROWS, ROWS, ROWS[:2])
+    ]
     assert values[0] == values[1] != values[2]
     path = values[0]["train_file"]
     assert path.read_text(encoding="utf-8") == LINES
@@ -64,7 +67,12 @@ def test_a_value_that_is_not_text_is_refused_with_its_row(row, tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    [{"text": ["a", "b"]}, DatasetDict({"train": Dataset.from_dict({"text": ["a"]})}), DataFrame({"text": ["a"]}), 7],
+    [
+        {"text": ["a", "b"]},
+        DatasetDict({"train": Dataset.from_dict({"text": ["a"]})}),
+        DataFrame({"text": ["a"]}),
+        7,
+    ],
 )
 def test_a_text_of_another_kind_is_refused(text, tmp_path):
     with pytest.raises(BadInput, match=rf"text of type {type(text).__name__}: give sentences"):

@@ -13,7 +13,12 @@ from tests.refusals import refused
 
 LINES = ["A first sentence.", "", "Zwölf Boxkämpfer jagen Viktor 🙂", "the last one"]
 TEXT = "".join(f"{line}\n" for line in LINES).encode()
-PACKED = {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress, "zst": zstandard.ZstdCompressor().compress}
+PACKED = {
+    "gz": gzip.compress,
+    "xz": lzma.compress,
+    "bz2": bz2.compress,
+    "zst": zstandard.ZstdCompressor().compress,
+}
 SKIPPABLE = b"\x50\x2a\x4d\x18\x04\0\0\0\x01\x02\x03\x04"
 
 
@@ -34,13 +39,24 @@ def lines(path):
         "CRLF": TEXT.replace(b"\n", b"\r\n"),
         "BOM": b"\xef\xbb\xbf" + TEXT,
         "no final newline": TEXT[:-1],
-        "two gzip members and zeros": gzip.compress(TEXT[:18]) + gzip.compress(TEXT[18:]) + bytes(512),
-        "gzip with BOM and CRLF": gzip.compress(b"\xef\xbb\xbf" + TEXT.replace(b"\n", b"\r\n"), mtime=0),
+        "two gzip members and zeros": gzip.compress(TEXT[:18])
+        + gzip.compress(TEXT[18:])
+        + bytes(512),
+        "gzip with BOM and CRLF": gzip.compress(
+            b"\xef\xbb\xbf" + TEXT.replace(b"\n", b"\r\n"), mtime=0
+        ),
         "two xz streams": lzma.compress(TEXT[:18]) + lzma.compress(TEXT[18:]),
-        "two xz streams with long padding": lzma.compress(TEXT[:18]) + bytes(200_000) + lzma.compress(TEXT[18:]),
-        "three xz streams, one empty": lzma.compress(TEXT[:18]) + lzma.compress(b"") + lzma.compress(TEXT[18:]),
+        "two xz streams with long padding": lzma.compress(TEXT[:18])
+        + bytes(200_000)
+        + lzma.compress(TEXT[18:]),
+        "three xz streams, one empty": lzma.compress(TEXT[:18])
+        + lzma.compress(b"")
+        + lzma.compress(TEXT[18:]),
         "two bz2 streams": bz2.compress(TEXT[:18]) + bz2.compress(TEXT[18:]),
-        "zstd between skippable frames": SKIPPABLE + PACKED["zst"](TEXT[:18]) + SKIPPABLE + PACKED["zst"](TEXT[18:]),
+        "zstd between skippable frames": SKIPPABLE
+        + PACKED["zst"](TEXT[:18])
+        + SKIPPABLE
+        + PACKED["zst"](TEXT[18:]),
         "zstd without a size": zstandard.ZstdCompressor(write_content_size=False).compress(TEXT),
         **{suffix: pack(TEXT) for suffix, pack in PACKED.items()},
     }.items(),
@@ -51,9 +67,14 @@ def test_every_form_of_a_file_gives_the_same_lines_whatever_its_name(tmp_path, c
         assert lines(written(tmp_path, content[1], name)) == LINES
 
 
-@pytest.mark.parametrize("inside", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1e", "\r"])
+@pytest.mark.parametrize(
+    "inside", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1e", "\r"]
+)
 def test_only_a_line_feed_ends_a_line(tmp_path, inside):
-    assert lines(written(tmp_path, f"one{inside}two\nthree\n".encode())) == [f"one{inside}two", "three"]
+    assert lines(written(tmp_path, f"one{inside}two\nthree\n".encode())) == [
+        f"one{inside}two",
+        "three",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +83,11 @@ def test_only_a_line_feed_ends_a_line(tmp_path, inside):
         "half a character at the end": ("good\n\nö".encode()[:-1], 3, "'utf-8' codec"),
         "a surrogate": (b"a\n\xed\xa0\x80\n", 2, "'utf-8' codec"),
         "NUL": (b"good\ngood\nb\x00d\n", 3, "NUL byte"),
-        "a long line": (b"good\n" + b"x" * (LONGEST_LINE + 1) + b"\ngood\n", 2, "longer than 1,000,000"),
+        "a long line": (
+            b"good\n" + b"x" * (LONGEST_LINE + 1) + b"\ngood\n",
+            2,
+            "longer than 1,000,000",
+        ),
     }.values(),
 )
 @pytest.mark.parametrize("pack", ["", "zst"])
@@ -100,7 +125,9 @@ def test_a_compressed_file_cut_off_anywhere_is_refused(tmp_path, suffix):
 )
 def test_damage_after_the_first_compressed_stream_is_refused(tmp_path, suffix, damage):
     packed = damage[1](PACKED[suffix](TEXT[:18]), PACKED[suffix](TEXT[18:]))
-    assert "the compressed file is damaged or truncated" in refused(lines, written(tmp_path, packed))
+    assert "the compressed file is damaged or truncated" in refused(
+        lines, written(tmp_path, packed)
+    )
 
 
 def test_the_content_hash_sees_bytes_and_order_not_names(tmp_path):

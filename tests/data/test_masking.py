@@ -45,14 +45,22 @@ def test_whole_words_equal_a_loop_in_plain_python(rate):
     assert not (chosen & special).any()
     exact = 0
     for row in range(rows):
-        expected, left, words = words_by_hand(text[row], special[row], starts[row], rate, uniform[row])
+        expected, left, words = words_by_hand(
+            text[row], special[row], starts[row], rate, uniform[row]
+        )
         masked = set(np.flatnonzero(chosen[row]).tolist())
         assert masked == expected
-        assert all(masked.issuperset(word) or masked.isdisjoint(word) for word in words), "all pieces or none"
+        assert all(masked.issuperset(word) or masked.isdisjoint(word) for word in words), (
+            "all pieces or none"
+        )
         n = int(text[row].sum())
         if n:
-            assert len(masked) == max(1, round(rate * n)) - left, "unknown words count among the tokens"
-            assert left == 0 or all(len(word) > left for word in words if masked.isdisjoint(word)), "nothing fitted"
+            assert len(masked) == max(1, round(rate * n)) - left, (
+                "unknown words count among the tokens"
+            )
+            assert left == 0 or all(
+                len(word) > left for word in words if masked.isdisjoint(word)
+            ), "nothing fitted"
             exact += left == 0 and row % 2
         else:
             assert not masked
@@ -92,7 +100,9 @@ def test_the_recipe_bert_masks_80_swaps_10_and_keeps_10_percent():
 
 
 def test_the_bounds_of_the_recipe():
-    uniform = np.array([[0.0, np.nextafter(0.8, 0), 0.8, np.nextafter(0.9, 0), 0.9, np.nextafter(1, 0)]])
+    uniform = np.array(
+        [[0.0, np.nextafter(0.8, 0), 0.8, np.nextafter(0.9, 0), 0.9, np.nextafter(1, 0)]]
+    )
     ids = np.full((1, 6), 3)
     masked, _ = corrupt(ids, np.ones((1, 6), dtype=bool), "bert", 9, 10, uniform)
     assert masked[0, [0, 1, 4, 5]].tolist() == [9, 9, 3, 3]

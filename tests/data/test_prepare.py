@@ -32,7 +32,10 @@ def test_fills_the_layout(corpora, prefix):
     corpora.serve(EXTRA, prefix)
     rows = corpora.prepare("sts", "wiki1m")
     note = DOWNSTREAM + "STS/STS13-en-test/00-readme.txt"
-    expected = {path: corpora.content[path] for path in corpora.sts} | {note: b"terms", WIKI.target: corpora.text}
+    expected = {path: corpora.content[path] for path in corpora.sts} | {
+        note: b"terms",
+        WIKI.target: corpora.text,
+    }
     assert corpora.placed() == expected
     assert not (corpora.root / ".download").exists()
     size = sum(len(corpora.content[path]) for path in corpora.sts if "STS13" in path)
@@ -111,7 +114,12 @@ def test_a_killed_command_leaves_whole_files_and_the_same_command_ends(corpora, 
     def at(folder):
         return replace(corpora, root=folder)
 
-    check_kills(lambda folder: at(folder).prepare(part), corpora.root.parent, lambda folder: at(folder).placed(), 6)
+    check_kills(
+        lambda folder: at(folder).prepare(part),
+        corpora.root.parent,
+        lambda folder: at(folder).placed(),
+        6,
+    )
 
 
 @pytest.mark.parametrize("part", ["sts", "wiki1m"])
@@ -141,7 +149,11 @@ def members(*named):
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, content, *flag in named:
             info = tarfile.TarInfo(name)
-            info.size, info.linkname, info.type = len(content), "/etc/passwd", *(flag or [tarfile.REGTYPE])
+            info.size, info.linkname, info.type = (
+                len(content),
+                "/etc/passwd",
+                *(flag or [tarfile.REGTYPE]),
+            )
             tar.addfile(info, io.BytesIO(content))
     return packed.getvalue()
 
@@ -153,8 +165,16 @@ FULL = members(("./", b"", tarfile.DIRTYPE), (GOLD, bytes(range(256)) * 200))
 @pytest.mark.parametrize(
     "archive",
     [
-        *(members((GOLD, b"", flag)) for flag in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)),
-        members(("../x", b"x"), ("/etc/x", b"x"), (f"../{GOLD}", b"x"), ("STS/STS13-en-test/../../README", b"x")),
+        *(
+            members((GOLD, b"", flag))
+            for flag in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)
+        ),
+        members(
+            ("../x", b"x"),
+            ("/etc/x", b"x"),
+            (f"../{GOLD}", b"x"),
+            ("STS/STS13-en-test/../../README", b"x"),
+        ),
         members((GOLD, b"1"), (f"downstream/{GOLD}", b"2")),
         *(pack(FULL)[: len(pack(FULL)) // 2] for pack in (bytes, gzip.compress)),
         *(b"", b"<html>not found</html>" * 100, b"\x1f\x8bnot gzip", b"BZh9" * 200),
@@ -164,7 +184,10 @@ def test_a_hostile_or_damaged_archive_is_refused_and_writes_nothing(hub, corpora
     hub.files[ARCHIVE.file] = archive
     with pytest.raises(BadInput, match=r"incomplete or not the expected archive|files missing"):
         corpora.prepare("sts")
-    assert not [path for path in corpora.root.parent.rglob("*") if path.name == "x"] and corpora.placed() == {}
+    assert (
+        not [path for path in corpora.root.parent.rglob("*") if path.name == "x"]
+        and corpora.placed() == {}
+    )
 
 
 def test_a_small_archive_that_unpacks_without_end_is_stopped(hub, corpora, monkeypatch):

@@ -11,7 +11,9 @@ def data_dir(tmp_path):
     for year in range(12, 17):
         folder = root / "STS" / f"STS{year}-en-test"
         folder.mkdir(parents=True)
-        (folder / "STS.input.one.txt").write_text(f"left {year}\tright {year}\nunscored\tpair\textra\n")
+        (folder / "STS.input.one.txt").write_text(
+            f"left {year}\tright {year}\nunscored\tpair\textra\n"
+        )
         (folder / "STS.gs.one.txt").write_text("3.0\n\n")
     (root / "STS" / "STSBenchmark").mkdir()
     (root / "SICK").mkdir()

@@ -84,15 +84,24 @@ def stream(made, sink):
         writer.write_table(made)
 
 
-NOT_UTF_8 = pa.Array.from_buffers(pa.string(), 1, [*pa.array(["ab"]).buffers()[:2], pa.py_buffer(b"\xff\xfe")])
+NOT_UTF_8 = pa.Array.from_buffers(
+    pa.string(), 1, [*pa.array(["ab"]).buffers()[:2], pa.py_buffer(b"\xff\xfe")]
+)
 RECORDS = [dict(zip(table(), row, strict=True)) for row in zip(*table().values(), strict=True)]
 BEIR = [
-    {"_id": f"d{n}", "title": row["title"], "text": row["text"], "metadata": {"n": n} if n % 2 else {}}
+    {
+        "_id": f"d{n}",
+        "title": row["title"],
+        "text": row["text"],
+        "metadata": {"n": n} if n % 2 else {},
+    }
     for n, row in enumerate(RECORDS)
 ]
 FORMATS = {
     "csv": as_csv(),
-    "tsv": "\n".join("\t".join(map(str, row)) for row in [table().keys(), *zip(*table().values(), strict=True)]),
+    "tsv": "\n".join(
+        "\t".join(map(str, row)) for row in [table().keys(), *zip(*table().values(), strict=True)]
+    ),
     "jsonl": "".join(json.dumps(row) + "\n" for row in RECORDS),
     "json": json.dumps(RECORDS, indent=1),
     "parquet": as_arrow(pa.parquet.write_table),
@@ -105,7 +114,9 @@ FORMATS = {
 def test_every_format_gives_the_batches_of_plain_lines(tmp_path, bert_tokenizer, suffix):
     def batch(path, **how):
         text = load_tokenised(Source((path,), **how), bert_tokenizer, tmp_path / "cache")
-        made = Collator(text, bert_tokenizer, [View(), View()], 32, 0)([(0, i, 0) for i in (3, 1, 0, 6)])
+        made = Collator(text, bert_tokenizer, [View(), View()], 32, 0)(
+            [(0, i, 0) for i in (3, 1, 0, 6)]
+        )
         return text, made["input_ids"].tolist()
 
     plain, expected = batch(written(tmp_path, "\n\n".join(TEXTS)))
@@ -119,7 +130,9 @@ def test_every_format_gives_the_batches_of_plain_lines(tmp_path, bert_tokenizer,
 
 def test_the_first_bytes_tell_the_packing_and_names_are_no_patterns(tmp_path):
     (tmp_path / "a[1]*").mkdir()
-    path = written(tmp_path / "a[1]*", PACKED[".zst"](b"one\n") + PACKED[".zst"](b"two\n"), "b::c?.txt")
+    path = written(
+        tmp_path / "a[1]*", PACKED[".zst"](b"one\n") + PACKED[".zst"](b"two\n"), "b::c?.txt"
+    )
     other = written(tmp_path, b"\xef\xbb\xbfthree\r\n", "dataset_infos.json.gz.txt")
     assert rows(tmp_path / "a[1]*", path, other) == [("one",), ("two",), ("three",)]
 
@@ -127,11 +140,19 @@ def test_the_first_bytes_tell_the_packing_and_names_are_no_patterns(tmp_path):
 def test_lines_are_stripped_and_empty_ones_counted(tmp_path):
     text = read(tmp_path, written(tmp_path, "\ufeff one\u2028two \n\n  \t \r\n a\u00a0\n"))
     assert text.rows["0"][:] == ["one\u2028two", "a"] and list(text.cells([1])) == ["a"]
-    assert text.facts | {"sha256": ""} == {"sha256": "", "columns": 1, "rows": 2, "empty_lines_dropped": 2}
+    assert text.facts | {"sha256": ""} == {
+        "sha256": "",
+        "columns": 1,
+        "rows": 2,
+        "empty_lines_dropped": 2,
+    }
 
 
 def test_rows_of_several_sentences(tmp_path):
-    assert rows(tmp_path, written(tmp_path, "a b\tc\r\n\nd\t e \n"), columns=2) == [("a b", "c"), ("d", "e")]
+    assert rows(tmp_path, written(tmp_path, "a b\tc\r\n\nd\t e \n"), columns=2) == [
+        ("a b", "c"),
+        ("d", "e"),
+    ]
     path = written(tmp_path, "sent0,hard_neg,sent1\na,c,b\n,x,\nd,f,e\n", "nli.csv")
     text = read(tmp_path, path, names=("sent0", "sent1", "hard_neg"))
     assert list(text.cells()) == [*"abcdef"] and text.facts["empty_lines_dropped"] == 1
@@ -142,7 +163,9 @@ def test_rows_of_several_sentences(tmp_path):
 def test_labelled_pairs_of_lines_and_of_tables(bert_tokenizer, tmp_path):
     first = written(tmp_path, f"{HEADER}{PAIRS}a dog runs\ta river\t-\n", "pairs.tsv")
     second = written(tmp_path, f"\n{HEADER}a river\ta dog\tneutral\n", "more.tsv")
-    corpus = load_tokenised(Source((first, second), labelled=True), bert_tokenizer, tmp_path / "cache")
+    corpus = load_tokenised(
+        Source((first, second), labelled=True), bert_tokenizer, tmp_path / "cache"
+    )
     assert corpus.labels.tolist() == [1, 0, 2] and (corpus.columns, len(corpus)) == (2, 3)
     assert (corpus.facts["undecided_rows_dropped"], corpus.facts["empty_lines_dropped"]) == (1, 2)
     assert corpus.facts["labels"] == ["contradiction", "entailment", "neutral"]
@@ -150,12 +173,18 @@ def test_labelled_pairs_of_lines_and_of_tables(bert_tokenizer, tmp_path):
     assert batch["labels"].tolist() == [[2, 1]]
     texts = bert_tokenizer.batch_decode(batch["input_ids"].flatten(0, 1), skip_special_tokens=True)
     assert texts == ["a river", "a dog runs", "a dog", "a dog moves"]
-    classes = datasets.ClassLabel(names=["entailment", "neutral", "contradiction"])  # as in SNLI on the hub
+    classes = datasets.ClassLabel(
+        names=["entailment", "neutral", "contradiction"]
+    )  # as in SNLI on the hub
     text = datasets.Value("string")
     features = datasets.Features({"premise": text, "hypothesis": text, "label": classes})
     pairs = {"premise": [*"abcd"], "hypothesis": [*"efgh"], "label": [0, 2, -1, 1]}
     datasets.Dataset.from_dict(pairs, features).to_parquet(tmp_path / "pairs.parquet")
-    assert rows(tmp_path, tmp_path / "pairs.parquet", labelled=True) == [("a", "e", 1), ("b", "f", 0), ("d", "h", 2)]
+    assert rows(tmp_path, tmp_path / "pairs.parquet", labelled=True) == [
+        ("a", "e", 1),
+        ("b", "f", 0),
+        ("d", "h", 2),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -164,15 +193,35 @@ def test_labelled_pairs_of_lines_and_of_tables(bert_tokenizer, tmp_path):
         "latin-1": ("x.txt", "good\nZwölf\n".encode("latin-1"), {}, ":2: 'utf-8' codec"),
         "two columns for one": ("x.txt", "a\n\nb\tc\n", {}, ":3: 2 columns, expected 1"),
         "nothing": ("x.txt", "\n \r\n\t\n", {}, ": contains no sentences"),
-        "an unknown label": ("x.txt", f"{HEADER}{PAIRS}a\tb\tmaybe\n", {"labelled": True}, ":5: label 'maybe'"),
+        "an unknown label": (
+            "x.txt",
+            f"{HEADER}{PAIRS}a\tb\tmaybe\n",
+            {"labelled": True},
+            ":5: label 'maybe'",
+        ),
         "JSON": ("x.txt", '{"text": "a"}\n' * 3, {}, ": a table, not one text per line"),
-        "wrong column": ("x.csv", "a,b\n1,2\n", {}, ": no column 'text' (see --text_column) among a, b"),
-        "mixed types": ("x.jsonl", '{"text": "a"}\n\n{"text": 5}\n', {}, ":3: a cell is of type int, not text"),
+        "wrong column": (
+            "x.csv",
+            "a,b\n1,2\n",
+            {},
+            ": no column 'text' (see --text_column) among a, b",
+        ),
+        "mixed types": (
+            "x.jsonl",
+            '{"text": "a"}\n\n{"text": 5}\n',
+            {},
+            ":3: a cell is of type int, not text",
+        ),
         "half a pair": ("x.jsonl", '{"text": "\\ud83d"}\n', {}, ":1: 'utf-8' codec can't encode"),
         "a deep document": ("x.json", '{"a":' * 100_000 + "1" + "}" * 100_000, {}, ":1: not JSON"),
         "an unquoted comma": ("x.csv", "a,text\n1,b\n2,c,d\n", {}, ":3: 3 columns, expected 2"),
         "an open quote": ("x.csv", 'a,text\n1,"b\n2,c\n', {}, ":3: not CSV"),
-        "no UTF-8 in Parquet": ("x.parquet", parquet_of({"text": NOT_UTF_8}), {}, ": cannot be read as parquet"),
+        "no UTF-8 in Parquet": (
+            "x.parquet",
+            parquet_of({"text": NOT_UTF_8}),
+            {},
+            ": cannot be read as parquet",
+        ),
     }.values(),
 )
 def test_a_bad_text_is_one_error_with_its_file_and_line(tmp_path, name, content, how, said):
@@ -184,26 +233,48 @@ def test_a_bad_text_is_one_error_with_its_file_and_line(tmp_path, name, content,
     "lines",
     {
         "commas": ["Red, green, blue", "one,two,three"] * 9,
-        "dialogue": ['"I came, I saw", he said.', '"No," she said.', '"Why?"', 'He said "yes, no", and left.'] * 9,
+        "dialogue": [
+            '"I came, I saw", he said.',
+            '"No," she said.',
+            '"Why?"',
+            'He said "yes, no", and left.',
+        ]
+        * 9,
         "braces": ["{a} is a set", "{not json}", '{"half":', "[1, 2]", '"text"', "12"] * 3,
         "deep braces": ['{"a":' * 5000] * 3,
     }.values(),
 )
 def test_prose_is_read(tmp_path, lines):
-    assert rows(tmp_path, written(tmp_path, "\n".join(lines), "notes.csv.txt")) == [(line,) for line in lines]
+    assert rows(tmp_path, written(tmp_path, "\n".join(lines), "notes.csv.txt")) == [
+        (line,) for line in lines
+    ]
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     {
         "nothing": ({}, "give either --train_file, the text to train on, or --dataset_name"),
-        "two": ({"train_file": ["t.txt"], "dataset_name": "a/b"}, "give either --train_file, the text to train on, or"),
-        "columns of a table": ({"train_file": ["t.csv"], "columns": 2}, "--columns 2: only for lines without a header"),
-        "a part of a split": ({"dataset_name": "a/b", "dataset_split": "train[:9]"}, "--dataset_split train[:9]: name"),
-        "no such name": ({"dataset_name": "no/such"}, "--dataset_name no/such --dataset_split train: cannot"),
+        "two": (
+            {"train_file": ["t.txt"], "dataset_name": "a/b"},
+            "give either --train_file, the text to train on, or",
+        ),
+        "columns of a table": (
+            {"train_file": ["t.csv"], "columns": 2},
+            "--columns 2: only for lines without a header",
+        ),
+        "a part of a split": (
+            {"dataset_name": "a/b", "dataset_split": "train[:9]"},
+            "--dataset_split train[:9]: name",
+        ),
+        "no such name": (
+            {"dataset_name": "no/such"},
+            "--dataset_name no/such --dataset_split train: cannot",
+        ),
     }.values(),
 )
-def test_flags_that_would_silently_read_another_text_are_refused(tmp_path, monkeypatch, flags, said):
+def test_flags_that_would_silently_read_another_text_are_refused(
+    tmp_path, monkeypatch, flags, said
+):
     monkeypatch.chdir(tmp_path)
     for name in ("t.txt", "t.csv"):
         written(tmp_path, "a\n", name)
@@ -211,12 +282,20 @@ def test_flags_that_would_silently_read_another_text_are_refused(tmp_path, monke
 
 
 def test_columns_of_json_that_nobody_reads_may_be_anything(tmp_path):
-    wide = [{"text": f"2024-01-0{n % 9 + 1}", "url": None, "id": n, "x": "y" * 3000} for n in range(4000)]  # over 10 MB
+    wide = [
+        {"text": f"2024-01-0{n % 9 + 1}", "url": None, "id": n, "x": "y" * 3000}
+        for n in range(4000)
+    ]  # over 10 MB
     late = [{"text": "a", "url": "http", "id": "x1", "title": "b"}, {"id": [2], "text": None}]
     lines = written(tmp_path, "".join(json.dumps(row) + "\n" for row in wide + late), "wide.jsonl")
-    array = written(tmp_path, b"\xef\xbb\xbf" + json.dumps([{"text": "c", "extra": {}}, "d"]).encode(), "b.json")
+    array = written(
+        tmp_path, b"\xef\xbb\xbf" + json.dumps([{"text": "c", "extra": {}}, "d"]).encode(), "b.json"
+    )
     text = read(tmp_path, lines, array, names=("text",))
-    assert text.rows["0"][:] == [row["text"] for row in wide] + [*"acd"] and text.facts["empty_lines_dropped"] == 1
+    assert (
+        text.rows["0"][:] == [row["text"] for row in wide] + [*"acd"]
+        and text.facts["empty_lines_dropped"] == 1
+    )
     source = Source((lines,), names=("title", "text"), titled=True)
     assert read_text(source, tmp_path / "cache").rows[-1] == {"0": "b", "1": "a"}
     other = written(tmp_path, '{"body": "a"}\n', "other.jsonl")
@@ -227,17 +306,25 @@ def test_a_dataset_of_the_library_gives_the_rows_of_a_split(tmp_path):
     """A local one, by the path that a data set of the hub takes too."""
     made = tmp_path / "made"
     made.mkdir()
-    written(made, '{"text": "a dog", "title": ""}\n{"text": "a river", "title": "b"}\n', "train.jsonl")
+    written(
+        made, '{"text": "a dog", "title": ""}\n{"text": "a river", "title": "b"}\n', "train.jsonl"
+    )
     written(made, '{"text": "c"}\n', "test.jsonl")
 
     def of(**flags):
-        source = source_of(SentenceArguments(dataset_name=str(made), **flags, cache_dir=str(tmp_path / "cache")))
+        source = source_of(
+            SentenceArguments(dataset_name=str(made), **flags, cache_dir=str(tmp_path / "cache"))
+        )
         assert source.file_names == [str(made)]
         return read_text(source, tmp_path / "cache").rows[:]
 
     assert of() == {"0": ["a dog", "a river"]} and of(dataset_split="test") == {"0": ["c"]}
     assert of(title_column="title") == {"0": ["", "b"], "1": ["a dog", "a river"]}
-    for flags in ({"dataset_split": "no"}, {"dataset_config_name": "no"}, {"text_column": ["body"]}):
+    for flags in (
+        {"dataset_split": "no"},
+        {"dataset_config_name": "no"},
+        {"text_column": ["body"]},
+    ):
         assert re.search("cannot be loaded|no column 'body'", refused(of, **flags))
 
 
@@ -269,6 +356,8 @@ def test_the_column_of_the_label_can_be_named(tmp_path):
     row = {"gold_label": "neutral", "sentence1": "a dog", "sentence2": "an animal"}
     (tmp_path / "snli.jsonl").write_text(json.dumps(row) + "\n")
     names = ["sentence1", "sentence2", "gold_label"]
-    source = source_of(ScoredArguments(train_file=[str(tmp_path / "snli.jsonl")], text_column=names), labelled=True)
+    source = source_of(
+        ScoredArguments(train_file=[str(tmp_path / "snli.jsonl")], text_column=names), labelled=True
+    )
     [read_row] = read_text(source, tmp_path / "cache").rows
     assert read_row == {"0": "a dog", "1": "an animal", "label": NLI_LABELS.index("neutral")}

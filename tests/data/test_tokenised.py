@@ -54,8 +54,8 @@ def text(written, sentences):
 @pytest.fixture
 def load(bert_tokenizer, tmp_path):
     """Tokenise a file, with a cache of this test's own."""
-    return lambda path, columns=1, sample=None, tokenizer=bert_tokenizer, block=None: load_tokenised(
-        Source((path,), columns), tokenizer, tmp_path / "cache", sample, block
+    return lambda path, columns=1, sample=None, tokenizer=bert_tokenizer, block=None: (
+        load_tokenised(Source((path,), columns), tokenizer, tmp_path / "cache", sample, block)
     )
 
 
@@ -80,7 +80,9 @@ def test_ids_are_those_of_the_tokenizer(tokenizer, columns, sentences, tmp_path,
     several = [3, 0, 3, len(rows) - 1]
     ids, lengths = corpus.sentences(several, columns - 1, 5)
     parts = np.split(ids, np.cumsum(lengths)[:-1])
-    assert [part.tolist() for part in parts] == [corpus.sentences([r], columns - 1, 5)[0].tolist() for r in several]
+    assert [part.tolist() for part in parts] == [
+        corpus.sentences([r], columns - 1, 5)[0].tolist() for r in several
+    ]
 
 
 def test_the_cache_is_used_again(load, text, tmp_path, tokenised):
@@ -98,7 +100,9 @@ def test_one_changed_byte_is_another_text_even_with_the_same_size_and_time(load,
     assert lists(load(text)) != lists(first) and tokenised == [20, 20]
 
 
-def test_tokenizer_columns_and_reader_are_part_of_the_key(written, load, roberta_tokenizer, tokenised, monkeypatch):
+def test_tokenizer_columns_and_reader_are_part_of_the_key(
+    written, load, roberta_tokenizer, tokenised, monkeypatch
+):
     path = written("a dog\ta river\n")
     load(path, 2)
     load(path, 2, tokenizer=roberta_tokenizer)
@@ -112,27 +116,43 @@ def test_tokenizer_columns_and_reader_are_part_of_the_key(written, load, roberta
 
 def test_a_sentence_without_a_token_is_refused(written, load):
     path = written("a dog\n\u0301\n")  # an accent alone: a character, but no token
-    with pytest.raises(BadInput, match=r"text\.txt: row 2 .*: the tokenizer finds no token in '\\u0301'"):
+    with pytest.raises(
+        BadInput, match=r"text\.txt: row 2 .*: the tokenizer finds no token in '\\u0301'"
+    ):
         load(path)
 
 
 @pytest.mark.parametrize("columns", [1, 2, None])
-def test_the_drawn_rows_alone_are_tokenised_in_order(sentences, bert_tokenizer, tmp_path, few, columns, tokenised):
+def test_the_drawn_rows_alone_are_tokenised_in_order(
+    sentences, bert_tokenizer, tmp_path, few, columns, tokenised
+):
     rows = [[*sentences[i : i + (columns or 2)]] for i in range(50)]
     labels = [i % 3 for i in range(50)]
-    lines = [("premise", "hypothesis", "label"), *([*row, NLI_LABELS[i]] for i, row in zip(labels, rows, strict=True))]
+    lines = [
+        ("premise", "hypothesis", "label"),
+        *([*row, NLI_LABELS[i]] for i, row in zip(labels, rows, strict=True)),
+    ]
     path = tmp_path / "rows.tsv"
-    path.write_text("".join("\t".join(line) + "\n\n" for line in (rows if columns else lines)), encoding="utf-8")
+    path.write_text(
+        "".join("\t".join(line) + "\n\n" for line in (rows if columns else lines)), encoding="utf-8"
+    )
 
     def drawn(count, seed):
         source = Source((path,), columns or 1, labelled=columns is None)
-        corpus = load_tokenised(source, bert_tokenizer, tmp_path / "cache", count and Sample(count, seed))
-        drawn_ids = [list(row) for row in zip(*(lists(corpus, c) for c in range(corpus.columns)), strict=True)]
+        corpus = load_tokenised(
+            source, bert_tokenizer, tmp_path / "cache", count and Sample(count, seed)
+        )
+        drawn_ids = [
+            list(row)
+            for row in zip(*(lists(corpus, c) for c in range(corpus.columns)), strict=True)
+        ]
         return drawn_ids, None if corpus.labels is None else corpus.labels.tolist(), corpus.facts
 
     expected = draws.permutation(7, 0, 50, "sample")[:20]
     drawn_ids, labels_read, facts = drawn(20, 7)
-    assert drawn_ids == [bert_tokenizer(rows[row], add_special_tokens=False)["input_ids"] for row in expected]
+    assert drawn_ids == [
+        bert_tokenizer(rows[row], add_special_tokens=False)["input_ids"] for row in expected
+    ]
     assert labels_read == (None if columns else [labels[row] for row in expected])
     assert drawn(20, 7) == (drawn_ids, labels_read, facts)
     assert tokenised == [20], "the second start reads the cache"
@@ -173,7 +193,10 @@ def test_blocks_hold_all_tokens_in_order_and_cut_no_word(tokenizer, length, text
     blocks = lists(load(text_file, tokenizer=tokenizer, block=length))
     assert [*chain(*blocks)] == [*chain(*lists(corpus))]
     assert max(map(len, blocks)) <= length and np.mean([*map(len, blocks)]) > 0.7 * length
-    starts, first = word_starts(tokenizer), {ids[0] for ids in lists(corpus)}  # RoBERTa's first has no space
+    starts, first = (
+        word_starts(tokenizer),
+        {ids[0] for ids in lists(corpus)},
+    )  # RoBERTa's first has no space
     assert all(starts[ids[0]] or ids[0] in first for ids in blocks)
 
 

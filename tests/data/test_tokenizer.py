@@ -27,7 +27,9 @@ def with_vocabulary(tokenizer, tokens):
     return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(rules)))
 
 
-def test_the_tokens_that_begin_words_in_every_kind_of_tokenizer(bert_tokenizer, roberta_tokenizer, xlm_tokenizer):
+def test_the_tokens_that_begin_words_in_every_kind_of_tokenizer(
+    bert_tokenizer, roberta_tokenizer, xlm_tokenizer
+):
     tokens = ["[UNK]", "river", "##bank", "##s", ",", "#", "unhappy", "##", "a##b"]
     starts = word_starts(with_vocabulary(bert_tokenizer, tokens))
     assert starts.tolist() == [True, True, False, False, True, True, True, False, True]
@@ -37,20 +39,28 @@ def test_the_tokens_that_begin_words_in_every_kind_of_tokenizer(bert_tokenizer, 
 
     pieces = xlm_tokenizer.convert_ids_to_tokens(range(len(xlm_tokenizer)))
     starts = word_starts(xlm_tokenizer)
-    assert starts.tolist() == [piece.startswith("▁") or piece in "猫は庭で寝ています。" for piece in pieces]
+    assert starts.tolist() == [
+        piece.startswith("▁") or piece in "猫は庭で寝ています。" for piece in pieces
+    ]
     ids = xlm_tokenizer("the dog 猫は庭", add_special_tokens=False)["input_ids"]
     assert starts[ids].sum() == 6 < len(ids)
 
 
 @pytest.mark.parametrize("text", ["猫は庭で寝ています。", "แมวนอนในสวน"])
 def test_a_token_of_a_script_without_spaces_is_a_word(xlm_tokenizer, roberta_tokenizer, text):
-    """Else a whole sentence would be a word, which is neither masked nor deleted. Of single bytes, a letter is one."""
+    """Else a whole sentence would be a word, which is neither masked nor deleted.
+
+    Of single bytes, a letter is one.
+    """
     ids = np.array(roberta_tokenizer(text, add_special_tokens=False)["input_ids"])
     starts = word_starts(roberta_tokenizer)[ids]
     assert starts.sum() == len(text) and len(ids) > len(text)
     kept = [len(delete(ids, starts, np.random.default_rng(seed), 0.6)) for seed in range(9)]
     assert max(kept) < len(ids)
-    text_of, uniform = np.ones((1, len(ids)), dtype=bool), np.random.default_rng(0).random((1, len(ids)))
+    text_of, uniform = (
+        np.ones((1, len(ids)), dtype=bool),
+        np.random.default_rng(0).random((1, len(ids))),
+    )
     assert choose_words(text_of, ~text_of, starts[None], 0.15, uniform).any()
     if text[0] == "猫":
         ids = xlm_tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -59,7 +69,9 @@ def test_a_token_of_a_script_without_spaces_is_a_word(xlm_tokenizer, roberta_tok
 
 def test_another_kind_of_tokenizer_is_refused():
     plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0})))
-    with pytest.raises(BadInput, match="WordPiece, byte-level BPE and sentencepiece, not for 'None'"):
+    with pytest.raises(
+        BadInput, match="WordPiece, byte-level BPE and sentencepiece, not for 'None'"
+    ):
         word_starts(plain)
 
 
@@ -91,8 +103,14 @@ def test_a_vocabulary_is_learned_once(text_file, tmp_path, learned):
 def test_it_is_bert_s_kind_of_tokenizer(text_file, sentences, tmp_path):
     tokenizer = train_tokenizer(Source((text_file,)), 160, tmp_path)
     assert tokenizer.convert_ids_to_tokens(range(5)) == list(SPECIAL)
-    assert tokenizer.tokenize("THÉ Dog.") == tokenizer.tokenize("the dog ."), "no case, no accents, punctuation apart"
+    assert tokenizer.tokenize("THÉ Dog.") == tokenizer.tokenize("the dog ."), (
+        "no case, no accents, punctuation apart"
+    )
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
-    inner = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("the dog", "the river")]
+    inner = [
+        tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("the dog", "the river")
+    ]
     assert tokenizer("the dog", "the river")["input_ids"] == [cls, *inner[0], sep, *inner[1], sep]
-    assert len(tokenizer) <= 160 and tokenizer.unk_token_id not in {*chain(*tokenizer(sentences)["input_ids"])}
+    assert len(tokenizer) <= 160 and tokenizer.unk_token_id not in {
+        *chain(*tokenizer(sentences)["input_ids"])
+    }

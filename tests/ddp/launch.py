@@ -17,21 +17,34 @@ from training import stages  # noqa: F401  imported now, not in every process
 
 SCRIPT = str(ROOT / "run_unsup.py")
 TWO_PROCESSES = str(ROOT / "configs" / "accelerate" / "two_cpu_processes.yaml")
-# Not forked from the tests' own process: a child forked while a library's thread holds a lock waits for it forever.
-# What is named here is imported once, by the process that all are forked from.
+# Not forked from the tests' own process: a child forked while a library's thread holds a lock waits
+# for it forever. What is named here is imported once, by the process that all are forked from.
 multiprocessing.set_forkserver_preload(["pytest", "tests.methods", "tests.ddp.launch"])
 FORKED = multiprocessing.get_context("forkserver")
 
 
 def flags(**values):
     """A command line of a short run on a CPU."""
-    common = {"test_tasks": "none", "per_device_train_batch_size": 4, "use_cpu": "true", "disable_tqdm": "true"}
+    common = {
+        "test_tasks": "none",
+        "per_device_train_batch_size": 4,
+        "use_cpu": "true",
+        "disable_tqdm": "true",
+    }
     return [f"--{name}={value}" for name, value in (common | values).items()]
 
 
 def start(arguments):
     """Start a run in two processes by accelerate's launcher, which ends with 1 whatever they end with."""
-    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", TWO_PROCESSES, SCRIPT, *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "accelerate.commands.launch",
+        "--config_file",
+        TWO_PROCESSES,
+        SCRIPT,
+        *arguments,
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
 
@@ -50,7 +63,9 @@ class Rank:
         descriptor, log = tempfile.mkstemp()
         os.close(descriptor)
         self.log = Path(log)
-        self._process = FORKED.Process(target=_run, args=(arguments, environment, log, before), daemon=True)
+        self._process = FORKED.Process(
+            target=_run, args=(arguments, environment, log, before), daemon=True
+        )
         self._process.start()
 
     def poll(self):
@@ -80,7 +95,12 @@ def start_both(arguments, others=None, before=None):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    common = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+    }
     return [
         Rank(words, common | {"RANK": rank, "LOCAL_RANK": rank}, before)
         for rank, words in (("0", arguments), ("1", others or arguments))

@@ -25,7 +25,16 @@ from tests.folders import history
 ROWS = 8
 PACKED = ["infocse", "simcse_mlm", "diffcse", "consert"]
 BATCH_NORM = ["infocse", "diffcse"]
-CACHED = ["infocse", "simcse_mlm", "esimcse", "infocse_rtd", "nli", "sg_opt", "is_bert", "tsdae, words"]
+CACHED = [
+    "infocse",
+    "simcse_mlm",
+    "esimcse",
+    "infocse_rtd",
+    "nli",
+    "sg_opt",
+    "is_bert",
+    "tsdae, words",
+]
 STAGE_ONE = {"stage 1": False, "stage 1, packed": True}
 CASES = [*methods.CASES, *(f"{case}, packed" for case in PACKED), *STAGE_ONE]
 
@@ -45,7 +54,9 @@ def make_batch(case, folder, seed=4):
     method = "infocse" if case in STAGE_ONE else case.removesuffix(", packed")
     batch = methods.make_batch(method, folder, mask, rate, seed)
     for name in (name for name in batch if name.endswith("_labels")):
-        counts = [(batch[name][:, half] != -100).sum().item() for half in (slice(0, 4), slice(4, 8))]
+        counts = [
+            (batch[name][:, half] != -100).sum().item() for half in (slice(0, 4), slice(4, 8))
+        ]
         assert counts[0] > 1.5 * counts[1] > 0
     if case not in STAGE_ONE:
         return batch
@@ -78,14 +89,17 @@ def measure(model, wrapped, batches):
     loss = sum(wrapped(**batch).loss for batch in batches) / len(batches)
     loss.backward()
     gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-    buffers = {name: value.clone() for name, value in model.named_buffers() if value.is_floating_point()}
+    buffers = {
+        name: value.clone() for name, value in model.named_buffers() if value.is_floating_point()
+    }
     return loss.detach(), gradients, buffers
 
 
 class Cached:
     """A wrapped model whose loss has gone back already, in chunks that do not divide the batch.
 
-    The gradients of `steps` calls are added up, and averaged over the processes in the last of them.
+    The gradients of `steps` calls are added up, and averaged over the processes in the last of
+    them.
     """
 
     def __init__(self, wrapped, steps):
@@ -93,7 +107,9 @@ class Cached:
 
     def __call__(self, **batch):
         self.calls += 1
-        output = self.cache.backward(Batch.of(**batch), 1 / self.steps, self.calls % self.steps == 0)
+        output = self.cache.backward(
+            Batch.of(**batch), 1 / self.steps, self.calls % self.steps == 0
+        )
         output.loss.requires_grad_()  # for a backward pass that changes nothing
         return output
 
@@ -110,7 +126,9 @@ def serve(rank, processes, store, connection):
     except Exception:
         with suppress(OSError):  # nobody listens: the tests have ended
             connection.send(traceback.format_exc())
-    os._exit(1)  # gloo's threads are not always joined, and then this would hang; the other processes fail too
+    os._exit(
+        1
+    )  # gloo's threads are not always joined, and then this would hang; the other processes fail too
 
 
 def measure_share(rank, processes, case, folder, detached, cached, steps):
@@ -139,7 +157,10 @@ def measure_in(tmp_path_factory):
     groups = {}
 
     def start(processes):
-        store, pipes = tmp_path_factory.mktemp("group") / "store", [FORKED.Pipe() for _ in range(processes)]
+        store, pipes = (
+            tmp_path_factory.mktemp("group") / "store",
+            [FORKED.Pipe() for _ in range(processes)],
+        )
         for rank, (_, theirs) in enumerate(pipes):
             FORKED.Process(target=serve, args=(rank, processes, store, theirs), daemon=True).start()
             theirs.close()  # so that the pipe breaks when the process ends
@@ -164,7 +185,10 @@ def measure_in(tmp_path_factory):
 def worst_ratio(first, second):
     """Largest |g1 - g2| over 1e-5 |g| + 1e-7 |gradient of the whole model|; at most 1 is equal."""
     whole = torch.cat([g.flatten() for g in first.values()]).norm()
-    return max(((first[n] - second[n]).norm() / (1e-5 * first[n].norm() + 1e-7 * whole)).item() for n in first)
+    return max(
+        ((first[n] - second[n]).norm() / (1e-5 * first[n].norm() + 1e-7 * whole)).item()
+        for n in first
+    )
 
 
 FOUR = ["simcse", "infocse", "esimcse", "diffcse, packed", "stage 1, packed"]
@@ -201,24 +225,48 @@ def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, measure_
 
 
 @pytest.mark.parametrize(
-    ("launched", "chunk_size", "accumulation"), [(False, 0, 1), pytest.param(True, 3, 2, marks=pytest.mark.slow)]
+    ("launched", "chunk_size", "accumulation"),
+    [(False, 0, 1), pytest.param(True, 3, 2, marks=pytest.mark.slow)],
 )
 def test_two_processes_train_what_one_trains(
     tiny_bert, text_file, dev_file, tmp_path, launched, chunk_size, accumulation
 ):
     """Sampling, masking, losses, optimizer, evaluation and best model: 2 x 4 sentences against 1 x 8 taken whole."""
-    common = {"method": "infocse", "aux_init": "random", "aux_weight": 1, "skip_from": 2, "projection": "batch_norm"}
-    common |= {"model_name_or_path": tiny_bert, "train_file": text_file, "dev_file": dev_file, "dropout": 0}
-    common |= {"cache_dir": tmp_path / "cache", "max_steps": 4, "eval_steps": 2, "save_steps": 4, "logging_steps": 1}
+    common = {
+        "method": "infocse",
+        "aux_init": "random",
+        "aux_weight": 1,
+        "skip_from": 2,
+        "projection": "batch_norm",
+    }
+    common |= {
+        "model_name_or_path": tiny_bert,
+        "train_file": text_file,
+        "dev_file": dev_file,
+        "dropout": 0,
+    }
+    common |= {
+        "cache_dir": tmp_path / "cache",
+        "max_steps": 4,
+        "eval_steps": 2,
+        "save_steps": 4,
+        "logging_steps": 1,
+    }
     common |= {"optim": "sgd", "learning_rate": 0.05, "gradient_accumulation_steps": accumulation}
-    two = flags(**common, output_dir=tmp_path / "two", per_device_train_batch_size=4, chunk_size=chunk_size)
+    two = flags(
+        **common, output_dir=tmp_path / "two", per_device_train_batch_size=4, chunk_size=chunk_size
+    )
     said = finish(start(two)) if launched else "".join(process.end() for process in start_both(two))
     assert "processes: 2 on cpu" in said, said
     run_unsup.main(flags(**common, output_dir=tmp_path / "one", per_device_train_batch_size=8))
-    alone, two = (load_file(tmp_path / run / "checkpoint-4" / "model.safetensors") for run in ("one", "two"))
+    alone, two = (
+        load_file(tmp_path / run / "checkpoint-4" / "model.safetensors") for run in ("one", "two")
+    )
     before = load_backbone(str(tiny_bert)).state_dict()
     moved = max(
-        (alone[f"encoder.backbone.{n}"] - v).abs().max().item() for n, v in before.items() if v.is_floating_point()
+        (alone[f"encoder.backbone.{n}"] - v).abs().max().item()
+        for n, v in before.items()
+        if v.is_floating_point()
     )
     assert moved > 1e-3
     assert max((alone[name] - two[name]).abs().max().item() for name in alone) < 1e-5
@@ -227,5 +275,7 @@ def test_two_processes_train_what_one_trains(
         for name in {"loss", "aux_mlm", "contrastive", "eval_aux_mlm", "eval_uniformity"} & set(a):
             assert a[name] == pytest.approx(b[name], rel=1e-4), (name, a["step"])
         # Two nearly equal cosines of thirty may change places.
-        assert a.get("eval_dev_spearman", 0) == pytest.approx(b.get("eval_dev_spearman", 0), abs=1.0)
+        assert a.get("eval_dev_spearman", 0) == pytest.approx(
+            b.get("eval_dev_spearman", 0), abs=1.0
+        )
     assert load_tokenizer(str(tmp_path / "two")).model_max_length == 64

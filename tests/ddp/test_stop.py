@@ -1,4 +1,5 @@
-"""One of two processes gets a signal or is killed: what the other does, and that the same command resumes.
+"""One of two processes gets a signal or is killed: what the other does, and that the same command
+resumes.
 
 `FAULT_STOPS=20` in the environment stops the run as often, each time going on from the stop before.
 """
@@ -35,7 +36,12 @@ def worker_of(process, seconds=60):
 def arguments(tiny_bert, text_file, dev_file, tmp_path):
     steps = 60 * STOPS
     files = {"model_name_or_path": tiny_bert, "train_file": text_file, "dev_file": dev_file}
-    counts = {"max_steps": steps, "eval_steps": steps, "save_steps": 20 if STOPS == 1 else steps, "logging_steps": 1}
+    counts = {
+        "max_steps": steps,
+        "eval_steps": steps,
+        "save_steps": 20 if STOPS == 1 else steps,
+        "logging_steps": 1,
+    }
     return flags(method="simcse", cache_dir=tmp_path / "cache", **files, **counts)
 
 
@@ -88,7 +94,9 @@ def stop_at_the_last_step():
 
 def test_a_signal_at_the_last_step_of_one_process_stops_both(arguments, tmp_path):
     others = [word for word in arguments if not word.startswith("--max_steps")]
-    both = start_both([*others, f"--output_dir={tmp_path / 'run'}", "--max_steps=2"], before=stop_at_the_last_step)
+    both = start_both(
+        [*others, f"--output_dir={tmp_path / 'run'}", "--max_steps=2"], before=stop_at_the_last_step
+    )
     said = [process.end() for process in both]
     assert [process.poll() for process in both] == [75, 75], said
 

@@ -47,7 +47,10 @@ def test_one_document_for_one_text_under_its_shortest_name(monkeypatch):
     ("docstring", "text"),
     [
         (None, ""),
-        ("f(x)\n\nf(x, y=1)\n\nAdd  it\nup.\n\nMore (f(x)).\n\nNotes\n=====\nno", "Add it up. More (f(x))."),
+        (
+            "f(x)\n\nf(x, y=1)\n\nAdd  it\nup.\n\nMore (f(x)).\n\nNotes\n=====\nno",
+            "Add it up. More (f(x)).",
+        ),
         ("a,b = f(x)\n\nWrapper for ``f``.", "Wrapper for ``f``."),
         ("Is f(x) signed?", "Is f(x) signed?"),
         ("Add it up.\n\n.. deprecated:: 1.0\n   Use of {'b', 'a'}.", "Add it up."),
@@ -65,7 +68,12 @@ def installed():
 def test_the_installed_packages_have_thousands_of_documents(installed):
     names, texts = zip(*installed, strict=True)
     assert len(names) > 3000 and list(names) == sorted(set(names)) and len(set(texts)) == len(texts)
-    assert {"numpy.linalg.inv", "scipy.signal.savgol_filter", "pandas.Series.rolling", "sklearn.svm.SVC"} <= {*names}
+    assert {
+        "numpy.linalg.inv",
+        "scipy.signal.savgol_filter",
+        "pandas.Series.rolling",
+        "sklearn.svm.SVC",
+    } <= {*names}
     assert {name.split(".")[0] for name in names} == {*docstrings.PACKAGES}
 
 
@@ -78,17 +86,28 @@ def test_nearly_every_question_has_an_answer_here(installed, tmp_path):
     assert names == {"numpy.linalg.inv", "scipy.linalg.inv", "scipy.sparse.linalg.inv"}
 
 
-def test_a_tiny_run_shows_the_verdict_and_hits_side_by_side(tiny_bert, installed, tmp_path, monkeypatch, capsys):
+def test_a_tiny_run_shows_the_verdict_and_hits_side_by_side(
+    tiny_bert, installed, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(command, "documents", lambda: installed)
     encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
     encoder.max_length = 24
     encoder.save(tmp_path / "model", tokenizer)
-    flags = {"model": tmp_path / "model", "documents": 200, "corpus": tmp_path / "corpus", "output": tmp_path / "out"}
+    flags = {
+        "model": tmp_path / "model",
+        "documents": 200,
+        "corpus": tmp_path / "corpus",
+        "output": tmp_path / "out",
+    }
     flags["cache_dir"] = tmp_path / "cache"
     verdict = command.main([f"--{name}={value}" for name, value in flags.items()])
     assert verdict == json.loads((tmp_path / "out" / "adapt.json").read_text())
     assert verdict["labels"]["examples"] >= 2
-    table = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    table = [
+        line.split("|")[1:-1]
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("|")
+    ]
     table = table[[cell.strip() for cell in [line[0] for line in table]].index("question") :]
     assert len(table) == 2 + len(read_yaml(command._QUESTIONS))
     names = {name for name, _ in installed}

@@ -24,7 +24,8 @@ RUN = re.compile(
     | -m\ \w+\ .*(--list|--dry_run)$)""",
     re.VERBOSE,
 )
-TOY = "python run_unsup.py --method toy --help"  # tests/cli/test_stranger.py makes the method and runs this
+# tests/cli/test_stranger.py makes the method and runs this
+TOY = "python run_unsup.py --method toy --help"
 SHORT = "--max_steps=2 --eval_steps=2 --save_steps=2 --per_device_train_batch_size=8 --max_length=24".split()
 SHORT += "--use_cpu=true --disable_tqdm=true --bf16=false".split()
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -43,7 +44,9 @@ def blocks(text, language):
 def commands(text):
     """Every command of a page's sh blocks, without comments, and every inline command with flags."""
     lines = "".join(blocks(text, "sh")).replace("\\\n", " ").splitlines()
-    shown = [" ".join(shlex.quote(word) for word in shlex.split(line, comments=True)) for line in lines]
+    shown = [
+        " ".join(shlex.quote(word) for word in shlex.split(line, comments=True)) for line in lines
+    ]
     inline = [" ".join(command.split()) for command in _INLINE.findall(_BLOCK.sub("", text))]
     return [command for command in (*shown, *inline) if command]
 
@@ -53,7 +56,9 @@ def check(command):
     command = re.sub(r"^(\w+=\S+ )+", "", command)  # environment variables
     words = shlex.split(command)
     for word in words:
-        assert not word.startswith(("configs/", "tests/")) or (ROOT / word).exists(), f"{word} does not exist"
+        assert not word.startswith(("configs/", "tests/")) or (ROOT / word).exists(), (
+            f"{word} does not exist"
+        )
     if words[0] == "make":
         _check_target(words[1:])
     elif words[0] == "accelerate":
@@ -82,7 +87,11 @@ def _shortened(words):
         flags.append("--test_tasks=none")
     if re.search("infocse|aux", " ".join(words)):
         flags.append("--skip_from=2")
-    start = read_config(words[words.index("--config") + 1]).get("model_name_or_path", "") if "--config" in words else ""
+    start = (
+        read_config(words[words.index("--config") + 1]).get("model_name_or_path", "")
+        if "--config" in words
+        else ""
+    )
     if "--model_name_or_path" not in words and not Path(start).is_dir():
         flags.append("--model_name_or_path=MODEL")
     replaced = "|".join(flag.split("=")[0] for flag in flags)

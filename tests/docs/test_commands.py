@@ -14,8 +14,14 @@ from tests.docs.commands import ROOT, SHORT, blocks, call, check, commands
 from training.methods import load_method, method_names
 from training.run_arguments import RunArguments
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # of runpy, which runs commands here
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "results" / "README.md"]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*found in sys.modules"
+)  # of runpy, which runs commands here
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "results" / "README.md",
+]
 
 
 @pytest.fixture(scope="session")
@@ -38,8 +44,14 @@ def made(tiny_bert, text_file, dev_file, tmp_path_factory):
         file.write_text("\n".join(lines[start : start + 4]), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        stage_one = ["--model_name_or_path=MODEL", "--skip_from=0", "--output_dir=runs/quickstart/stage-1"]
-        call(["python", "run_pretrain_aux.py", "--train_file=MY_PARAGRAPHS.txt", *stage_one, *SHORT])
+        stage_one = [
+            "--model_name_or_path=MODEL",
+            "--skip_from=0",
+            "--output_dir=runs/quickstart/stage-1",
+        ]
+        call(
+            ["python", "run_pretrain_aux.py", "--train_file=MY_PARAGRAPHS.txt", *stage_one, *SHORT]
+        )
         call(["python", "run_unsup.py", "--config=configs/infocse-quickstart.yaml", *SHORT])
     shutil.copytree(folder / "runs" / "quickstart" / "infocse-0", folder / "RUN")
     return folder
@@ -49,7 +61,9 @@ def made(tiny_bert, text_file, dev_file, tmp_path_factory):
 def here(made, tmp_path, monkeypatch):
     """A copy of `made` as the working folder."""
     monkeypatch.chdir(shutil.copytree(made, tmp_path / "here", symlinks=True))
-    monkeypatch.setattr(training.stages, "draw", lambda *_: None)  # curves.png: the slowest part of a tiny run
+    monkeypatch.setattr(
+        training.stages, "draw", lambda *_: None
+    )  # curves.png: the slowest part of a tiny run
     return tmp_path / "here"
 
 
@@ -62,7 +76,9 @@ def test_every_command_of_a_page_works(page, here, capsys):
         except (AssertionError, SystemExit) as error:
             pytest.fail(f"{page.name}: {command}: {error}\n{capsys.readouterr().err[-500:]}")
     for block in blocks(text, ""):
-        assert not re.search(r"^(python|make|accelerate) ", block, re.MULTILINE), "mark the block with sh"
+        assert not re.search(r"^(python|make|accelerate) ", block, re.MULTILINE), (
+            "mark the block with sh"
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -75,9 +91,21 @@ def test_links_lead_somewhere(page):
     ("page", "source", "figures"),
     [
         ("README.md", "infocse-factorial-mini", ["68.62", "70.15", "69.86", "69.88", "1.13"]),
-        ("results/README.md", "infocse-factorial-mini", ["1.32", "+0.92 to +1.71", "+0.01", "-0.18 to +0.19"]),
-        ("results/README.md", "infocse-factorial-six-mini", ["2.55", "+0.78 to +4.32", "5.59", "-6.03 to -5.15"]),
-        ("results/README.md", "infocse-factorial-six-mini", ["1.01", "+0.74 to +1.28", "2.22", "0.78", "0.81"]),
+        (
+            "results/README.md",
+            "infocse-factorial-mini",
+            ["1.32", "+0.92 to +1.71", "+0.01", "-0.18 to +0.19"],
+        ),
+        (
+            "results/README.md",
+            "infocse-factorial-six-mini",
+            ["2.55", "+0.78 to +4.32", "5.59", "-6.03 to -5.15"],
+        ),
+        (
+            "results/README.md",
+            "infocse-factorial-six-mini",
+            ["1.01", "+0.74 to +1.28", "2.22", "0.78", "0.81"],
+        ),
         ("results/README.md", "infocse-rate-mini", ["0.79", "+0.33 to +1.26"]),
         ("results/README.md", "infocse-read-mini", ["+0.02", "-0.68 to +0.71"]),
         ("results/README.md", "methods-mini", ["71.31 ± 0.42", "69.72 ± 0.13"]),
@@ -95,8 +123,15 @@ def test_flags_that_replace_those_of_other_repositories_exist():
     methods = [load_method(name).arguments for name in method_names()]
     kinds = (ModelArguments, PretrainArguments, SentenceArguments, RunArguments, *methods)
     known = {field.name for arguments in kinds for field in fields(arguments)}
-    known |= {name.lstrip("-") for action in eval.__main__.parser()._actions for name in action.option_strings}
+    known |= {
+        name.lstrip("-")
+        for action in eval.__main__.parser()._actions
+        for name in action.option_strings
+    }
     page = (ROOT / "docs" / "from_the_old_repositories.md").read_text(encoding="utf-8")
-    ours = re.findall(r"--(\w+)", " ".join(line.split("|")[2] for line in page.splitlines() if line.startswith("| ")))
+    ours = re.findall(
+        r"--(\w+)",
+        " ".join(line.split("|")[2] for line in page.splitlines() if line.startswith("| ")),
+    )
     assert len(ours) > 25
     assert not set(ours) - known

@@ -18,7 +18,9 @@ from training import stages
 
 
 def blocks_of(page, folder=ROOT / "docs"):
-    return re.findall(r"```python\n(.*?)```", (folder / page).read_text(encoding="utf-8"), re.DOTALL)
+    return re.findall(
+        r"```python\n(.*?)```", (folder / page).read_text(encoding="utf-8"), re.DOTALL
+    )
 
 
 BLOCKS = blocks_of("python.md")
@@ -32,23 +34,42 @@ def page(tiny_bert, text_file, dev_file, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     matplotlib.use("Agg")
     shutil.copytree(tiny_bert, "MODEL")
-    for name, file in (("MY_SENTENCES.txt", text_file), ("MY_PARAGRAPHS.txt", text_file), ("MY_PAIRS.tsv", dev_file)):
+    for name, file in (
+        ("MY_SENTENCES.txt", text_file),
+        ("MY_PARAGRAPHS.txt", text_file),
+        ("MY_PAIRS.tsv", dev_file),
+    ):
         shutil.copy(file, name)
     names = {}
     for block in BLOCKS:
-        exec(compile(block.replace("batch_size=32", "batch_size=8"), "docs/python.md", "exec"), names)
+        exec(
+            compile(block.replace("batch_size=32", "batch_size=8"), "docs/python.md", "exec"), names
+        )
     plt.close("all")
     return names
 
 
 def test_the_page_runs_and_its_run_is_the_command_s(page, tmp_path):
-    assert page["run"] == "runs/from-python" and [step for step, _ in page["losses"].seen] == [5, 10]
-    assert [step for step, _ in page["scores"]] == [10, 20, 30] and (tmp_path / "dev.png").stat().st_size > 5000
+    assert page["run"] == "runs/from-python" and [step for step, _ in page["losses"].seen] == [
+        5,
+        10,
+    ]
+    assert [step for step, _ in page["scores"]] == [10, 20, 30] and (
+        tmp_path / "dev.png"
+    ).stat().st_size > 5000
     assert page["vectors"].shape == (2, 32) and page["cosine"].shape == ()
     assert len(page["hits"]) == 3 and page["hits"][0][1] >= page["hits"][-1][1]
-    assert json.loads((tmp_path / page["supervised"] / "run.json").read_text())["script"] == "run_sup.py"
+    assert (
+        json.loads((tmp_path / page["supervised"] / "run.json").read_text())["script"]
+        == "run_sup.py"
+    )
     for folder in ("stage-1", "stage-2"):
-        assert json.loads((tmp_path / "runs" / folder / "run.json").read_text())["settings"]["skip_from"] == 2
+        assert (
+            json.loads((tmp_path / "runs" / folder / "run.json").read_text())["settings"][
+                "skip_from"
+            ]
+            == 2
+        )
     command = json.loads((tmp_path / "runs/from-python/run.json").read_text())["command"]
     assert command[:2] == ["python", "run_unsup.py"]
     log = (tmp_path / "runs/from-python/log.jsonl").read_bytes()
@@ -60,9 +81,14 @@ def test_the_page_runs_and_its_run_is_the_command_s(page, tmp_path):
 
 @pytest.mark.parametrize(
     ("page", "folder", "named"),
-    [("README.md", ROOT, "sentence-transformers/all-MiniLM-L6-v2"), ("search.md", ROOT / "docs", "RUN")],
+    [
+        ("README.md", ROOT, "sentence-transformers/all-MiniLM-L6-v2"),
+        ("search.md", ROOT / "docs", "RUN"),
+    ],
 )
-def test_a_page_searches_with_a_model(page, folder, named, tiny_bert, tmp_path, monkeypatch, capsys):
+def test_a_page_searches_with_a_model(
+    page, folder, named, tiny_bert, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
     encoder.save("MODEL", tokenizer)

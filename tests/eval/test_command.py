@@ -19,7 +19,9 @@ def data_dir(beir, sentences):
     return beir.root
 
 
-def test_own_pairs_and_a_retrieval_set_are_scored_together(tiny_bert, dev_file, data_dir, tmp_path, capsys):
+def test_own_pairs_and_a_retrieval_set_are_scored_together(
+    tiny_bert, dev_file, data_dir, tmp_path, capsys
+):
     out = tmp_path / "scores.json"
     argv = [
         str(tiny_bert),
@@ -32,7 +34,9 @@ def test_own_pairs_and_a_retrieval_set_are_scored_together(tiny_bert, dev_file, 
     ]
     rows = command.main(argv)
     assert json.loads(out.read_text()) == rows
-    assert {(row["pooling"], row["max_length"], row["bf16"]) for row in rows} == {("avg", 64, False)}
+    assert {(row["pooling"], row["max_length"], row["bf16"]) for row in rows} == {
+        ("avg", 64, False)
+    }
     headline = {row["task"]: row["value"] for row in rows if row["headline"]}
     assert headline["small"] == 100.0  # every query is a document, word for word
     assert set(headline) == {"small", "pairs"}
@@ -44,7 +48,9 @@ def test_own_pairs_and_a_retrieval_set_are_scored_together(tiny_bert, dev_file, 
     assert command.main(argv) == rows  # from the shards that are there
 
 
-def test_several_models_make_one_table_and_a_file_each(tiny_bert, dev_file, data_dir, tmp_path, capsys):
+def test_several_models_make_one_table_and_a_file_each(
+    tiny_bert, dev_file, data_dir, tmp_path, capsys
+):
     flags = ["--pooling=avg", f"--dev_file={dev_file}", "--beir=small", f"--data_dir={data_dir}"]
     places = [f"--embeddings={tmp_path / 'vectors'}", f"--output={tmp_path / 'scores'}"]
     rows = command.main([f"one={tiny_bert}", f"two={tiny_bert}", str(tiny_bert), *flags, *places])
@@ -63,7 +69,14 @@ def test_searches_make_one_table_with_paired_intervals(tiny_bert, data_dir, beir
     beir.queries["q3"] = "unheardof"  # a word in no document: BM25 retrieves nothing
     beir.grades["q3"] = {"d3": 1}
     beir.write()
-    flags = [str(tiny_bert), "--pooling=avg", "--tasks", "beir", "--beir=small", f"--data_dir={data_dir}"]
+    flags = [
+        str(tiny_bert),
+        "--pooling=avg",
+        "--tasks",
+        "beir",
+        "--beir=small",
+        f"--data_dir={data_dir}",
+    ]
     rows = command.main([*flags, "--search", "dense", "bm25", "hybrid"])
     names = [f"{tiny_bert.name} {search}" for search in ("dense", "bm25", "hybrid")]
     headline = {row["model"]: row["value"] for row in rows if row["headline"]}
@@ -74,7 +87,9 @@ def test_searches_make_one_table_with_paired_intervals(tiny_bert, data_dir, beir
         f"A: {names[later]}; B: {names[earlier]}" for earlier, later in ((0, 1), (0, 2), (1, 2))
     ]
     alone = command.main([*flags, "--search", "hybrid", f"--output={tmp_path / 'scores.json'}"])
-    assert [row["value"] for row in alone] == [row["value"] for row in rows if row["model"] == names[2]]
+    assert [row["value"] for row in alone] == [
+        row["value"] for row in rows if row["model"] == names[2]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -85,20 +100,26 @@ def test_searches_make_one_table_with_paired_intervals(tiny_bert, data_dir, beir
         (["--pooling=avg", "--tasks", "BEIR", "MR", "--beir=small"], r"rt-polarity\.pos"),
     ],
 )
-def test_what_is_missing_is_refused_before_anything_is_scored(tiny_bert, data_dir, monkeypatch, flags, said):
+def test_what_is_missing_is_refused_before_anything_is_scored(
+    tiny_bert, data_dir, monkeypatch, flags, said
+):
     monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
     with pytest.raises(BadInput, match=said):
         command.main([str(tiny_bert), *flags, f"--data_dir={data_dir}"])
 
 
-@pytest.mark.parametrize("flags", [["--split=dev"], ["--mode=dev"], ["--split=dev", "--mode=fasttest"]])
+@pytest.mark.parametrize(
+    "flags", [["--split=dev"], ["--mode=dev"], ["--split=dev", "--mode=fasttest"]]
+)
 def test_dev_is_dev_for_every_task(tiny_bert, flags):
     args = command.parser().parse_args([str(tiny_bert), "--tasks", "STS-B", "CR", *flags])
     tasks = command.tasks_of(args, command.Scored("m", "m", "m", "dense"))
     assert [task.split for task in tasks] == ["dev", "dev"]
 
 
-def test_an_output_that_would_replace_something_else_is_refused_and_kept(tiny_bert, dev_file, tmp_path, monkeypatch):
+def test_an_output_that_would_replace_something_else_is_refused_and_kept(
+    tiny_bert, dev_file, tmp_path, monkeypatch
+):
     monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "link.json").symlink_to(dev_file)
@@ -113,14 +134,23 @@ def test_an_output_that_would_replace_something_else_is_refused_and_kept(tiny_be
     }
     for output, said in refused.items():
         with pytest.raises(BadInput, match=f"--output .*{said}"):
-            command.main([str(tiny_bert), "--pooling=avg", f"--dev_file={dev_file}", f"--output={output}"])
+            command.main(
+                [str(tiny_bert), "--pooling=avg", f"--dev_file={dev_file}", f"--output={output}"]
+            )
     assert dev_file.read_bytes() == before and (tmp_path / "run.json").read_text() == "{}"
 
 
-def test_scores_that_cannot_be_written_are_printed(tiny_bert, dev_file, tmp_path, capsys, monkeypatch):
+def test_scores_that_cannot_be_written_are_printed(
+    tiny_bert, dev_file, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr(command, "write_scores", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         command.main(
-            [str(tiny_bert), "--pooling=avg", f"--dev_file={dev_file}", f"--output={tmp_path / 'scores.json'}"]
+            [
+                str(tiny_bert),
+                "--pooling=avg",
+                f"--dev_file={dev_file}",
+                f"--output={tmp_path / 'scores.json'}",
+            ]
         )
     assert "pairs" in capsys.readouterr().out

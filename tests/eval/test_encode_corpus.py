@@ -18,14 +18,21 @@ from tests.refusals import refused
 @pytest.fixture
 def shards(tmp_path, sentences):
     """The same 60 sentences in four shards of all kinds, with an empty line and a repeated one."""
-    texts = [sentences[:20], [*sentences[20:30], "", *sentences[:4]], sentences[30:45], sentences[45:60]]
+    texts = [
+        sentences[:20],
+        [*sentences[20:30], "", *sentences[:4]],
+        sentences[30:45],
+        sentences[45:60],
+    ]
     folder = tmp_path / "in"
     folder.mkdir()
     plain = ["\n".join(part) + "\n" for part in texts]
     (folder / "a.txt").write_text(plain[0], encoding="utf-8")
     (folder / "b.1.txt.gz").write_bytes(gzip.compress(plain[1].encode()))
     (folder / "c").write_text(plain[2].rstrip("\n"), encoding="utf-8")
-    pq.write_table(pa.table({"id": range(15), "body": texts[3]}), folder / "d.parquet", row_group_size=4)
+    pq.write_table(
+        pa.table({"id": range(15), "body": texts[3]}), folder / "d.parquet", row_group_size=4
+    )
     return dict(zip(sorted(folder.iterdir()), texts, strict=True))
 
 
@@ -35,39 +42,65 @@ def letters(monkeypatch):
     encode = Letters()
     monkeypatch.setattr(command, "load_encoder", lambda *_: (encode, None))
     monkeypatch.setattr(command, "Encode", lambda encoder, tokenizer, bf16: encoder)
-    return lambda folder, *inputs: command.main([*map(str, inputs), "--model=m", f"--output={folder}", "--column=body"])
+    return lambda folder, *inputs: command.main(
+        [*map(str, inputs), "--model=m", f"--output={folder}", "--column=body"]
+    )
 
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_every_shard_gets_the_vectors_of_its_lines_in_order(shards, tiny_bert, tmp_path, monkeypatch):
+def test_every_shard_gets_the_vectors_of_its_lines_in_order(
+    shards, tiny_bert, tmp_path, monkeypatch
+):
     monkeypatch.setattr(command, "ROWS", 7)  # several pieces a shard, the last one shorter
     out = tmp_path / "out"
-    flags = ["--model", str(tiny_bert), "--pooling", "avg", "--output", str(out), "--column", "body"]
+    flags = [
+        "--model",
+        str(tiny_bert),
+        "--pooling",
+        "avg",
+        "--output",
+        str(out),
+        "--column",
+        "body",
+    ]
     records = command.main([str(tmp_path / "in"), *flags])
     vectors = encode_of(tiny_bert, "avg")([text for part in shards.values() for text in part])
     written = [np.load(out / f"{stem}.npy") for stem in ("a", "b.1", "c", "d")]
     assert [len(part) for part in written] == [len(part) for part in shards.values()]
     assert np.allclose(np.concatenate(written), vectors, atol=1e-5)
-    assert not np.allclose(vectors[:-1], vectors[1:], atol=1e-2), "neighbours differ, so the order is seen"
-    assert [(record["source"], record["rows"], record["width"], record["new"]) for record in records] == [
-        (path.name, len(part), 32, True) for path, part in shards.items()
-    ]
+    assert not np.allclose(vectors[:-1], vectors[1:], atol=1e-2), (
+        "neighbours differ, so the order is seen"
+    )
+    assert [
+        (record["source"], record["rows"], record["width"], record["new"]) for record in records
+    ] == [(path.name, len(part), 32, True) for path, part in shards.items()]
     assert names(out) == sorted(
-        [*(f"{stem}{end}" for stem in ("a", "b.1", "c", "d") for end in (".done.json", ".npy")), "manifest.json"]
+        [
+            *(f"{stem}{end}" for stem in ("a", "b.1", "c", "d") for end in (".done.json", ".npy")),
+            "manifest.json",
+        ]
     )
 
 
-def test_a_killed_command_leaves_whole_shards_and_the_same_command_ends(tmp_path, sentences, letters):
+def test_a_killed_command_leaves_whole_shards_and_the_same_command_ends(
+    tmp_path, sentences, letters
+):
     texts, kept = tmp_path / "in", ("manifest.json", ".done.json", ".npy")
     texts.mkdir()
     for i in range(3):
-        (texts / f"{i}.txt").write_text("\n".join(sentences[20 * i : 20 * i + 20]), encoding="utf-8")
+        (texts / f"{i}.txt").write_text(
+            "\n".join(sentences[20 * i : 20 * i + 20]), encoding="utf-8"
+        )
 
     def placed(folder):
-        return {path.name: path.read_bytes() for path in folder.glob("out/*") if path.name.endswith(kept)}
+        return {
+            path.name: path.read_bytes()
+            for path in folder.glob("out/*")
+            if path.name.endswith(kept)
+        }
 
     check_kills(lambda folder: letters(folder / "out", texts), tmp_path, placed, 4)
     assert not [*tmp_path.glob("*/out/*.part")]
@@ -100,7 +133,11 @@ def table_of(column, name="body"):
     [
         ("x.txt", b"", "x.txt: contains no text; remove it from the inputs"),
         ("x.txt", b"good\nn\xf6t\n", "x.txt:2: 'utf-8' codec"),
-        ("x.parquet", table_of(["a"], "content"), "with strings in 'body' ('Column body does not exist"),
+        (
+            "x.parquet",
+            table_of(["a"], "content"),
+            "with strings in 'body' ('Column body does not exist",
+        ),
         ("x.parquet", table_of(["a", None]), "a row is null or no string"),
         ("x.parquet", table_of(["a"])[:-9], "not a complete Parquet file with strings"),
     ],

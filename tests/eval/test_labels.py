@@ -7,7 +7,10 @@ from eval.labels import labelled
 
 
 def test_a_model_has_the_last_part_of_its_path_or_the_name_given(tmp_path, monkeypatch):
-    assert labelled(["/runs/second/best/", "org/model"]) == {"best": "/runs/second/best/", "model": "org/model"}
+    assert labelled(["/runs/second/best/", "org/model"]) == {
+        "best": "/runs/second/best/",
+        "model": "org/model",
+    }
     assert labelled(["before=/a/x", "/c/x"]) == {"before": "/a/x", "x": "/c/x"}
     assert list(labelled(["/runs/lr=3e-5/best"])) == ["best"]
     monkeypatch.chdir(tmp_path)

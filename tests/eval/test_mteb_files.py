@@ -33,7 +33,13 @@ def test_scores_of_mteb_protocols_are_taken():
 def test_mteb_reads_what_the_command_writes(tiny_bert, beir, tmp_path):
     mteb = pytest.importorskip("mteb", reason="requirements-extra.txt has it")
     beir.root.joinpath("beir", "small").rename(beir.root / "beir" / "scifact")
-    flags = ["--pooling=avg", "--tasks=beir", "--beir=scifact", f"--data_dir={beir.root}", "--format=mteb"]
+    flags = [
+        "--pooling=avg",
+        "--tasks=beir",
+        "--beir=scifact",
+        f"--data_dir={beir.root}",
+        "--format=mteb",
+    ]
     with pytest.raises(BadInput, match="needs --output"):
         command.main([f"tiny={tiny_bert}", *flags])
     rows = command.main([f"tiny={tiny_bert}", *flags, f"--output={tmp_path / 'out'}"])

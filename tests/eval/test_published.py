@@ -25,7 +25,14 @@ COMMIT = "c" * 40
 def test_every_entry_is_well_formed_and_its_record_has_a_score():
     for name, entry in checkpoints().items():
         needed = {"name": str, "hub": str, "source": str}
-        more = {"pooling": str, "record": str, "revision": str, "template": str, "stop": bool, "note": str}
+        more = {
+            "pooling": str,
+            "record": str,
+            "revision": str,
+            "template": str,
+            "stop": bool,
+            "note": str,
+        }
         check_entry(entry, needed, more)
         assert entry["name"] == name and entry["hub"].count("/") == 1
         assert entry.get("pooling", "avg") in {*POOLINGS, "pooler"}
@@ -39,7 +46,9 @@ def test_a_difference_of_two_hundredths_is_none():
     record = published("simcse-bert-base")
 
     def line(task, value, metric="spearman", headline=True):
-        [line] = compared([{**row(task, "test", metric, "all", 9, value), "headline": headline}], record)
+        [line] = compared(
+            [{**row(task, "test", metric, "all", 9, value), "headline": headline}], record
+        )
         return line["ours"], line.get("published"), line.get("difference"), line.get("verdict")
 
     assert line("STS12", 68.4249) == (68.42, 68.40, 0.02, "equal")
@@ -47,20 +56,36 @@ def test_a_difference_of_two_hundredths_is_none():
     assert line("Avg.", 76.28) == (76.28, 76.25, 0.03, "differs")
     assert line("MR", 81.0, "accuracy") == (81.0, 81.18, -0.18, "differs")
     assert line("BIOSSES", 50.0) == (50.0, None, None, None)
-    assert compared([{**row("STS12", "test", "pearson", "all", 9, 1.0), "headline": False}], record) == []
-    rows = [{**row(task, "test", "spearman", "all", 9, 80.0), "headline": True} for task in ("STS12", "Avg.")]
-    assert [line["task"] for line in compared(rows, published("all-minilm-l6-v2"))] == ["STS12"], "another SICK-R"
+    assert (
+        compared([{**row("STS12", "test", "pearson", "all", 9, 1.0), "headline": False}], record)
+        == []
+    )
+    rows = [
+        {**row(task, "test", "spearman", "all", 9, 80.0), "headline": True}
+        for task in ("STS12", "Avg.")
+    ]
+    assert [line["task"] for line in compared(rows, published("all-minilm-l6-v2"))] == ["STS12"], (
+        "another SICK-R"
+    )
 
 
 def test_sick_r_counts_the_pairs_of_the_published_score(tmp_path):
     sick = tmp_path / "senteval" / "downstream" / "SICK"
     sick.mkdir(parents=True)
-    for file, size in {"SICK_train.txt": 4500, "SICK_trial.txt": 500, "SICK_test_annotated.txt": 4927}.items():
+    for file, size in {
+        "SICK_train.txt": 4500,
+        "SICK_trial.txt": 500,
+        "SICK_test_annotated.txt": 4927,
+    }.items():
         rows = [f"{i}\ta dog {i}\ta cat {i}\t{1 + i % 5}\tNEUTRAL\n" for i in range(size)]
-        (sick / file).write_text("pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment\n" + "".join(rows))
+        (sick / file).write_text(
+            "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment\n" + "".join(rows)
+        )
     counts = []
     for record in ("simcse-bert-base", "all-minilm-l6-v2"):
-        [task] = [task for task in command.tasks_of(["sts"], published(record)) if task.name == "SICK-R"]
+        [task] = [
+            task for task in command.tasks_of(["sts"], published(record)) if task.name == "SICK-R"
+        ]
         [pairs] = task.load(tmp_path).values()
         counts.append(len(pairs.gold))
     assert counts == [4927, 9927]
@@ -69,14 +94,18 @@ def test_sick_r_counts_the_pairs_of_the_published_score(tmp_path):
 @pytest.fixture
 def small_task(dev_file, tmp_path, monkeypatch):
     """Own pairs in place of the seven sets, none of equal sentences: rounding alone would order their cosines."""
-    pairs = [line for line in dev_file.read_text().splitlines(keepends=True) if "\t5.000" not in line]
+    pairs = [
+        line for line in dev_file.read_text().splitlines(keepends=True) if "\t5.000" not in line
+    ]
     (tmp_path / "pairs.tsv").write_text("".join(pairs))
     task = replace(own_pairs(str(tmp_path / "pairs.tsv")), name="STS12", split="test")
     monkeypatch.setattr(command, "tasks_of", lambda groups, record: [task])
     return task
 
 
-def test_a_local_copy_is_scored_and_the_page_keeps_what_was_there(tiny_bert, small_task, tmp_path, capsys):
+def test_a_local_copy_is_scored_and_the_page_keeps_what_was_there(
+    tiny_bert, small_task, tmp_path, capsys
+):
     name, page = "infocse-bert-base", tmp_path / "published.md"
     [entry] = command.main([f"{name}={tiny_bert}", f"--output={tmp_path / 'published'}"])
     [score] = entry["scores"]
@@ -85,10 +114,20 @@ def test_a_local_copy_is_scored_and_the_page_keeps_what_was_there(tiny_bert, sma
     assert entry["settings"]["pooling"] == "cls_before_pooler" and entry["commit"] is None
     assert set(entry["sha256"]) == {"model.safetensors"}
     assert f"| {score['difference']:+.2f} " in capsys.readouterr().out
-    command.main([f"unsup-simcse-bert-base-uncased={tiny_bert}", f"--output={tmp_path / 'published'}"])
+    command.main(
+        [f"unsup-simcse-bert-base-uncased={tiny_bert}", f"--output={tmp_path / 'published'}"]
+    )
     written = json.loads((tmp_path / "published.json").read_text())
-    assert written[0] == entry and [e["name"] for e in written] == [name, "unsup-simcse-bert-base-uncased"]
-    for words in (f"## {name}", "a local copy", "cls_before_pooler", "InfoCSE (arXiv 2210.06432), table 2"):
+    assert written[0] == entry and [e["name"] for e in written] == [
+        name,
+        "unsup-simcse-bert-base-uncased",
+    ]
+    for words in (
+        f"## {name}",
+        "a local copy",
+        "cls_before_pooler",
+        "InfoCSE (arXiv 2210.06432), table 2",
+    ):
         assert words in page.read_text()
 
 
@@ -101,7 +140,9 @@ def test_promptbert_is_its_mask_in_the_template_behind_a_full_stop(tiny_bert, sm
     def mask_states(texts):
         states = []
         for text in texts:
-            ids = tokenizer(text if text[-1] in ".?\"'" else f"{text}.", return_tensors="pt")["input_ids"]
+            ids = tokenizer(text if text[-1] in ".?\"'" else f"{text}.", return_tensors="pt")[
+                "input_ids"
+            ]
             with torch.no_grad():
                 states.append(model(ids).last_hidden_state[ids == tokenizer.mask_token_id])
         return torch.cat(states)
@@ -117,7 +158,10 @@ def test_the_page_in_results_is_that_of_its_figures_and_has_what_is_published_no
     for entry in entries:
         record = published(checkpoints()[entry["name"]]["record"])
         for score in entry["scores"]:
-            assert score["published"] == record.scores[Key(score["task"], "test", "test", score["metric"])].mean
+            assert (
+                score["published"]
+                == record.scores[Key(score["task"], "test", "test", score["metric"])].mean
+            )
 
 
 @pytest.mark.parametrize(
@@ -125,15 +169,22 @@ def test_the_page_in_results_is_that_of_its_figures_and_has_what_is_published_no
     [
         (["model.safetensors"], ["pytorch_model.bin", "tf_model.h5"]),
         (["pytorch_model.bin"], ["flax_model.msgpack"]),
-        (["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"], ["rust_model.ot"]),
+        (
+            ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"],
+            ["rust_model.ot"],
+        ),
     ],
 )
-def test_one_form_of_the_weights_is_fetched_with_the_small_files(tmp_path, monkeypatch, weights, unneeded):
+def test_one_form_of_the_weights_is_fetched_with_the_small_files(
+    tmp_path, monkeypatch, weights, unneeded
+):
     small = ["config.json", "vocab.txt", "sentencepiece.bpe.model", "1_Pooling/config.json"]
 
     def snapshot_download(hub, revision, allow_patterns):
         target = tmp_path / {"a/model": revision or COMMIT}[hub]
-        for file in filter_repo_objects([*small, *weights, *unneeded], allow_patterns=allow_patterns):
+        for file in filter_repo_objects(
+            [*small, *weights, *unneeded], allow_patterns=allow_patterns
+        ):
             (target / file).parent.mkdir(parents=True, exist_ok=True)
             (target / file).touch()
         return str(target)
@@ -142,6 +193,9 @@ def test_one_form_of_the_weights_is_fetched_with_the_small_files(tmp_path, monke
     for revision in (None, "d" * 40):
         folder = command.fetch("a/model", revision)
         assert folder.name == (revision or COMMIT)
-        assert {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} == {*small, *weights}
+        assert {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} == {
+            *small,
+            *weights,
+        }
     with pytest.raises(BadInput, match="'b/model' cannot be fetched from the hub"):
         command.fetch("b/model")

@@ -40,12 +40,17 @@ def test_a_dev_score_is_never_shown_as_a_test_score():
         full_row("MR", split, "accuracy", "single", 9, 80.0, mode)
         for split, mode in (("dev", "dev"), ("test", "fasttest"))
     ]
-    headings = [table({"m": [scored]}).splitlines()[0] for scored in (*rows, row("STS-B", 80.0, "dev"))]
+    headings = [
+        table({"m": [scored]}).splitlines()[0] for scored in (*rows, row("STS-B", 80.0, "dev"))
+    ]
     assert headings == ["| model | MR dev |", "| model | MR fasttest |", "| model | STS-B dev |"]
 
 
 def result(task, *metrics, value=70.0, n=10):
-    return Result([full_row(task, "test", metric, "single", n, value) for metric in metrics], {"value": np.ones(2)})
+    return Result(
+        [full_row(task, "test", metric, "single", n, value) for metric in metrics],
+        {"value": np.ones(2)},
+    )
 
 
 def test_rows_carry_their_model_and_the_first_of_a_task_is_its_headline():
@@ -64,7 +69,11 @@ def test_rows_carry_their_model_and_the_first_of_a_task_is_its_headline():
 
 
 def test_each_metric_has_a_table_and_an_average_of_its_own():
-    results = {"A": result("A", "spearman"), "B": result("B", "accuracy"), "C": result("C", "accuracy")}
+    results = {
+        "A": result("A", "spearman"),
+        "B": result("B", "accuracy"),
+        "C": result("C", "accuracy"),
+    }
     rows = rows_of(results, "m|n", None)
     assert [r["task"] for r in rows] == ["A", "B", "C", "Avg."]
     first, second = tables({"m|n": rows}).split("\n\n")
@@ -74,7 +83,9 @@ def test_each_metric_has_a_table_and_an_average_of_its_own():
 
 def test_a_table_shows_all_cuts_of_a_ranking_and_averages_only_the_first():
     metrics = ["recall@1", "recall@5", "recall@10"]
-    cuts = [full_row("A", "test", metric, "single", 10, 10.0 * i) for i, metric in enumerate(metrics)]
+    cuts = [
+        full_row("A", "test", metric, "single", 10, 10.0 * i) for i, metric in enumerate(metrics)
+    ]
     rows = {name: rows_of({"A": Result(cuts, shown=3)}, name, None) for name in ("m", "n")}
     assert [cut["metric"] for cut in headline(rows["m"])] == ["recall@1"]
     assert tables(rows).splitlines() == [
@@ -84,16 +95,25 @@ def test_a_table_shows_all_cuts_of_a_ranking_and_averages_only_the_first():
         "| n     | 0.00       | 10.00      | 20.00       |",
     ]
     with_other = {"m": [*rows["m"], *rows_of({"B": result("B", "spearman")}, "m", None)]}
-    assert [part.splitlines()[0] for part in tables(with_other).split("\n\n")] == ["recall", "spearman"]
+    assert [part.splitlines()[0] for part in tables(with_other).split("\n\n")] == [
+        "recall",
+        "spearman",
+    ]
 
 
 GOOD = full_row("STS12", "test", "spearman", "all", 9, 1.5)
 
 
-@pytest.mark.parametrize("wrong", [{"metric": None}, {"n": "9"}, {"n": 0}, {"value": math.nan}, {"value": "1"}])
+@pytest.mark.parametrize(
+    "wrong", [{"metric": None}, {"n": "9"}, {"n": 0}, {"value": math.nan}, {"value": "1"}]
+)
 def test_a_bad_file_of_scores_is_refused(tmp_path, wrong):
     (tmp_path / "scores.json").write_text(json.dumps([GOOD, {**GOOD, **wrong}]))
     assert "row 2 is no score" in refused(read_scores, tmp_path / "scores.json")
-    for rows, said in {"[]": "contains no scores", '["row"]': "row 1 is no score", "[{}]": "('task')"}.items():
+    for rows, said in {
+        "[]": "contains no scores",
+        '["row"]': "row 1 is no score",
+        "[{}]": "('task')",
+    }.items():
         (tmp_path / "scores.json").write_text(rows)
         assert said in refused(read_scores, tmp_path / "scores.json")

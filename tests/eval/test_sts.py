@@ -44,7 +44,11 @@ def test_other_line_separators_keep_two_files_aligned(tmp_path):
         ("a\tb\nno tab\n", "1\n2\n", "STS.input.X.txt:2: 1 columns separated by tabs"),
         ("a\tb\nc\td\n", "1\nfive\n", "STS.gs.X.txt:2: 'five' is not a score from 0 to 5"),
         ("a\tb\nc\td\ne\tf\n", "1\n\n5.1\n", "STS.gs.X.txt:3: '5.1' is not"),
-        ("a\tb\nZw\xf6lf\td\n".encode("latin-1"), "1\n2\n", "STS.input.X.txt: cannot be read ('utf-8' codec"),
+        (
+            "a\tb\nZw\xf6lf\td\n".encode("latin-1"),
+            "1\n2\n",
+            "STS.input.X.txt: cannot be read ('utf-8' codec",
+        ),
     ],
 )
 def test_a_bad_subset_is_refused_with_its_file_and_line(tmp_path, texts, golds, said):
@@ -56,21 +60,31 @@ def test_columns_are_found_by_name_in_any_order_or_by_number(tmp_path):
     assert plain == Pairs(["a b", "d"], ["c", "e"], [1.0, 2.5])
     other = put(tmp_path, "id\tscore\tsentence2\tsentence1\n7\t1\tc\ta  b\n8\t2.5\te\td\n")
     assert read_columns(other, *COLUMNS) == plain
-    crlf = put(tmp_path, "\ufeff" + (HEADER + "a b\tc\t1\nd\te\t2.5\n\n").replace("\n", "\r\n"))  # an empty last line
+    crlf = put(
+        tmp_path, "\ufeff" + (HEADER + "a b\tc\t1\nd\te\t2.5\n\n").replace("\n", "\r\n")
+    )  # an empty last line
     assert read_columns(crlf, *COLUMNS) == plain
     rows = "main\tnews\t2015\t1\t3.2\ta\tb\tlicence\nmain\tnews\t2015\t2\t0\tc\td\n"
     assert read_columns(put(tmp_path, rows), 4, 5, 6) == Pairs(["a", "c"], ["b", "d"], [3.2, 0.0])
 
 
 def test_lone_quotes_keep_rows_apart_and_words_stay_text(tmp_path):
-    rows = ['"an open quote\tand "another\t1', "None\tNA\t2", "007\tnan\t3", "1e5\tnull\t4", '"\t""\t5']
+    rows = [
+        '"an open quote\tand "another\t1',
+        "None\tNA\t2",
+        "007\tnan\t3",
+        "1e5\tnull\t4",
+        '"\t""\t5',
+    ]
     pairs = read_columns(put(tmp_path, HEADER + "\n".join(rows) + "\n"), *COLUMNS)
     assert pairs.left == ['"an open quote', "None", "007", "1e5", '"']
     assert pairs.right == ['and "another', "NA", "nan", "null", '""']
     assert pairs.gold == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("score", ["nan", "inf", "", "5.0001", "-1", "five", "1,5", "infinity", "1 2"])
+@pytest.mark.parametrize(
+    "score", ["nan", "inf", "", "5.0001", "-1", "five", "1,5", "infinity", "1 2"]
+)
 def test_a_bad_score_is_refused_with_its_line(tmp_path, score):
     path = put(tmp_path, HEADER + f"a\tb\t1\nc\td\t{score}\ne\tf\t2\n")
     assert refusal(path) == f"{path}:3: '{score}' is not a score from 0 to 5"
@@ -118,7 +132,9 @@ def at_angles(angles, lengths=(1, 2, 3)):
 
 
 def numbered(gold):
-    return Pairs([f"left {i}" for i in range(len(gold))], [f"right {i}" for i in range(len(gold))], gold)
+    return Pairs(
+        [f"left {i}" for i in range(len(gold))], [f"right {i}" for i in range(len(gold))], gold
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -127,7 +143,9 @@ def test_spearman_equals_a_slow_loop_with_ties(seed):
     gold = rng.integers(0, 6, 40).astype(float).tolist()
     angles = rng.integers(0, 10, 40) / 4
     expected = 100 * slow_spearman([round(float(np.cos(a)), 6) for a in angles], gold)
-    score = spearman(at_angles(angles, lengths=(1,)), numbered(gold))  # other lengths would break ties by rounding
+    score = spearman(
+        at_angles(angles, lengths=(1,)), numbered(gold)
+    )  # other lengths would break ties by rounding
     assert score == pytest.approx(expected, abs=1e-9)
     distinct = rng.permutation(40) / 20
     expected = 100 * slow_spearman(np.cos(distinct).tolist(), gold)
@@ -142,11 +160,16 @@ def test_a_collapsed_model_scores_0():
 
 def test_cosines_equal_a_slow_loop_and_are_0_for_a_zero_vector():
     rng = np.random.default_rng(0)
-    left, right = rng.normal(size=(6, 5)).astype(np.float32), rng.normal(size=(6, 5)).astype(np.float32)
+    left, right = (
+        rng.normal(size=(6, 5)).astype(np.float32),
+        rng.normal(size=(6, 5)).astype(np.float32),
+    )
     left[2] = right[4] = 0
     values = cosines(left, right)
     for i in range(6):
-        norm = sum(float(v) ** 2 for v in left[i]) ** 0.5 * sum(float(v) ** 2 for v in right[i]) ** 0.5
+        norm = (
+            sum(float(v) ** 2 for v in left[i]) ** 0.5 * sum(float(v) ** 2 for v in right[i]) ** 0.5
+        )
         dot = sum(float(a) * float(b) for a, b in zip(left[i], right[i], strict=True))
         assert values[i] == pytest.approx(dot / norm if norm else 0.0, abs=1e-12)
     assert values[2] == values[4] == 0

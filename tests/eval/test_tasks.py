@@ -8,7 +8,15 @@ from eval.tasks import Options, count_seen, describe_seen, tasks_named, with_sha
 from tests.eval.toys import write_stsb
 from tests.refusals import refused
 
-PUBLISHED = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, "STS-B": 1379, "SICK-R": 4927}
+PUBLISHED = {
+    "STS12": 3108,
+    "STS13": 1500,
+    "STS14": 3750,
+    "STS15": 3000,
+    "STS16": 1186,
+    "STS-B": 1379,
+    "SICK-R": 4927,
+}
 SUBSETS = {
     "STS12": ["MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"],
     "STS13": ["FNWN", "headlines", "OnWN"],
@@ -62,13 +70,21 @@ def encode(sentences):
     return np.array([np.cos(angles), np.sin(angles)]).T
 
 
-@pytest.mark.parametrize("task", [*STS_TEST, *STS_DEV], ids=lambda task: f"{task.name} {task.split}")
+@pytest.mark.parametrize(
+    "task", [*STS_TEST, *STS_DEV], ids=lambda task: f"{task.name} {task.split}"
+)
 def test_a_task_reads_its_files_and_gives_a_row(task, data_dir):
     row = task.score(encode, data_dir).rows[0]
     value = row.pop("value")
     assert 0 < abs(value) < 100
-    size = PUBLISHED[task.name] if task.split == "test" else {"STS-B": 1500, "SICK-R": 500}[task.name]
-    how = {"mode": "test", "metric": "spearman", "aggregation": "all" if task.name in SUBSETS else "single"}
+    size = (
+        PUBLISHED[task.name] if task.split == "test" else {"STS-B": 1500, "SICK-R": 500}[task.name]
+    )
+    how = {
+        "mode": "test",
+        "metric": "spearman",
+        "aggregation": "all" if task.name in SUBSETS else "single",
+    }
     assert row == {"task": task.name, "split": task.split, "n": size} | how
 
 
@@ -96,14 +112,18 @@ def test_a_file_of_a_year_that_is_shorter_than_the_other_is_refused(tmp_path):
     folder.mkdir(parents=True)
     (folder / "STS.input.FNWN.txt").write_text("a\tb\nc\td\n")
     (folder / "STS.gs.FNWN.txt").write_text("1.0\n")
-    assert "STS13 in" in (said := refused(STS_TEST[1].load, tmp_path)) and "truncated or changed" in said
+    assert (
+        "STS13 in" in (said := refused(STS_TEST[1].load, tmp_path))
+        and "truncated or changed" in said
+    )
 
 
 @pytest.mark.parametrize("rows", ["", "a\tb\t3\n", "a\tb\t3\nc\td\t3.0\n"])
 def test_own_pairs_of_one_score_are_refused(tmp_path, rows):
     (tmp_path / "own.tsv").write_text(f"sentence1\tsentence2\tscore\n{rows}")
     with pytest.raises(
-        BadInput, match=f"own has {rows.count('b') + rows.count('d')} pairs of one score; a correlation"
+        BadInput,
+        match=f"own has {rows.count('b') + rows.count('d')} pairs of one score; a correlation",
     ):
         own_pairs(str(tmp_path / "own.tsv")).load("nowhere")
 
@@ -111,21 +131,31 @@ def test_own_pairs_of_one_score_are_refused(tmp_path, rows):
 def test_tasks_are_chosen_by_group_or_name():
     assert [task.name for task in tasks_named(["sts"], Options())] == list(PUBLISHED)
     assert tasks_named(["sts"], Options("dev")) == list(STS_DEV)
-    assert [task.name for task in tasks_named(["sts12", "Sick-R"], Options())] == ["STS12", "SICK-R"]
+    assert [task.name for task in tasks_named(["sts12", "Sick-R"], Options())] == [
+        "STS12",
+        "SICK-R",
+    ]
     assert tasks_named(["STS-B"], Options("dev")) == [STS_DEV[0]]
     assert tasks_named([], Options()) == []
     names = [task.name for task in tasks_named(["transfer", "MR", "transfer"], Options())]
     assert len(names) == 7 and names.count("MR") == 1
     assert {task.name: task.pairs for task in STS_TEST} == PUBLISHED
-    with pytest.raises(BadInput, match=r"unknown task 'STS18' for split 'test'; choose from: sts, .*STS12, .*SICK-R"):
+    with pytest.raises(
+        BadInput,
+        match=r"unknown task 'STS18' for split 'test'; choose from: sts, .*STS12, .*SICK-R",
+    ):
         tasks_named(["sts", "STS18"], Options())
-    with pytest.raises(BadInput, match=r"unknown task 'STS12' for split 'dev'; choose from: sts, .*STS-B, SICK-R"):
+    with pytest.raises(
+        BadInput, match=r"unknown task 'STS12' for split 'dev'; choose from: sts, .*STS-B, SICK-R"
+    ):
         tasks_named(["STS12"], Options("dev"))
 
 
 def test_the_average_rounds_each_value_first():
     values = enumerate([70.006, 80.006, 60.006])
-    averaged = average([row(str(i), "test", "spearman", "all", 10 * i, value) for i, value in values])
+    averaged = average(
+        [row(str(i), "test", "spearman", "all", 10 * i, value) for i, value in values]
+    )
     assert averaged.pop("value") == pytest.approx((70.01 + 80.01 + 60.01) / 3, abs=1e-9)
     plain = {"split": "test", "mode": "test", "metric": "spearman"}
     assert averaged == {**plain, "task": "Avg.", "aggregation": "mean of tasks", "n": 30}
@@ -135,7 +165,10 @@ def test_subsets_means_and_pearson_are_reported_beside_the_headline(data_dir):
     task = STS_TEST[1]
     result = task.score(encode, data_dir)
     subsets = task.load(data_dir)
-    values = {name: correlation(similarities(encode, pairs), pairs.gold) for name, pairs in subsets.items()}
+    values = {
+        name: correlation(similarities(encode, pairs), pairs.gold)
+        for name, pairs in subsets.items()
+    }
     sizes = [len(pairs.gold) for pairs in subsets.values()]
     rows = {(row["metric"], row["aggregation"]): row for row in result.rows}
     for name, value in values.items():
@@ -148,14 +181,22 @@ def test_subsets_means_and_pearson_are_reported_beside_the_headline(data_dir):
     assert rows["pearson", "all"]["value"] == pytest.approx(pearson, abs=1e-9)
     assert len(rows) == 2 * (1 + 2 + 3)
     assert result.items["gold"].tolist() == pairs.gold and len(result.items["similarity"]) == 1500
-    assert [row["metric"] for row in STS_TEST[5].score(encode, data_dir).rows] == ["spearman", "pearson"]
+    assert [row["metric"] for row in STS_TEST[5].score(encode, data_dir).rows] == [
+        "spearman",
+        "pearson",
+    ]
 
 
 def test_the_metric_loads_by_its_path():
     import evaluate
 
     metric = evaluate.load("eval/metrics/spearman.py")
-    assert metric.compute(predictions=[1.0, 2.0, 3.0, 4.0], references=[1.0, 3.0, 2.0, 4.0])["spearman"] == 80.0
+    assert (
+        metric.compute(predictions=[1.0, 2.0, 3.0, 4.0], references=[1.0, 3.0, 2.0, 4.0])[
+            "spearman"
+        ]
+        == 80.0
+    )
     assert metric.compute(predictions=[1.0, 1.0], references=[1.0, 3.0])["spearman"] == 0.0
 
 
@@ -168,4 +209,7 @@ def test_distinct_sentences_are_counted_once():
     assert seen == {"own": {"seen": 2, "sentences": 4}}
     assert describe_seen(seen) == "the training text contains test sentences: own 2 of 4"
     rows = with_share_seen([{"task": "own", "value": 1.0}, {"task": "Avg.", "value": 1.0}], seen)
-    assert rows == [{"task": "own", "value": 1.0, "seen_in_training": 0.5}, {"task": "Avg.", "value": 1.0}]
+    assert rows == [
+        {"task": "own", "value": 1.0, "seen_in_training": 0.5},
+        {"task": "Avg.", "value": 1.0},
+    ]

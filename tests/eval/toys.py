@@ -16,7 +16,10 @@ def write_stsb(root, rows, split="test"):
     """STS-B in SentEval's layout from (score, left, right); returns `root`."""
     folder = root / "senteval" / "downstream" / "STS" / "STSBenchmark"
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [f"main\tnews\t2015\t{i}\t{score}\t{left}\t{right}\n" for i, (score, left, right) in enumerate(rows)]
+    lines = [
+        f"main\tnews\t2015\t{i}\t{score}\t{left}\t{right}\n"
+        for i, (score, left, right) in enumerate(rows)
+    ]
     (folder / f"sts-{split}.csv").write_text("".join(lines), encoding="utf-8")
     return root
 
@@ -24,19 +27,26 @@ def write_stsb(root, rows, split="test"):
 def write_beir(folder, corpus, queries, **judged):
     """A set in BEIR's format: records of documents, texts of queries by name, judgements by split."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    for file, records in (("corpus", corpus), ("queries", [{"_id": n, "text": text} for n, text in queries.items()])):
+    for file, records in (
+        ("corpus", corpus),
+        ("queries", [{"_id": n, "text": text} for n, text in queries.items()]),
+    ):
         lines = [json.dumps(record) + "\n" for record in records]
         (folder / f"{file}.jsonl").write_text("".join(lines), encoding="utf-8")
     for split, rows in judged.items():
-        lines = ["\t".join(map(str, row)) + "\n" for row in [("query-id", "corpus-id", "score"), *rows]]
+        lines = [
+            "\t".join(map(str, row)) + "\n" for row in [("query-id", "corpus-id", "score"), *rows]
+        ]
         (folder / "qrels" / f"{split}.tsv").write_text("".join(lines), encoding="utf-8")
     return folder
 
 
 class BeirFolder:
-    """A small set in BEIR's format under `root`/beir/NAME: 40 documents, 6 queries of graded judgements.
+    """A small set in BEIR's format under `root`/beir/NAME: 40 documents, 6 queries of graded
+    judgements.
 
-    Document `d3` is empty, every fourth has a title; query `q5` has no positive judgement and `q4` no judgement.
+    Document `d3` is empty, every fourth has a title; query `q5` has no positive judgement and `q4`
+    no judgement.
     """
 
     WORDS = "stone river lamp orchard signal violin harbour".split()
@@ -47,7 +57,9 @@ class BeirFolder:
         self.documents = {f"d{i}": self._text(i) if i != 3 else "" for i in range(40)}
         self.titles = {f"d{i}": f"title {i}" for i in range(0, 40, 4)}
         self.queries = {f"q{i}": self._text(6 * i + 1) for i in range(6)}
-        self.grades = {f"q{i}": {f"d{j}": (i + j) % 4 - 1 for j in range(i, 40, 5)} for i in range(4)}
+        self.grades = {
+            f"q{i}": {f"d{j}": (i + j) % 4 - 1 for j in range(i, 40, 5)} for i in range(4)
+        }
         self.grades["q5"] = {"d1": 0, "d2": -1}
         self.write()
 
@@ -56,15 +68,22 @@ class BeirFolder:
 
     def write(self):
         corpus = [
-            {"_id": name, "text": text, "metadata": {}} | ({"title": self.titles[name]} if name in self.titles else {})
+            {"_id": name, "text": text, "metadata": {}}
+            | ({"title": self.titles[name]} if name in self.titles else {})
             for name, text in self.documents.items()
         ]
-        judged = [(query, name, grade) for query, grades in self.grades.items() for name, grade in grades.items()]
+        judged = [
+            (query, name, grade)
+            for query, grades in self.grades.items()
+            for name, grade in grades.items()
+        ]
         write_beir(self.folder, corpus, self.queries, test=judged)
 
     def texts(self):
         """What is encoded for each document."""
-        return [f"{self.titles.get(name, '')} {text}".strip() for name, text in self.documents.items()]
+        return [
+            f"{self.titles.get(name, '')} {text}".strip() for name, text in self.documents.items()
+        ]
 
 
 class Letters:
@@ -76,7 +95,9 @@ class Letters:
         self.identity = identity
 
     def __call__(self, texts):
-        return np.array([[text.count(letter) for letter in "aeiost"] for text in texts], dtype=np.float32)
+        return np.array(
+            [[text.count(letter) for letter in "aeiost"] for text in texts], dtype=np.float32
+        )
 
     def to(self, device):
         return self

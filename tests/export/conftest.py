@@ -12,12 +12,27 @@ from models.encoder import SentenceEncoder
 from models.heads import Head, Normalize, projection_named
 from models.loading import load_backbone, load_tokenizer
 
-_STS12 = {"task": "STS12", "split": "test", "mode": "test", "metric": "spearman", "aggregation": "all", "n": 3108}
+_STS12 = {
+    "task": "STS12",
+    "split": "test",
+    "mode": "test",
+    "metric": "spearman",
+    "aggregation": "all",
+    "n": 3108,
+}
 SCORES = [
     _STS12 | {"value": 62.376, "headline": True},
     _STS12 | {"aggregation": "mean of subsets", "value": 60.125, "headline": False},
-    _STS12 | {"task": "STS-B", "aggregation": "single", "n": 1379, "value": 70.448, "headline": True},
-    _STS12 | {"task": "Avg.", "aggregation": "mean of tasks", "n": 4487, "value": 66.415, "headline": True},
+    _STS12
+    | {"task": "STS-B", "aggregation": "single", "n": 1379, "value": 70.448, "headline": True},
+    _STS12
+    | {
+        "task": "Avg.",
+        "aggregation": "mean of tasks",
+        "n": 4487,
+        "value": 66.415,
+        "headline": True,
+    },
 ]
 
 
@@ -36,13 +51,24 @@ def record() -> dict:
         "world_size": 1,
         "script": "run_unsup.py",
         "start": "ab" * 32,
-        "text": {"columns": 1, "files": ["mine.txt"], "rows": 1234, "sha256": "cd" * 32, "empty_lines_dropped": 0},
+        "text": {
+            "columns": 1,
+            "files": ["mine.txt"],
+            "rows": 1234,
+            "sha256": "cd" * 32,
+            "empty_lines_dropped": 0,
+        },
     }
     return {
         "format": 1,
         "script": "run_unsup.py",
         "command": ["python", "run_unsup.py", "--config", "configs/simcse-mini.yaml", "--bf16"],
-        "settings": {"method": "simcse", "seed": 17, "model_name_or_path": "runs/aux", "output_dir": "runs/x"},
+        "settings": {
+            "method": "simcse",
+            "seed": 17,
+            "model_name_or_path": "runs/aux",
+            "output_dir": "runs/x",
+        },
         "trajectory": trajectory,
         "best": {"step": 375, "value": 80.92},
         "steps": 500,

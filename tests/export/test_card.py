@@ -42,7 +42,9 @@ def card_of(make_run, tmp_path):
     return card_of
 
 
-@pytest.mark.parametrize("method", [load_method(name) for name in method_names()], ids=method_names())
+@pytest.mark.parametrize(
+    "method", [load_method(name) for name in method_names()], ids=method_names()
+)
 def test_what_a_method_cites_is_bibtex_and_its_records_exist(method):
     for entry in method.citations:
         assert re.match(r"@\w+\{\w+,", entry)
@@ -54,17 +56,33 @@ def test_the_card_holds_what_is_known_of_the_run(card_of):
     card = card_of(record())
     for words in SAID.strip().splitlines():
         assert words in card
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in card.splitlines() if line.startswith("|")]
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in card.splitlines()
+        if line.startswith("|")
+    ]
     for row in SCORES:
-        line = [row["task"], "test", "spearman", row["aggregation"], f"{row['n']:,}", f"{row['value']:.2f}"]
+        line = [
+            row["task"],
+            "test",
+            "spearman",
+            row["aggregation"],
+            f"{row['n']:,}",
+            f"{row['value']:.2f}",
+        ]
         assert (line in lines) == row["headline"]
-    settings = {line[0]: line[1] for line in lines[[line[0] for line in lines].index("setting") + 2 :]}
+    settings = {
+        line[0]: line[1] for line in lines[[line[0] for line in lines].index("setting") + 2 :]
+    }
     assert settings == {"pooling": "avg", "temperature": "0.1", "max_steps": "500", "seed": "17"}
 
 
 def test_the_head_is_read_back_by_the_hub_s_library(card_of):
     data = ModelCard(card_of(record())).data
-    shown = {(result.dataset_name, result.metric_type): result.metric_value for result in data.eval_results}
+    shown = {
+        (result.dataset_name, result.metric_type): result.metric_value
+        for result in data.eval_results
+    }
     assert shown == {("STS12", "cosine_spearman"): 62.376, ("STS-B", "cosine_spearman"): 70.448}
     assert data.library_name == "sentence-transformers"
     assert "simcse" in data.tags
@@ -75,9 +93,17 @@ def test_the_head_is_read_back_by_the_hub_s_library(card_of):
 def test_the_dev_score_stands_beside_that_of_the_base_model(card_of):
     verdict = {"metric": "stsb_spearman", "start": 70.0, "result": 80.92, "apart": False}
     card = card_of(record() | {"verdict": verdict})
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in card.splitlines() if line.startswith("|")]
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in card.splitlines()
+        if line.startswith("|")
+    ]
     assert lines[0] == ["score", "base model", "this model"]
-    assert lines[2] == ["Spearman's correlation on STS-B dev, which selected the model", "70.00", "80.92"]
+    assert lines[2] == [
+        "Spearman's correlation on STS-B dev, which selected the model",
+        "70.00",
+        "80.92",
+    ]
     assert lines[3] == ["mean of 2 tasks", "not scored", "66.42"]
 
 
@@ -90,7 +116,8 @@ def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(card_of):
     for folder in ("/home/someone/base", "../base", "~/base", "runs/deep/base"):
         facts = Facts({"settings": {"model_name_or_path": folder}, "trajectory": {"start": folder}})
         assert facts.base_model is None
-    # a folder's weights in several files, or in a pickle: it has a name like that of a hub, and no single hash
+    # a folder's weights in several files, or in a pickle: it has a name like that of a hub, and no
+    # single hash
     run["trajectory"]["contents"] = {"model_name_or_path": {"config.json": "ab" * 32}}
     assert Facts(run).base_model is None
 
@@ -98,12 +125,31 @@ def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(card_of):
 def test_hostile_names_and_paths_leave_a_clean_card(card_of, tmp_path, sentences):
     run = record()
     secret, path = "hf_" + "s" * 30, "/home/someone/secret"
-    run["settings"] |= {"method": HOSTILE, "model_name_or_path": path, "hub_token": secret, "seed": HOSTILE}
-    run["trajectory"] |= {"method": HOSTILE, "start": path, "skip_from": HOSTILE, "config_name": path, HOSTILE: HOSTILE}
-    run["trajectory"]["text"] |= {"files": [f"{path}/{HOSTILE}", f"{path}"], "sha256": HOSTILE, "columns": HOSTILE}
+    run["settings"] |= {
+        "method": HOSTILE,
+        "model_name_or_path": path,
+        "hub_token": secret,
+        "seed": HOSTILE,
+    }
+    run["trajectory"] |= {
+        "method": HOSTILE,
+        "start": path,
+        "skip_from": HOSTILE,
+        "config_name": path,
+        HOSTILE: HOSTILE,
+    }
+    run["trajectory"]["text"] |= {
+        "files": [f"{path}/{HOSTILE}", f"{path}"],
+        "sha256": HOSTILE,
+        "columns": HOSTILE,
+    }
     run["trajectory"]["rank_text"] = [path, secret, "a\n```\n# Title"]
     run["findings"] = [HOSTILE, "a\n# Title"]
-    run |= {"commit": HOSTILE, "versions": {HOSTILE: HOSTILE}, "hardware": {"device": f"x\n---\n{HOSTILE}"}}
+    run |= {
+        "commit": HOSTILE,
+        "versions": {HOSTILE: HOSTILE},
+        "hardware": {"device": f"x\n---\n{HOSTILE}"},
+    }
     run |= {
         "best": {"step": HOSTILE, "value": HOSTILE},
         "verdict": {"metric": HOSTILE},
@@ -120,7 +166,9 @@ def test_hostile_names_and_paths_leave_a_clean_card(card_of, tmp_path, sentences
     head = yaml.safe_load(card.split("---\n")[1])
     assert head["model-index"][0]["name"] == "a_b__x_(y) model"
     cells = {line.count("|") for line in card.splitlines() if line.startswith("| ")}
-    assert cells == {3, 4, 7}, "tables of settings, of scores beside the base model's, and of scores"
+    assert cells == {3, 4, 7}, (
+        "tables of settings, of scores beside the base model's, and of scores"
+    )
     assert not [sentence for sentence in sentences if sentence in card]
 
 

@@ -35,9 +35,14 @@ def test_an_empty_folder_is_filled_and_a_full_one_refused(make_run, tmp_path):
     assert partials(target.parent) == []
 
 
-def test_a_command_that_fails_midway_leaves_nothing_and_the_next_one_works(make_run, tmp_path, monkeypatch):
+def test_a_command_that_fails_midway_leaves_nothing_and_the_next_one_works(
+    make_run, tmp_path, monkeypatch
+):
     run, target = make_run(), tmp_path / "out"
-    for name, text in ((f".out{PARTIAL}", "of a command that was killed"), (".out.partial", "mine")):
+    for name, text in (
+        (f".out{PARTIAL}", "of a command that was killed"),
+        (".out.partial", "mine"),
+    ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "old").write_text(text)
     with monkeypatch.context() as patched:
@@ -47,7 +52,9 @@ def test_a_command_that_fails_midway_leaves_nothing_and_the_next_one_works(make_
     assert not target.exists()
     assert partials(tmp_path) == []
     main([str(run), "--output", str(target)])
-    assert not (target / "old").exists() and (tmp_path / ".out.partial" / "old").read_text() == "mine"
+    assert (
+        not (target / "old").exists() and (tmp_path / ".out.partial" / "old").read_text() == "mine"
+    )
 
 
 def test_what_can_be_read_can_be_exported(tiny_bert, make_run, tmp_path):
@@ -61,7 +68,15 @@ def test_what_can_be_read_can_be_exported(tiny_bert, make_run, tmp_path):
     with pytest.raises(BadInput, match="--pooling"):
         main([str(tiny_bert), "--output", str(tmp_path / "no")])
     with pytest.raises(BadInput, match=r"--pooling cls_before_pooler: .* states its pooling, avg"):
-        main([str(tmp_path / "plain"), "--pooling", "cls_before_pooler", "--output", str(tmp_path / "no")])
+        main(
+            [
+                str(tmp_path / "plain"),
+                "--pooling",
+                "cls_before_pooler",
+                "--output",
+                str(tmp_path / "no"),
+            ]
+        )
     assert not (tmp_path / "no").exists()
 
 
@@ -96,5 +111,7 @@ def test_a_run_without_scores_is_exported(make_run, tmp_path):
 def test_scores_of_other_settings_are_not_the_model_s(make_run, tmp_path):
     for name, value in (("pooling", "avg_top2"), ("max_length", 7)):
         run = make_run(scores=[SCORES[0] | {name: value}])
-        with pytest.raises(BadInput, match=rf"scored with {name} {value}, not the model's .*; score again"):
+        with pytest.raises(
+            BadInput, match=rf"scored with {name} {value}, not the model's .*; score again"
+        ):
             main([str(run), "--output", str(tmp_path / "out")])

@@ -34,20 +34,31 @@ def client(monkeypatch):
     return client
 
 
-def test_the_whole_folder_is_pushed_and_leftovers_are_deleted(client, make_run, tmp_path, monkeypatch):
+def test_the_whole_folder_is_pushed_and_leftovers_are_deleted(
+    client, make_run, tmp_path, monkeypatch
+):
     monkeypatch.setenv("HF_ENDPOINT", "https://hub/")
     output = tmp_path / "out"
     main([str(make_run()), "--output", str(output), "--push_to_hub", REPO, "--private"])
-    assert client.endpoint == "https://hub" and client.created == (REPO, {"private": True, "exist_ok": True})
+    assert client.endpoint == "https://hub" and client.created == (
+        REPO,
+        {"private": True, "exist_ok": True},
+    )
     assert client.uploaded["repo_id"] == REPO and client.uploaded["folder_path"] == output
     assert {"modules.json", "*_Dense/*", "onnx/*"} <= {*client.uploaded["delete_patterns"]}
     assert f'SentenceTransformer("{REPO}")' in (output / "README.md").read_text()
 
 
-@pytest.mark.parametrize("error", [HTTPError("401 Client Error"), OSError("the connection was lost")])
-def test_a_push_that_fails_is_one_line_and_leaves_the_export_whole(client, make_run, tmp_path, error):
+@pytest.mark.parametrize(
+    "error", [HTTPError("401 Client Error"), OSError("the connection was lost")]
+)
+def test_a_push_that_fails_is_one_line_and_leaves_the_export_whole(
+    client, make_run, tmp_path, error
+):
     client.error = error
-    with pytest.raises(BadInput, match=rf"cannot push to {REPO}: {error}; .*hf upload {REPO}") as caught:
+    with pytest.raises(
+        BadInput, match=rf"cannot push to {REPO}: {error}; .*hf upload {REPO}"
+    ) as caught:
         main([str(make_run()), "--output", str(tmp_path / "out"), "--push_to_hub", REPO])
     assert "\n" not in str(caught.value)
     assert (tmp_path / "out" / "README.md").is_file() and client.created[-1]["private"] is None

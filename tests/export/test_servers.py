@@ -1,8 +1,9 @@
-"""What text-embeddings-inference and vLLM read of an export, held against how their sources read it.
+"""What text-embeddings-inference and vLLM read of an export, held against how their sources read
+it.
 
-text-embeddings-inference: the old booleans of the pooling, `max_seq_length`, and the model's own type and size. vLLM:
-module types in the old form; older versions take the first key of the pooling file that is true, newer ones the name
-too. Neither runs here.
+text-embeddings-inference: the old booleans of the pooling, `max_seq_length`, and the model's own
+type and size. vLLM: module types in the old form; older versions take the first key of the pooling
+file that is true, newer ones the name too. Neither runs here.
 """
 
 import json
@@ -12,7 +13,9 @@ import pytest
 from export.__main__ import main
 
 
-@pytest.mark.parametrize(("pooling", "mode"), [("cls_before_pooler", "cls"), ("avg", "mean"), ("cls", "cls")])
+@pytest.mark.parametrize(
+    ("pooling", "mode"), [("cls_before_pooler", "cls"), ("avg", "mean"), ("cls", "cls")]
+)
 def test_servers_find_the_pooling(make_run, tmp_path, pooling, mode):
     head = "batch_norm" if pooling == "cls" else None
     main([str(make_run(pooling, head)), "--output", str(tmp_path / "out")])
@@ -25,8 +28,16 @@ def test_servers_find_the_pooling(make_run, tmp_path, pooling, mode):
     assert true[0].removeprefix("pooling_mode_").split("_")[0] == mode
     assert [key for key in true if key.startswith("pooling_mode_")] == true[:1]
     assert settings["pooling_mode"] == mode
-    assert {"pooling_mode_cls_token", "pooling_mode_mean_tokens", "word_embedding_dimension"} <= set(settings)
-    described = {"max_seq_length": 64, "do_lower_case": False, "model_args": {"add_pooling_layer": False}}
+    assert {
+        "pooling_mode_cls_token",
+        "pooling_mode_mean_tokens",
+        "word_embedding_dimension",
+    } <= set(settings)
+    described = {
+        "max_seq_length": 64,
+        "do_lower_case": False,
+        "model_args": {"add_pooling_layer": False},
+    }
     assert read("sentence_bert_config.json") == described
     kinds = [module["type"] for module in read("modules.json")]
     expected = ["Transformer", "Pooling"] + ["Dense"] * (2 if head else 0)

@@ -42,10 +42,18 @@ def test_every_snippet_gives_the_same_vectors(make_run, tmp_path, monkeypatch, p
 
 
 @pytest.mark.parametrize("model", ["flow", "word_vectors"])
-def test_what_only_this_repository_computes_says_so(model, tiny_bert, text_file, tmp_path, monkeypatch):
+def test_what_only_this_repository_computes_says_so(
+    model, tiny_bert, text_file, tmp_path, monkeypatch
+):
     (tmp_path / "words.txt").write_text("child 1 2\ngirl 2 1\nstocks -1 0.5\n")
     flow = [str(tiny_bert), "--pooling=avg", f"--train_file={text_file}", "--epochs=1", "--steps=1"]
-    baseline([model, *(flow if model == "flow" else [str(tmp_path / "words.txt")]), f"--output={tmp_path / 'made'}"])
+    baseline(
+        [
+            model,
+            *(flow if model == "flow" else [str(tmp_path / "words.txt")]),
+            f"--output={tmp_path / 'made'}",
+        ]
+    )
     main([str(tmp_path / "made"), "--output", str(tmp_path / "a-model")])
     card = (tmp_path / "a-model" / "README.md").read_text()
     part = "the flow" if model == "flow" else "this model's tokenization"
@@ -63,10 +71,15 @@ def test_what_only_this_repository_computes_says_so(model, tiny_bert, text_file,
 
 def test_a_pushed_head_is_fetched_from_the_hub(make_run):
     encoder, _ = load_encoder(str(make_run("cls", "linear_tanh")))
-    assert 'hf_hub_download("me/x", "2_Dense/model.safetensors")' in Model("x", "me/x", encoder).usage()
+    assert (
+        'hf_hub_download("me/x", "2_Dense/model.safetensors")'
+        in Model("x", "me/x", encoder).usage()
+    )
 
 
-@pytest.mark.parametrize("prompts", [{}, {"query": "", "document": ""}, {"query": "query: ", "document": ""}])
+@pytest.mark.parametrize(
+    "prompts", [{}, {"query": "", "document": ""}, {"query": "query: ", "document": ""}]
+)
 def test_the_card_mentions_prompts_that_others_would_add(make_run, tmp_path, prompts):
     encoder, tokenizer = load_encoder(str(make_run()))
     encoder.prompts = prompts
@@ -76,9 +89,14 @@ def test_the_card_mentions_prompts_that_others_would_add(make_run, tmp_path, pro
     assert ("which `encode_query`" in card) is any(prompts.values())
 
 
-def test_a_folder_given_by_an_absolute_path_cannot_be_taken_for_a_hub_id(make_run, tmp_path, monkeypatch):
+def test_a_folder_given_by_an_absolute_path_cannot_be_taken_for_a_hub_id(
+    make_run, tmp_path, monkeypatch
+):
     main([str(make_run()), "--output", str(tmp_path / "deep" / "a-model")])
     card = (tmp_path / "deep" / "a-model" / "README.md").read_text()
-    assert 'SentenceTransformer("./a-model")' in card and "relative to the folder that contains it" in card
+    assert (
+        'SentenceTransformer("./a-model")' in card
+        and "relative to the folder that contains it" in card
+    )
     monkeypatch.chdir(tmp_path / "deep")
     assert run_snippet(SNIPPET.findall(card)[0])["embeddings"].shape[0] == 3

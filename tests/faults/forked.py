@@ -28,7 +28,8 @@ def run(command, folder, faults=None):
 
 
 def check_kills(command, root, placed, count):
-    """A killed command leaves only whole files, and the same command ends with what it writes undisturbed.
+    """A killed command leaves only whole files, and the same command ends with what it writes
+    undisturbed.
 
     Args:
         command: called with the folder that it writes to.

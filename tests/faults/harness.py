@@ -40,10 +40,16 @@ class Server:
     def __init__(self, folder, **flags):
         self.folder = Path(folder)
         self.flags = FLAGS | {"cache_dir": self.folder / "cache"} | flags
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        environment = os.environ | {
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+        }
         pipe = subprocess.PIPE
         command = [sys.executable, str(Path(__file__).with_name("server.py"))]
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment, cwd=ROOT)
+        self.process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, text=True, env=environment, cwd=ROOT
+        )
 
     def argv(self, output, **flags):
         values = self.flags | {"output_dir": self.folder / output} | flags
@@ -91,7 +97,9 @@ class Server:
 def weights(folder):
     """sha256 of the result of a finished run."""
     assert read_run(folder)["status"] == "finished"
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.safetensors")))).hexdigest()
+    return hashlib.sha256(
+        b"".join(path.read_bytes() for path in sorted(folder.glob("*.safetensors")))
+    ).hexdigest()
 
 
 def check_at_rest(folder):
@@ -106,7 +114,9 @@ def check_at_rest(folder):
         assert checkpoint_problem(checkpoint, run_id) is None, checkpoint
     for file in folder.rglob("*.safetensors"):
         if not any(part.startswith(".") for part in file.relative_to(folder).parts):
-            assert all(torch.isfinite(t).all() for t in load_file(file).values() if t.is_floating_point()), file
+            assert all(
+                torch.isfinite(t).all() for t in load_file(file).values() if t.is_floating_point()
+            ), file
 
 
 def newest_step(folder):

@@ -1,11 +1,13 @@
-"""A process that has imported everything, computed nothing, and is forked for each run: seconds saved a run.
+"""A process that has imported everything, computed nothing, and is forked for each run: seconds
+saved a run.
 
 Reads requests from standard input, one JSON object a line, and answers each with one:
 
     {"argv": [...], "log": FILE, "faults": {...}}    a run of run_unsup.py in a child -> its pid
     {"wait": PID}                                    its return code, negative for a signal
 
-Faults, of what happens below the run's folder (an event is opening, renaming, removing or making something there):
+Faults, of what happens below the run's folder (an event is opening, renaming, removing or making
+something there):
 
     kill, stop, full: N               at event N the process kills itself, gets SIGTERM, or a disk that is full
     limit: BYTES                      no file may grow beyond this (a failing write inside torch and safetensors)
@@ -68,7 +70,11 @@ def watch_events(folder, faults, seen):
 def break_numbers(faults):
     """Make a loss, a gradient or a weight NaN at an optimizer step."""
     value = float("nan")
-    step, after, count = EmbeddingTrainer.training_step, EncoderForTraining.after_step, EmbeddingTrainer.count_terms
+    step, after, count = (
+        EmbeddingTrainer.training_step,
+        EncoderForTraining.after_step,
+        EmbeddingTrainer.count_terms,
+    )
 
     def training_step(self, model, inputs, *others):
         now = self.state.global_step + 1
@@ -78,7 +84,9 @@ def break_numbers(faults):
 
     def count_terms(self, terms, inputs):
         broken = self.state.global_step + 1 == faults.get("nan_loss")
-        count(self, {name: term * value for name, term in terms.items()} if broken else terms, inputs)
+        count(
+            self, {name: term * value for name, term in terms.items()} if broken else terms, inputs
+        )
 
     def after_step(self):
         after(self)
@@ -97,7 +105,10 @@ def child(request):
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
     os.close(0)
-    faults, folder = request["faults"], next(a for a in request["argv"] if a.startswith("--output_dir=")).split("=")[1]
+    faults, folder = (
+        request["faults"],
+        next(a for a in request["argv"] if a.startswith("--output_dir=")).split("=")[1],
+    )
     events = []
     watch_events(str(Path(folder)), faults, events)
     break_numbers(faults)

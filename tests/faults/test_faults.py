@@ -21,7 +21,9 @@ def wait_for(path, seconds=60):
     raise AssertionError(f"{path} did not appear")
 
 
-SEEDS = range(int(os.environ.get("FAULT_SEEDS", "1")))  # of the faults at random moments; `make faults` takes more
+SEEDS = range(
+    int(os.environ.get("FAULT_SEEDS", "1"))
+)  # of the faults at random moments; `make faults` takes more
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -29,7 +31,10 @@ def test_a_run_killed_while_it_writes_ends_with_the_same_weights(server, referen
     """Twice, while something is opened, renamed, made or removed."""
     rng, output, before = random.Random(seed), f"killed-{seed}", 0
     for _ in range(2):
-        assert server.run(output, {"kill": rng.randint(2, server.events("reference") // 2)}) == -signal.SIGKILL
+        assert (
+            server.run(output, {"kill": rng.randint(2, server.events("reference") // 2)})
+            == -signal.SIGKILL
+        )
         check_at_rest(server.folder / output)
         step = newest_step(server.folder / output)
         assert step >= before, "a checkpoint was lost"
@@ -51,14 +56,18 @@ def test_a_run_killed_at_any_moment_ends_with_the_same_weights(server, reference
 def test_a_stopped_run_saves_its_step_and_goes_on_from_there(server, reference, seed):
     """At a share of what is written that meets evaluations and saves."""
     output, where = f"stopped-{seed}", random.Random(seed).uniform(0.3, 0.5)
-    assert server.run(output, {"stop": int(where * server.events("reference"))}) == 75, server.said(output)
+    assert server.run(output, {"stop": int(where * server.events("reference"))}) == 75, server.said(
+        output
+    )
     said = server.said(output)
     step = newest_step(server.folder / output)
     assert 0 < step < 8
     assert f"stopped by SIGTERM after step {step}; repeat the command to resume" in said
     assert "Traceback" not in said
     best = server.folder / output / "best"
-    best.rename(best.with_name(".best.replaced"))  # as if killed between the two renames of a replacement
+    best.rename(
+        best.with_name(".best.replaced")
+    )  # as if killed between the two renames of a replacement
     server.finish(output, reference)
     assert f"resuming from {server.folder / output}/checkpoint-{step}" in server.said(output)
 
@@ -75,7 +84,9 @@ def test_before_the_first_step_there_is_nothing_to_save(server):
 
 
 def test_a_signal_to_the_whole_job_spares_the_data_workers_until_the_step_ends(server):
-    pid = server.start("workers", max_steps=2000, eval_steps=2000, save_steps=2000, dataloader_num_workers=2)
+    pid = server.start(
+        "workers", max_steps=2000, eval_steps=2000, save_steps=2000, dataloader_num_workers=2
+    )
     wait_for(server.folder / "workers" / "log.jsonl")
     while last_logged(server.folder / "workers") < 1:
         time.sleep(0.01)
@@ -89,7 +100,9 @@ def test_a_signal_to_the_whole_job_spares_the_data_workers_until_the_step_ends(s
 
 
 def test_a_disk_that_fails_leaves_the_older_checkpoint(server, reference):
-    assert server.run("full", {"full": int(0.75 * server.events("reference"))}) == 4, server.said("full")
+    assert server.run("full", {"full": int(0.75 * server.events("reference"))}) == 4, server.said(
+        "full"
+    )
     said = server.said("full")
     assert "No space left" in said and "Traceback" not in said
     assert newest_step(server.folder / "full") >= 3
@@ -137,7 +150,12 @@ def test_the_second_of_two_commands_is_refused_with_the_first_ones_pid(server, r
 
 def test_a_fresh_process_elsewhere_gets_the_same_weights(server, reference, tmp_path):
     """Other folder, hash seed, locale and time zone."""
-    environment = os.environ | {"PYTHONHASHSEED": "77", "LC_ALL": "C", "TZ": "Asia/Tokyo", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {
+        "PYTHONHASHSEED": "77",
+        "LC_ALL": "C",
+        "TZ": "Asia/Tokyo",
+        "OMP_NUM_THREADS": "1",
+    }
     command = [sys.executable, str(ROOT / "run_unsup.py"), *server.argv(tmp_path / "elsewhere")]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,7 +1,8 @@
-"""What every fuzz test shares: damaged files, altered JSON, and the rule for what a parser may do with them.
+"""What every fuzz test shares: damaged files, altered JSON, and the rule for what a parser may do
+with them.
 
-It returns a value or raises one of the classes of errors.py with a message of one line. Each test makes 200 examples;
-FUZZ_EXAMPLES=100000 in the environment makes as many.
+It returns a value or raises one of the classes of errors.py with a message of one line. Each test
+makes 200 examples; FUZZ_EXAMPLES=100000 in the environment makes as many.
 """
 
 import json
@@ -16,7 +17,23 @@ EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "200"))
 MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 _BYTES = [b"\n", b"\r", b"\t", b" ", b"\x00", b"\xff", b"\xef\xbb\xbf", b"\xc3"]
 _BYTES += [b"-", b"nan", b"1e999", b'"', b"{", b"["]
-_ODD = [None, True, 0, -1, 3, 1.5, 10**30, 10**400, float("nan"), float("inf"), "", "x", "a\nb", "\ud800", "../x"]
+_ODD = [
+    None,
+    True,
+    0,
+    -1,
+    3,
+    1.5,
+    10**30,
+    10**400,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "a\nb",
+    "\ud800",
+    "../x",
+]
 _ODD += [[], [[]], [1], {}, {"a": 1}, [{}], ["x", "x"]]
 
 
@@ -29,7 +46,10 @@ def damaged(draw, valid, scraps=()):
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(content)))
         stop = min(start + draw(st.sampled_from([0, 1, 2, 8, 64, 1 << 20])), len(content))
-        new = draw(st.sampled_from([b"", bytes(content[start:stop]) * 2, *_BYTES, *scraps]) | st.binary(max_size=4))
+        new = draw(
+            st.sampled_from([b"", bytes(content[start:stop]) * 2, *_BYTES, *scraps])
+            | st.binary(max_size=4)
+        )
         content[start:stop] = new
     return bytes(content)
 
@@ -65,7 +85,9 @@ def _parts(content):
 def as_json(valid):
     """The bytes of an altered JSON value, or of a damaged file of it."""
     text = json.dumps(valid)
-    return altered(valid).map(lambda content: json.dumps(content).encode()) | damaged(text.encode(), [b"[" * 5000])
+    return altered(valid).map(lambda content: json.dumps(content).encode()) | damaged(
+        text.encode(), [b"[" * 5000]
+    )
 
 
 def result(parse, *arguments):

@@ -24,8 +24,24 @@ from tests.fuzz.damage import MANY, altered, as_json, damaged, result
 
 _FLOW = {"width": 4, "steps": 2, "hidden": 3}
 _OURS = {"format": 1, "pooling": "avg", "head": 1, "max_length": 32, "flow": _FLOW}
-_SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 9}
-_PICKLED = [b"c__builtin__\nopen\n", b"\x80\x02", b".", b"R", b"(", b"\x8a", b"PK\x03\x04", b"N.", b"]."]
+_SIZES = {
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+    "vocab_size": 9,
+}
+_PICKLED = [
+    b"c__builtin__\nopen\n",
+    b"\x80\x02",
+    b".",
+    b"R",
+    b"(",
+    b"\x8a",
+    b"PK\x03\x04",
+    b"N.",
+    b"].",
+]
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +88,12 @@ def _described(folder, config):
 @given(st.data())
 def test_a_folder_of_modules_is_read_or_refused(saved, tmp_path, data):
     folder = _copy(saved, tmp_path)
-    names = ["modules.json", "1_Pooling/config.json", "2_Dense/config.json", "sentence_bert_config.json"]
+    names = [
+        "modules.json",
+        "1_Pooling/config.json",
+        "2_Dense/config.json",
+        "sentence_bert_config.json",
+    ]
     name = data.draw(st.sampled_from(names))
     with _changed(folder / name, data.draw(as_json(json.loads((saved / name).read_text())))):
         _described(folder, SimpleNamespace())
@@ -107,12 +128,19 @@ def _modules(*others):
         *(
             (
                 "modules.json",
-                _modules({"type": f"{_TYPES}Pooling", "path": "1_Pooling"}, {"type": f"{_TYPES}Dense", "path": spot}),
+                _modules(
+                    {"type": f"{_TYPES}Pooling", "path": "1_Pooling"},
+                    {"type": f"{_TYPES}Dense", "path": spot},
+                ),
                 "outside the model's folder",
             )
             for spot in ("../other", "/etc", "a/../../b")
         ),
-        ("modules.json", _modules({"type": f"{_TYPES}Other", "path": ""}), r"type \S+Other is not supported"),
+        (
+            "modules.json",
+            _modules({"type": f"{_TYPES}Other", "path": ""}),
+            r"type \S+Other is not supported",
+        ),
         ("modules.json", _modules({"type": f"{_TYPES}Normalize"}), "without a pooling module"),
         ("modules.json", [], "without a pooling module"),
     ],
@@ -127,10 +155,14 @@ def test_a_folder_whose_modules_make_no_vector_is_refused(saved, tmp_path, file,
         read_modules(str(folder), SimpleNamespace())
 
 
-@pytest.mark.parametrize("sizes", [{"steps": 10**9}, {"hidden": 10**12}, {"width": "4"}, {"width": None}])
+@pytest.mark.parametrize(
+    "sizes", [{"steps": 10**9}, {"hidden": 10**12}, {"width": "4"}, {"width": None}]
+)
 def test_impossible_sizes_of_a_flow_are_refused(saved, sizes):
     with pytest.raises(BadInput, match=r"flow"):
-        read_modules(str(saved), SimpleNamespace(sentence_embedding=_OURS | {"flow": _OURS["flow"] | sizes}))
+        read_modules(
+            str(saved), SimpleNamespace(sentence_embedding=_OURS | {"flow": _OURS["flow"] | sizes})
+        )
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +192,9 @@ def test_an_auxiliary_head_is_filled_whole_or_refused(heads, tmp_path, number, d
         assert all(value.isfinite().all() for value in layers.state_dict().values())
 
 
-@pytest.mark.parametrize("content", [torch.zeros(2), [1], {"x": 1}, {"c_head.0.x": torch.tensor([float("nan")])}])
+@pytest.mark.parametrize(
+    "content", [torch.zeros(2), [1], {"x": 1}, {"c_head.0.x": torch.tensor([float("nan")])}]
+)
 def test_a_checkpoint_that_is_no_mapping_of_finite_tensors_is_refused(tmp_path, content):
     torch.save(content, tmp_path / CONDENSER_FILE)
     with pytest.raises(BadInput, match=r"damaged, or contains more than weights|not finite"):
@@ -178,11 +212,15 @@ def backbone_folder(tmp_path_factory):
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 @MANY
 @given(st.booleans(), st.data())
-def test_damaged_weights_of_a_backbone_are_read_or_refused(backbone_folder, tmp_path, pickled, data):
+def test_damaged_weights_of_a_backbone_are_read_or_refused(
+    backbone_folder, tmp_path, pickled, data
+):
     folder = _copy(backbone_folder, tmp_path)
     weights = folder / ("pytorch_model.bin" if pickled else "model.safetensors")
     for path in folder.glob("*model.*"):
         path.unlink()
     valid = (backbone_folder / weights.name).read_bytes()
-    weights.write_bytes(data.draw(damaged(valid, _PICKLED if pickled else [b"F16", b"[8]", b"[9,8]"])))
+    weights.write_bytes(
+        data.draw(damaged(valid, _PICKLED if pickled else [b"F16", b"[8]", b"[9,8]"]))
+    )
     result(load_backbone, str(folder))

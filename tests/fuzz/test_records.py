@@ -88,7 +88,11 @@ _LOG = b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 0.1, "learning_rate": 1e-
 
 
 @MANY
-@given(damaged(_LOG, [b'{"step": 3}\n', b"[" * 5000, b"NaN", b'"x"', b"1" * 5000, b"true", b"\xe2\x80\xa8"]))
+@given(
+    damaged(
+        _LOG, [b'{"step": 3}\n', b"[" * 5000, b"NaN", b'"x"', b"1" * 5000, b"true", b"\xe2\x80\xa8"]
+    )
+)
 def test_a_log_is_read_as_numbers_or_refused(tmp_path, content):
     (tmp_path / RUN_FILE).write_text(json.dumps(_RUN))
     (tmp_path / "log.jsonl").write_bytes(content)

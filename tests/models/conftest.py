@@ -18,7 +18,14 @@ def short_run(text_file, tmp_path):
 
     def arguments(folder, **flags):
         values = dict(zip(SHORT[::2], SHORT[1::2], strict=True))
-        values |= {"model_name_or_path": folder, "train_file": text_file, "output_dir": tmp_path / "run"}
-        return [f"--{name}={value}" for name, value in (values | {"cache_dir": tmp_path / "cache"} | flags).items()]
+        values |= {
+            "model_name_or_path": folder,
+            "train_file": text_file,
+            "output_dir": tmp_path / "run",
+        }
+        return [
+            f"--{name}={value}"
+            for name, value in (values | {"cache_dir": tmp_path / "cache"} | flags).items()
+        ]
 
     return arguments

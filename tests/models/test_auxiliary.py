@@ -15,12 +15,16 @@ from tests.folders import Evil
 from tests.methods import stage_one, stage_one_batch
 
 
-def test_the_loss_is_a_sum_over_the_tokens_of_all_micro_batches_when_their_number_is_given(tiny_bert):
+def test_the_loss_is_a_sum_over_the_tokens_of_all_micro_batches_when_their_number_is_given(
+    tiny_bert,
+):
     model = stage_one(tiny_bert).eval()
     batch = stage_one_batch(tiny_bert, [11, 9, 7, 5])
     whole, count = model(**batch).loss, model.count_targets(batch)
     assert count.tolist() == [int((batch["masked_labels"] != -100).sum())] * 2, "of both losses"
-    halves = [{name: value[:, i] for name, value in batch.items()} for i in (slice(0, 2), slice(2, 4))]
+    halves = [
+        {name: value[:, i] for name, value in batch.items()} for i in (slice(0, 2), slice(2, 4))
+    ]
     parts = [model(**half, num_items_in_batch=count).loss for half in halves]
     assert sum(parts).item() == pytest.approx(whole.item(), rel=1e-5)
 
@@ -39,14 +43,18 @@ def test_stage_one_is_saved_as_an_unprefixed_model_and_a_head(folder, tmp_path):
 
 
 def assert_same(left, right):
-    assert all(torch.equal(left.state_dict()[name], value) for name, value in right.state_dict().items())
+    assert all(
+        torch.equal(left.state_dict()[name], value) for name, value in right.state_dict().items()
+    )
 
 
 def write_condenser(folder, target, drop=(), extra=None):
     """Condenser's layout: an HF folder plus model.pt with the head's state, `c_head.{i}.*`."""
     shutil.copytree(folder, target, dirs_exist_ok=True)
     head = new_head(load_masked_lm(str(folder)).base_model, 2)
-    state = {f"c_head.{name}": value for name, value in head.state_dict().items() if name not in drop}
+    state = {
+        f"c_head.{name}": value for name, value in head.state_dict().items() if name not in drop
+    }
     torch.save(state | (extra or {}), target / "model.pt")
     return head
 
@@ -69,7 +77,9 @@ def test_condensers_layout_is_imported_whole(tiny_bert, tmp_path):
     ],
     ids=["missing", "left over", "other depth", "foreign name", "other shape"],
 )
-def test_a_head_that_does_not_fill_every_tensor_is_refused(tiny_bert, tmp_path, drop, extra, layers):
+def test_a_head_that_does_not_fill_every_tensor_is_refused(
+    tiny_bert, tmp_path, drop, extra, layers
+):
     write_condenser(tiny_bert, tmp_path, drop, extra)
     with pytest.raises(BadInput, match="auxiliary head"):
         load_head(str(tmp_path), load_masked_lm(str(tmp_path)).base_model, layers, 2)
@@ -92,7 +102,9 @@ def test_a_layer_the_backbone_does_not_have_is_refused_by_name(tiny_bert, skip_f
         LowerLayers(lm.base_model, skip_from)
 
 
-def test_a_new_output_head_is_drawn_and_shares_the_embeddings_of_the_checkpoint(tiny_bert, tmp_path):
+def test_a_new_output_head_is_drawn_and_shares_the_embeddings_of_the_checkpoint(
+    tiny_bert, tmp_path
+):
     backbone = AutoModel.from_pretrained(tiny_bert, add_pooling_layer=False)
     backbone.save_pretrained(tmp_path)
     with pytest.raises(BadInput, match=r"lacks \d tensors of a "):
@@ -102,12 +114,17 @@ def test_a_new_output_head_is_drawn_and_shares_the_embeddings_of_the_checkpoint(
     assert loaded.keys() == backbone.state_dict().keys()
     assert all(torch.equal(loaded[name], value) for name, value in backbone.state_dict().items())
     assert lm.get_output_embeddings().weight is lm.get_input_embeddings().weight
-    assert lm.cls.predictions.bias.abs().max() == 0 and lm.cls.predictions.transform.dense.weight.std() > 0
+    assert (
+        lm.cls.predictions.bias.abs().max() == 0
+        and lm.cls.predictions.transform.dense.weight.std() > 0
+    )
 
 
 def test_new_layers_are_drawn_as_the_backbone_draws_its_own(tiny_bert):
     backbone = load_masked_lm(str(tiny_bert)).base_model
     torch.manual_seed(0)
     fresh = new_head(backbone, 2)
-    assert fresh[0].intermediate.dense.weight.std().item() == pytest.approx(backbone.config.initializer_range, rel=0.1)
+    assert fresh[0].intermediate.dense.weight.std().item() == pytest.approx(
+        backbone.config.initializer_range, rel=0.1
+    )
     assert fresh[0].intermediate.dense.bias.abs().max() == 0

@@ -22,7 +22,9 @@ def batch(folder, text_file, tmp_path):
     tokenizer = load_tokenizer(folder)
     text = load_tokenised(Source((text_file,)), tokenizer, tmp_path)
     shorter = View(lambda ids, starts, generator: np.repeat(ids[::2], 2))
-    return Collator(text, tokenizer, [View(), shorter], 64, 5, words=True)([(0, index, 0) for index in range(6)])
+    return Collator(text, tokenizer, [View(), shorter], 64, 5, words=True)(
+        [(0, index, 0) for index in range(6)]
+    )
 
 
 def test_the_words_are_those_of_the_text_before_its_edit(folder, batch, sentences):
@@ -33,12 +35,16 @@ def test_the_words_are_those_of_the_text_before_its_edit(folder, batch, sentence
             tokens = words[words != IGNORED].tolist()
             assert len(tokens) == len(set(tokens))
             assert set(tokens) == set(tokenizer(sentences[row])["input_ids"]) - special
-    assert (batch["words"][0] != IGNORED).sum() < (batch["attention_mask"][0] == 1).sum(), "some words are repeated"
+    assert (batch["words"][0] != IGNORED).sum() < (batch["attention_mask"][0] == 1).sum(), (
+        "some words are repeated"
+    )
 
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("pooling", ["avg", "cls_before_pooler"])
-def test_the_term_is_the_checkpoint_s_head_on_the_pooled_vectors(folder, batch, pooling, tied, tmp_path):
+def test_the_term_is_the_checkpoint_s_head_on_the_pooled_vectors(
+    folder, batch, pooling, tied, tmp_path
+):
     config = load_config(folder)
     config.tie_word_embeddings = tied
     lm = AutoModelForMaskedLM.from_config(config).eval()
@@ -56,7 +62,9 @@ def test_the_term_is_the_checkpoint_s_head_on_the_pooled_vectors(folder, batch, 
         for word in words[words != IGNORED].tolist():
             total, count = total - log_p[word].item(), count + 1
     assert output.terms["bow"].item() == pytest.approx(total / count, rel=1e-4)
-    assert output.loss.item() == pytest.approx(output.terms["contrastive"].item() + 0.7 * total / count, rel=1e-4)
+    assert output.loss.item() == pytest.approx(
+        output.terms["contrastive"].item() + 0.7 * total / count, rel=1e-4
+    )
     objective = model.objectives[-1]
     assert objective.tokens(Batch.of(**batch)) == count
     assert (objective.head.weight is None) == tied, "a tied matrix is the encoder's own"

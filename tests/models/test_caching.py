@@ -37,7 +37,9 @@ def batch_of(case, folder):
 
 def cached(model, batch, size, **more):
     """Loss, terms, gradients and buffers after the cached step."""
-    return measured(model, GradientCache(model, size, nullcontext).backward(Batch.of(**batch), **more))
+    return measured(
+        model, GradientCache(model, size, nullcontext).backward(Batch.of(**batch), **more)
+    )
 
 
 def plain(model, batch):
@@ -53,9 +55,13 @@ def measured(model, output):
 
 def assert_equal(left, right):
     assert left[1].keys() == right[1].keys()
-    torch.testing.assert_close(left[0], right[0], rtol=1e-6, atol=1e-7)  # the terms are added up in float32
+    torch.testing.assert_close(
+        left[0], right[0], rtol=1e-6, atol=1e-7
+    )  # the terms are added up in float32
     for name, value in left[1].items():
-        torch.testing.assert_close(value.double(), right[1][name].double(), rtol=1e-6, atol=1e-7, msg=name)
+        torch.testing.assert_close(
+            value.double(), right[1][name].double(), rtol=1e-6, atol=1e-7, msg=name
+        )
     whole = torch.cat([g.flatten() for g in left[2].values()]).norm()
     assert whole > 1e-3
     for name, gradient in left[2].items():
@@ -78,8 +84,13 @@ def test_without_dropout_it_is_the_plain_pass(folder, case):
 OTHERWISE = [
     ("simcse", {"head": "none"}),
     ("infocse, auxiliary only", {"head": "none"}),
-    *(("infocse", {"pooling": pooling}) for pooling in ("avg", "avg_top2")),  # beside [CLS]: two boundaries
-    *((case, {"packed": True}) for case in ("infocse", "simcse_mlm", "diffcse", "is_bert", "tsdae, words")),
+    *(
+        ("infocse", {"pooling": pooling}) for pooling in ("avg", "avg_top2")
+    ),  # beside [CLS]: two boundaries
+    *(
+        (case, {"packed": True})
+        for case in ("infocse", "simcse_mlm", "diffcse", "is_bert", "tsdae, words")
+    ),
 ]
 
 
@@ -139,7 +150,12 @@ def all_graphs_kept(model, batch, size):
     for number, chunk in enumerate(chunks):
         rows = slice(number * size, (number + 1) * size)
         projected = encoded.local_projected[:, rows]
-        part = replace(encoded, pooled=encoded.pooled[:, rows], cls=encoded.cls[:, rows], local_projected=projected)
+        part = replace(
+            encoded,
+            pooled=encoded.pooled[:, rows],
+            cls=encoded.cls[:, rows],
+            local_projected=projected,
+        )
         for objective in tokens:
             for name, term in objective(part, chunk).items():
                 mean = term.value / objective.tokens(batch)
@@ -149,7 +165,9 @@ def all_graphs_kept(model, batch, size):
     return loss.detach(), terms
 
 
-@pytest.mark.parametrize("case", ["simcse", "infocse", "simcse_mlm", "moco", "esimcse", "infocse_rtd"])
+@pytest.mark.parametrize(
+    "case", ["simcse", "infocse", "simcse_mlm", "moco", "esimcse", "infocse_rtd"]
+)
 def test_with_dropout_it_is_the_chunked_forward_with_all_graphs_kept(folder, case):
     models, batch = [build(folder, case, dropout=0.2) for _ in range(2)], batch_of(case, folder)
     torch.manual_seed(3)
@@ -179,5 +197,8 @@ def test_autocast_gives_the_weights_a_gradient(folder):
     with bf16():
         loss = again(**batch).loss
     loss.backward()
-    left, right = (torch.cat([p.grad.flatten() for p in m.parameters() if p.requires_grad]) for m in (again, model))
+    left, right = (
+        torch.cat([p.grad.flatten() for p in m.parameters() if p.requires_grad])
+        for m in (again, model)
+    )
     assert torch.cosine_similarity(left, right, dim=0) > 0.95

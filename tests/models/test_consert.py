@@ -30,7 +30,9 @@ def slow_nt_xent(first, second, tau):
 def test_the_loss_of_the_official_code_is_twice_the_papers(directions, factor):
     first, second = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(1))
     made = consert.contrast(consert.Arguments(directions=directions))
-    assert float(made.loss(first, second)) == pytest.approx(factor * slow_nt_xent(first, second, 0.1), rel=1e-5)
+    assert float(made.loss(first, second)) == pytest.approx(
+        factor * slow_nt_xent(first, second, 0.1), rel=1e-5
+    )
     assert made.weight == 0.15
 
 
@@ -47,7 +49,9 @@ def test_shuffle_permutes_positions_and_nothing_else():
     assert len(firsts) == 11  # the special tokens too
 
 
-@pytest.mark.parametrize(("change", "axis", "size", "gone"), [("token_cutoff", 1, 8, 3), ("feature_cutoff", 0, 11, 2)])
+@pytest.mark.parametrize(
+    ("change", "axis", "size", "gone"), [("token_cutoff", 1, 8, 3), ("feature_cutoff", 0, 11, 2)]
+)
 def test_a_cutoff_zeroes_whole_rows_or_columns(change, axis, size, gone):
     positions, kept = changed(change)
     assert list(positions) == list(range(11))
@@ -59,7 +63,9 @@ def test_dropout_zeroes_single_values_at_its_rate():
     positions, kept = changed("dropout", 200, 500)
     assert list(positions) == list(range(200))
     assert kept.mean() == pytest.approx(0.6, abs=0.005)
-    assert 0.4 < kept.mean(0).min() and 0.4 < kept.mean(1).min()  # neither rows nor columns as a whole
+    assert (
+        0.4 < kept.mean(0).min() and 0.4 < kept.mean(1).min()
+    )  # neither rows nor columns as a whole
 
 
 def test_a_span_keeps_one_run_of_whole_rows():
@@ -92,7 +98,9 @@ def by_hand(folder, ids, mask, row, positions, kept):
     count = int(mask[row].sum())
     embeddings = backbone.embeddings
     first = getattr(embeddings, "padding_idx", 0) + 1 if "oberta" in type(backbone).__name__ else 0
-    states = embeddings(input_ids=ids[row : row + 1, :count], position_ids=positions[row : row + 1, :count] + first)
+    states = embeddings(
+        input_ids=ids[row : row + 1, :count], position_ids=positions[row : row + 1, :count] + first
+    )
     states = states * kept[row : row + 1, :count]
     every = [states]
     for layer in backbone.encoder.layer:
@@ -114,7 +122,9 @@ def test_the_encoder_applies_the_drawn_change(folder, packed, change):
         plain = encoder(ids, mask).pooled
         bits = torch.from_numpy(np.packbits(kept, axis=-1))
         got = encoder(ids, mask, None, Perturbation(positions, bits)).pooled
-        expected = torch.stack([by_hand(folder, ids, mask, row, positions, kept) for row in range(5)])
+        expected = torch.stack(
+            [by_hand(folder, ids, mask, row, positions, kept) for row in range(5)]
+        )
     torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4)
     assert (got - plain).norm(dim=1)[1] > 1e-2
 
@@ -123,6 +133,8 @@ def test_the_loss_and_the_artefact_pool_differently(folder):
     ids, mask = batch()
     encoder = encoder_of(folder, True, train_pooling="avg")
     with torch.no_grad():
-        assert torch.equal(encoder(ids, mask).pooled, encoder_of(folder, True, "avg")(ids, mask).pooled)
+        assert torch.equal(
+            encoder(ids, mask).pooled, encoder_of(folder, True, "avg")(ids, mask).pooled
+        )
         assert torch.equal(encoder.embed(ids, mask), encoder_of(folder, True).embed(ids, mask))
         assert not torch.allclose(encoder(ids, mask).pooled, encoder.embed(ids, mask))

@@ -14,7 +14,9 @@ def slow_info_nce(query, key, temperature, negatives=()):
 
     def similarity(a, b):
         dot = sum(x * y for x, y in zip(a, b, strict=True))
-        return dot / math.sqrt(sum(x * x for x in a)) / math.sqrt(sum(y * y for y in b)) / temperature
+        return (
+            dot / math.sqrt(sum(x * x for x in a)) / math.sqrt(sum(y * y for y in b)) / temperature
+        )
 
     losses = []
     for i, q in enumerate(query.tolist()):
@@ -23,12 +25,16 @@ def slow_info_nce(query, key, temperature, negatives=()):
     return sum(losses) / len(losses)
 
 
-@pytest.mark.parametrize(("rows", "extra", "temperature"), [(1, 2, 0.05), (5, 0, 0.05), (8, 3, 0.5), (4, 9, 1.0)])
+@pytest.mark.parametrize(
+    ("rows", "extra", "temperature"), [(1, 2, 0.05), (5, 0, 0.05), (8, 3, 0.5), (4, 9, 1.0)]
+)
 def test_info_nce_equals_the_slow_loop(rows, extra, temperature):
     torch.manual_seed(rows)
     query, key, negatives = torch.randn(rows, 7), torch.randn(rows, 7), torch.randn(extra, 7)
     fast = info_nce(query, key, temperature, negatives if extra else None)
-    assert fast.item() == pytest.approx(slow_info_nce(query, key, temperature, negatives), rel=1e-4, abs=1e-6)
+    assert fast.item() == pytest.approx(
+        slow_info_nce(query, key, temperature, negatives), rel=1e-4, abs=1e-6
+    )
 
 
 def test_similarities_are_float32_under_autocast():
@@ -46,6 +52,8 @@ def test_spread_measures_equal_their_definitions_over_pairs():
     x = F.normalize(torch.randn(9, 4), dim=-1)
     pairs = [(i, j) for i in range(9) for j in range(9) if i != j]
     cosine = sum((x[i] @ x[j]).item() for i, j in pairs) / len(pairs)
-    uniform = math.log(sum(math.exp(-2 * (x[i] - x[j]).square().sum().item()) for i, j in pairs) / len(pairs))
+    uniform = math.log(
+        sum(math.exp(-2 * (x[i] - x[j]).square().sum().item()) for i, j in pairs) / len(pairs)
+    )
     assert mean_cosine(x * 3).item() == pytest.approx(cosine, abs=1e-5)
     assert uniformity(x * 3).item() == pytest.approx(uniform, abs=1e-5)

@@ -39,7 +39,10 @@ FORMULAS = {"binary": (dclr.binary_nce, binary), "info_nce": (dclr.weighted_nce,
 def test_a_loss_equals_its_formula_and_stays_finite(name):
     loss, formula = FORMULAS[name]
     generator = torch.Generator().manual_seed(0)
-    logits, negative = torch.randn(5, 8, generator=generator), torch.rand(5, 8, generator=generator) < 0.6
+    logits, negative = (
+        torch.randn(5, 8, generator=generator),
+        torch.rand(5, 8, generator=generator) < 0.6,
+    )
     for kept in (negative, torch.ones_like(negative), torch.zeros_like(negative)):
         assert loss(logits, kept).item() == pytest.approx(formula(logits, kept), rel=1e-5)
     steep = (1000 * logits).requires_grad_()
@@ -53,11 +56,21 @@ def test_a_loss_equals_its_formula_and_stays_finite(name):
 
 
 def test_noise_moves_up_the_loss_by_steps_of_the_given_length():
-    query, key, noise = torch.randn(15, 6, generator=torch.Generator().manual_seed(0)).double().split([5, 5, 5])
-    moved, before = dclr.ascended(noise.clone(), query, key, 0.1, 1, 0.01), info_nce(query, key, 0.1, noise)
-    torch.testing.assert_close((moved - noise).norm(dim=1), torch.full((5,), 0.01, dtype=torch.double))
+    query, key, noise = (
+        torch.randn(15, 6, generator=torch.Generator().manual_seed(0)).double().split([5, 5, 5])
+    )
+    moved, before = (
+        dclr.ascended(noise.clone(), query, key, 0.1, 1, 0.01),
+        info_nce(query, key, 0.1, noise),
+    )
+    torch.testing.assert_close(
+        (moved - noise).norm(dim=1), torch.full((5,), 0.01, dtype=torch.double)
+    )
     assert info_nce(query, key, 0.1, moved) > before
-    assert info_nce(query, key, 0.1, dclr.ascended(noise.clone(), query, key, 0.1, 4, 0.01)) > before + 3e-3
+    assert (
+        info_nce(query, key, 0.1, dclr.ascended(noise.clone(), query, key, 0.1, 4, 0.01))
+        > before + 3e-3
+    )
     gradient = []
     for row in range(5):  # by finite differences, along each row's step
         nudged = noise + 1e-5 * (moved - noise) * (torch.arange(5) == row)[:, None]
@@ -88,8 +101,18 @@ def test_the_noise_is_a_stream_that_the_seed_and_the_state_decide():
 @pytest.mark.parametrize("threshold", [0.2, 1.1])
 def test_the_term_follows_from_the_vectors(tiny_bert, weighted_loss, threshold):
     """With the encoder itself as the complementary model, and with a threshold that nothing is above."""
-    flags = {"complement": "self", "complement_pooling": None, "false_above": threshold, "noise_share": 0.5}
-    model, seen = build_model("dclr", tiny_bert, dropout=0.3, noise_rate=0.1, weighted_loss=weighted_loss, **flags), []
+    flags = {
+        "complement": "self",
+        "complement_pooling": None,
+        "false_above": threshold,
+        "noise_share": 0.5,
+    }
+    model, seen = (
+        build_model(
+            "dclr", tiny_bert, dropout=0.3, noise_rate=0.1, weighted_loss=weighted_loss, **flags
+        ),
+        [],
+    )
     batch = make_batch("dclr", tiny_bert, torch.ones(6, 9))
     model.encoder.register_forward_hook(lambda module, given, made: seen.append(made.pooled))
     [objective] = model.objectives
@@ -101,7 +124,11 @@ def test_the_term_follows_from_the_vectors(tiny_bert, weighted_loss, threshold):
     logits = normalize(query, dim=-1) @ normalize(torch.cat([key, noise]), dim=-1).T / 0.1
     given = batch["input_ids"][0], batch["attention_mask"][0]
     vectors = normalize(model.eval().encoder.embed(*given), dim=-1)
-    negative = torch.cat([vectors @ vectors.T <= threshold, torch.ones(6, 3, dtype=torch.bool)], dim=1)
+    negative = torch.cat(
+        [vectors @ vectors.T <= threshold, torch.ones(6, 3, dtype=torch.bool)], dim=1
+    )
     others = ~torch.eye(*negative.shape, dtype=torch.bool)
     assert negative[others].all() == (threshold > 1) and negative[:, :6][others[:, :6]].any()
-    assert output.loss.item() == pytest.approx(FORMULAS[weighted_loss][1](logits, negative), rel=1e-4)
+    assert output.loss.item() == pytest.approx(
+        FORMULAS[weighted_loss][1](logits, negative), rel=1e-4
+    )

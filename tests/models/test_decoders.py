@@ -15,8 +15,18 @@ from tests.methods import build_model, mask_of
 
 KINDS = ["qwen2", "qwen3", "llama", "mistral", "gemma", "gemma2", "gemma3_text"]
 POOLINGS = ["avg", "last_token"]
-SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-SIZE |= {"head_dim": 8, "intermediate_size": 64, "max_position_embeddings": 64, "initializer_range": 0.3}
+SIZE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+SIZE |= {
+    "head_dim": 8,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+    "initializer_range": 0.3,
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +42,9 @@ def decoder(roberta_tokenizer, tmp_path_factory):
         if name not in made:
             made[name] = tmp_path_factory.mktemp(name)
             torch.manual_seed(2)
-            config = AutoConfig.for_model(name, **SIZE, vocab_size=len(tokenizer) + 8, pad_token_id=None)
+            config = AutoConfig.for_model(
+                name, **SIZE, vocab_size=len(tokenizer) + 8, pad_token_id=None
+            )
             AutoModelForCausalLM.from_config(config).save_pretrained(made[name])
             tokenizer.save_pretrained(made[name])
         return str(made[name])
@@ -51,14 +63,19 @@ def test_a_decoder_that_does_not_say_it_is_causal_is_taken_for_one():
 def test_dropout_is_set_under_the_names_of_other_families(name):
     config = AutoConfig.for_model(name)
     set_dropout(config, 0.3)
-    config.update({"num_hidden_layers": 1} if name in ("gpt_neox", "falcon", "phi") else {"n_layer": 1})
+    config.update(
+        {"num_hidden_layers": 1} if name in ("gpt_neox", "falcon", "phi") else {"n_layer": 1}
+    )
     with torch.device("meta"):
         model = AutoModel.from_config(config)
     assert {part.p for part in model.modules() if isinstance(part, torch.nn.Dropout)} == {0.3}
 
 
 def test_a_dropout_rate_that_nothing_reads_is_refused():
-    with pytest.raises(BadInput, match=r"--dropout 0\.3: the configuration of a 'mamba' names no known dropout rate"):
+    with pytest.raises(
+        BadInput,
+        match=r"--dropout 0\.3: the configuration of a 'mamba' names no known dropout rate",
+    ):
         set_dropout(AutoConfig.for_model("mamba"), 0.3)
 
 
@@ -72,7 +89,9 @@ def encoder_of(folder, pooling, both_ways):
 @pytest.mark.parametrize("both_ways", [False, True])
 @pytest.mark.parametrize("name", KINDS)
 @torch.no_grad()
-def test_tokens_attend_to_later_ones_only_if_config_json_says_so_and_never_to_padding(decoder, name, both_ways):
+def test_tokens_attend_to_later_ones_only_if_config_json_says_so_and_never_to_padding(
+    decoder, name, both_ways
+):
     ids = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 8, 10]])
     encoder, seen = encoder_of(decoder(name), "avg", both_ways), []
     for pads in (0, 2):
@@ -92,23 +111,43 @@ def test_the_side_of_the_padding_does_not_matter(decoder, name, both_ways):
     rows = [[5, 6, 7, 8, 9, 11], [12, 13], [14, 15, 16]]
     for pooling in POOLINGS:
         encoder = encoder_of(decoder(name), pooling, both_ways)
-        alone = torch.cat([encoder.embed(torch.tensor([row]), torch.ones(1, len(row)).long()) for row in rows])
+        alone = torch.cat(
+            [encoder.embed(torch.tensor([row]), torch.ones(1, len(row)).long()) for row in rows]
+        )
         for left in (False, True):
             pads = [[3] * (6 - len(row)) for row in rows]
-            ids = torch.tensor([pad + row if left else row + pad for row, pad in zip(rows, pads, strict=True)])
+            ids = torch.tensor(
+                [pad + row if left else row + pad for row, pad in zip(rows, pads, strict=True)]
+            )
             mask = (ids != 3).long()
             vectors = encoder.embed(ids, mask)
-            assert torch.allclose(vectors, alone, atol=1e-4 * float(alone.abs().max())), (pooling, left)
-        last = [encoder.backbone(input_ids=torch.tensor([row])).last_hidden_state[0] for row in rows]
-        expected = torch.stack([states[-1] if pooling == "last_token" else states.mean(0) for states in last])
+            assert torch.allclose(vectors, alone, atol=1e-4 * float(alone.abs().max())), (
+                pooling,
+                left,
+            )
+        last = [
+            encoder.backbone(input_ids=torch.tensor([row])).last_hidden_state[0] for row in rows
+        ]
+        expected = torch.stack(
+            [states[-1] if pooling == "last_token" else states.mean(0) for states in last]
+        )
         assert torch.allclose(alone, expected, atol=1e-4 * float(alone.abs().max()))
 
 
-SAVED = [("qwen2", "last_token", True), ("qwen3", "avg", False), ("llama", "avg", True), ("gemma", "last_token", False)]
+SAVED = [
+    ("qwen2", "last_token", True),
+    ("qwen3", "avg", False),
+    ("llama", "avg", True),
+    ("gemma", "last_token", False),
+]
 
 
-@pytest.mark.parametrize(("name", "pooling", "both_ways"), [*SAVED, ("gemma3_text", "last_token", True)])
-def test_a_saved_decoder_is_the_same_in_sentence_transformers(decoder, tmp_path, sentences, name, pooling, both_ways):
+@pytest.mark.parametrize(
+    ("name", "pooling", "both_ways"), [*SAVED, ("gemma3_text", "last_token", True)]
+)
+def test_a_saved_decoder_is_the_same_in_sentence_transformers(
+    decoder, tmp_path, sentences, name, pooling, both_ways
+):
     encoder_of(decoder(name), pooling, both_ways).save(str(tmp_path), load_tokenizer(decoder(name)))
     texts = sentences[:12]
     expected = encode_of(tmp_path)(texts)
@@ -129,4 +168,6 @@ def test_sg_opt_freezes_the_word_embeddings_of_a_decoder(decoder):
     ids, mask = torch.arange(10, 37).view(1, 3, 9), mask_of([9, 4, 7])[None]
     model(input_ids=ids, attention_mask=mask).loss.backward()
     encoder = dict(model.encoder.named_parameters())
-    assert {name for name, p in encoder.items() if p.grad is None} == {"backbone.embed_tokens.weight"}
+    assert {name for name, p in encoder.items() if p.grad is None} == {
+        "backbone.embed_tokens.weight"
+    }

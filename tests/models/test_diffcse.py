@@ -34,7 +34,9 @@ def test_the_loss_equals_a_computation_sentence_by_sentence(folder, pad_as_negat
     total = count = replaced_tokens = 0
     for view in range(2):
         for row, length in enumerate([9] * 5 if pad_as_negative else LENGTHS):
-            clean, masked, labels = (batch[n][view, row, :length] for n in ("input_ids", "rtd_input_ids", "rtd_labels"))
+            clean, masked, labels = (
+                batch[n][view, row, :length] for n in ("input_ids", "rtd_input_ids", "rtd_labels")
+            )
             real = batch["attention_mask"][view, row, :length]
             guess = lm(input_ids=masked[None], attention_mask=real[None]).logits[0].argmax(-1)
             for i in range(length):
@@ -99,7 +101,9 @@ def test_of_equally_likely_tokens_the_first_is_chosen(dtype):
 
 @pytest.mark.parametrize("tokens", ["argmax", "sample"])
 def test_a_packed_generator_writes_the_same_tokens(folder, tokens):
-    (_, padded, batch, given), (_, packed, *_) = (built(folder, packed, rtd_tokens=tokens) for packed in (False, True))
+    (_, padded, batch, given), (_, packed, *_) = (
+        built(folder, packed, rtd_tokens=tokens) for packed in (False, True)
+    )
     assert [is_packed(rtd.generator.config) for rtd in (padded, packed)] == [False, True]
     written = padded.rewrite(batch)
     assert torch.equal(packed.rewrite(batch), written)
@@ -118,4 +122,6 @@ def test_a_generator_with_another_vocabulary_is_refused(tiny_bert, tiny_roberta,
     (other / "tokenizer.json").write_text(json.dumps(vocabulary))
     for generator in (tiny_roberta, other):
         with pytest.raises(BadInput, match="needs the vocabulary of"):
-            diffcse.METHOD.build(diffcse.Arguments(generator=str(generator)), encoder, None, str(tiny_bert))
+            diffcse.METHOD.build(
+                diffcse.Arguments(generator=str(generator)), encoder, None, str(tiny_bert)
+            )

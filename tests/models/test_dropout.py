@@ -21,7 +21,9 @@ def test_rate_scale_and_gradient(rate, dtype):
     scales = made[made != 0].unique().float()
     if rate < 0.999:
         assert scales.numel() == 1
-        assert scales.item() == pytest.approx(1 / (1 - rate), rel=1e-4 if dtype == torch.float32 else 4e-3)
+        assert scales.item() == pytest.approx(
+            1 / (1 - rate), rel=1e-4 if dtype == torch.float32 else 4e-3
+        )
 
 
 def test_units_are_independent_within_a_draw_and_over_a_row():
@@ -34,7 +36,9 @@ def test_units_are_independent_within_a_draw_and_over_a_row():
 
 
 def test_modules_are_exchanged_and_are_quiet_in_evaluation():
-    model = nn.Sequential(nn.Dropout(0.25), nn.ModuleList([nn.Dropout(0.0)])[0], SampledDropout(0.5, 0))
+    model = nn.Sequential(
+        nn.Dropout(0.25), nn.ModuleList([nn.Dropout(0.0)])[0], SampledDropout(0.5, 0)
+    )
     lighten_dropout(model)
     assert [type(part) for part in model] == [Dropout, Dropout, SampledDropout]
     assert [part.p for part in model] == [0.25, 0.0, 0.5]
@@ -53,14 +57,20 @@ def _plain_attention(query, key, value, keys, rate, scaling, seed):
 @pytest.mark.parametrize("rates", [None, 0.0, 0.3, torch.tensor([0.0, 0.2, 0.7]).view(3, 1, 1, 1)])
 def test_attention_and_its_gradients_equal_plain_operations(rates):
     generator = torch.Generator().manual_seed(2)
-    query, key, value, gradient = (torch.randn(3, 5, 2, 4, generator=generator).double() for _ in range(4))
+    query, key, value, gradient = (
+        torch.randn(3, 5, 2, 4, generator=generator).double() for _ in range(4)
+    )
     keys = torch.ones(3, 1, 1, 5, dtype=torch.bool)
     keys[1, ..., 3:] = False
     results = []
     for way in ("ours", "plain"):
         parts = [part.transpose(1, 2).clone().requires_grad_() for part in (query, key, value)]
         torch.manual_seed(7)
-        made = attend(*parts, keys, rates, 0.5) if way == "ours" else _plain_attention(*parts, keys, rates, 0.5, 7)
+        made = (
+            attend(*parts, keys, rates, 0.5)
+            if way == "ours"
+            else _plain_attention(*parts, keys, rates, 0.5, 7)
+        )
         made.backward(gradient.transpose(1, 2))
         results.append([made, *(part.grad for part in parts)])
     for ours, plain in zip(*results, strict=True):

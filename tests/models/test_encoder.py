@@ -32,21 +32,30 @@ def make_encoder(folder, pooling, head=None):
     if trained is not None:
         trained(torch.randn(32, backbone.config.hidden_size))
     length = usable_length(backbone, tokenizer)
-    return SentenceEncoder(backbone, pooling, trained, length, place=mask_place(tokenizer)).eval(), tokenizer
+    return SentenceEncoder(
+        backbone, pooling, trained, length, place=mask_place(tokenizer)
+    ).eval(), tokenizer
 
 
-SAVED = [(name, None) for name in POOLINGS if name != "cls"] + [("cls", "linear_tanh"), ("cls", "batch_norm")]
+SAVED = [(name, None) for name in POOLINGS if name != "cls"] + [
+    ("cls", "linear_tanh"),
+    ("cls", "batch_norm"),
+]
 SAVED = [(family, *how) for family in ("bert", "roberta") for how in SAVED]
 SAVED += [(family, "avg", None) for family in OTHER_FAMILIES]
 
 
 @pytest.mark.parametrize(("family", "pooling", "head"), SAVED)
-def test_a_saved_encoder_gives_the_same_vectors_everywhere(family, pooling, head, tiny, tmp_path, sentences):
+def test_a_saved_encoder_gives_the_same_vectors_everywhere(
+    family, pooling, head, tiny, tmp_path, sentences
+):
     torch.manual_seed(0)
     encoder, tokenizer = make_encoder(tiny(family), pooling, head)
     texts = [*sentences[:12], "one", f"a {tokenizer.mask_token} of our own", "many words " * 40]
     expected = Encode(encoder, tokenizer)(texts)
-    bound = 1e-6 * np.abs(expected).max()  # folding batch norm rounds once more, relative to the values
+    bound = (
+        1e-6 * np.abs(expected).max()
+    )  # folding batch norm rounds once more, relative to the values
     encoder.save(str(tmp_path), tokenizer)
 
     again, tokenizer = load_encoder(str(tmp_path))
@@ -55,8 +64,14 @@ def test_a_saved_encoder_gives_the_same_vectors_everywhere(family, pooling, head
     theirs = SentenceTransformer(str(tmp_path), device="cpu").encode(texts, show_progress_bar=False)
     assert np.abs(theirs - expected).max() < bound
     if head is None:
-        inputs = AutoTokenizer.from_pretrained(tmp_path)(texts, padding=True, truncation=True, return_tensors="pt")
-        states = AutoModel.from_pretrained(tmp_path).eval()(**inputs, output_hidden_states=True).hidden_states
+        inputs = AutoTokenizer.from_pretrained(tmp_path)(
+            texts, padding=True, truncation=True, return_tensors="pt"
+        )
+        states = (
+            AutoModel.from_pretrained(tmp_path)
+            .eval()(**inputs, output_hidden_states=True)
+            .hidden_states
+        )
         pooled = POOLINGS[pooling].pool(states, inputs["attention_mask"], again.place)
         if POOLINGS[pooling].at_mask:
             pooled = states[-1][inputs["input_ids"] == tokenizer.mask_token_id]  # one in each text
@@ -79,11 +94,17 @@ def test_a_folder_whose_modules_another_program_has_changed_is_refused(tiny_bert
     assert load_encoder(str(tmp_path / "same"))[0].pooling == "cls_before_pooler"
     width, old = encoder.config.hidden_size, shutil.copytree(tmp_path / "ours", tmp_path / "old")
     (old / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
-    changed = {"mean": [Pooling(width, "mean")], "dense": [model[1], Dense(width, 8)], "unit": [model[1], Normalize()]}
+    changed = {
+        "mean": [Pooling(width, "mean")],
+        "dense": [model[1], Dense(width, 8)],
+        "unit": [model[1], Normalize()],
+    }
     for name, further in changed.items():
         SentenceTransformer(modules=[model[0], *further], device="cpu").save(str(tmp_path / name))
     for name in (*changed, "old"):
-        with pytest.raises(BadInput, match=r"modules\.json and 'sentence_embedding' .* describe different models"):
+        with pytest.raises(
+            BadInput, match=r"modules\.json and 'sentence_embedding' .* describe different models"
+        ):
             load_encoder(str(tmp_path / name))
 
 
@@ -120,7 +141,9 @@ def test_weights_stored_in_half_precision_are_trained_and_compared_in_full(tiny_
     with_head.save(str(tmp_path / "head"), tokenizer)
     file = tmp_path / "head" / "2_Dense" / "model.safetensors"
     save_file({name: value.bfloat16() for name, value in load_file(file).items()}, file)
-    assert {p.dtype for p in load_encoder(str(tmp_path / "head"))[0].head.parameters()} == {torch.float32}
+    assert {p.dtype for p in load_encoder(str(tmp_path / "head"))[0].head.parameters()} == {
+        torch.float32
+    }
 
 
 def changed(folder, target, name, **values):
@@ -130,7 +153,9 @@ def changed(folder, target, name, **values):
     return str(target)
 
 
-@pytest.mark.parametrize(("config", "said"), [(None, "configuration"), ('{"model_type": "t5"}', "type 't5' is")])
+@pytest.mark.parametrize(
+    ("config", "said"), [(None, "configuration"), ('{"model_type": "t5"}', "type 't5' is")]
+)
 def test_a_folder_without_an_encoder_is_refused(tmp_path, config, said):
     if config:
         (tmp_path / "config.json").write_text(config)
@@ -164,13 +189,31 @@ def test_a_length_without_room_for_a_word_is_refused(tiny_bert, length):
     ("name", "values", "message"),
     [
         ("sentence_bert_config.json", {"do_lower_case": True}, "lower-casing of texts"),
-        ("sentence_bert_config.json", {"tokenizer_args": {"a": 1}}, "tokenizer_args .* in sentence_bert_config.json"),
-        ("sentence_bert_config.json", {"model_args": {"a": 1}}, "model_args .* in sentence_bert_config.json"),
-        ("1_Pooling/config.json", {"include_prompt": False}, "a pooling without the prompt's tokens"),
-        ("config_sentence_transformers.json", {"truncate_dim": 8}, "truncate_dim 8 in config_sentence_transformers"),
+        (
+            "sentence_bert_config.json",
+            {"tokenizer_args": {"a": 1}},
+            "tokenizer_args .* in sentence_bert_config.json",
+        ),
+        (
+            "sentence_bert_config.json",
+            {"model_args": {"a": 1}},
+            "model_args .* in sentence_bert_config.json",
+        ),
+        (
+            "1_Pooling/config.json",
+            {"include_prompt": False},
+            "a pooling without the prompt's tokens",
+        ),
+        (
+            "config_sentence_transformers.json",
+            {"truncate_dim": 8},
+            "truncate_dim 8 in config_sentence_transformers",
+        ),
     ],
 )
-def test_sentence_transformers_settings_that_change_vectors_are_refused(tiny_bert, tmp_path, name, values, message):
+def test_sentence_transformers_settings_that_change_vectors_are_refused(
+    tiny_bert, tmp_path, name, values, message
+):
     encoder, tokenizer = make_encoder(tiny_bert, "avg")
     encoder.save(str(tmp_path / "ours"), tokenizer)
     change_json(tmp_path / "ours" / "config.json", sentence_embedding=...)
@@ -184,11 +227,17 @@ def test_an_unreachable_hub_is_refused_unless_a_pooling_is_given(tiny_bert, monk
         raise LocalEntryNotFoundError("no connection")
 
     monkeypatch.setattr("models.saved_format.hf_hub_download", offline)
-    monkeypatch.setattr("models.encoder.load_config", lambda path: load_backbone(str(tiny_bert)).config)
-    monkeypatch.setattr("models.encoder.load_tokenizer", lambda path: load_tokenizer(str(tiny_bert)))
+    monkeypatch.setattr(
+        "models.encoder.load_config", lambda path: load_backbone(str(tiny_bert)).config
+    )
+    monkeypatch.setattr(
+        "models.encoder.load_tokenizer", lambda path: load_tokenizer(str(tiny_bert))
+    )
     with pytest.raises(BadInput, match=r"cannot check for modules\.json without the hub"):
         load_encoder("owner/name")
-    monkeypatch.setattr("models.encoder.load_backbone", lambda path, config: load_backbone(str(tiny_bert)))
+    monkeypatch.setattr(
+        "models.encoder.load_backbone", lambda path, config: load_backbone(str(tiny_bert))
+    )
     assert load_encoder("owner/name", pooling="avg")[0].pooling == "avg"
     assert "without the hub; go online once" in caplog.text
 
@@ -202,11 +251,16 @@ def test_the_checkpoints_own_pooler_is_a_pooling_and_is_saved(family, tiny, tmp_
     for folder in (model, tokenizer):
         folder.save_pretrained(tmp_path / "sup")
     with torch.no_grad():
-        expected = model(**tokenizer(sentences[:9], padding=True, return_tensors="pt")).pooler_output.numpy()
+        expected = model(
+            **tokenizer(sentences[:9], padding=True, return_tensors="pt")
+        ).pooler_output.numpy()
     encoder, tokenizer = load_encoder(str(tmp_path / "sup"), "pooler")
     assert np.abs(Encode(encoder, tokenizer)(sentences[:9]) - expected).max() < 1e-6
     encoder.save(tmp_path / "saved", tokenizer)
-    assert np.abs(Encode(*load_encoder(str(tmp_path / "saved")))(sentences[:9]) - expected).max() < 1e-6
+    assert (
+        np.abs(Encode(*load_encoder(str(tmp_path / "saved")))(sentences[:9]) - expected).max()
+        < 1e-6
+    )
     theirs = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(sentences[:9])
     assert np.abs(theirs - expected).max() < 1e-6
     with pytest.raises(BadInput, match="a 'electra' has no pooler"):

@@ -31,10 +31,16 @@ def test_counts_are_uniform_up_to_their_limit(count, most):
 def test_a_count_as_coded_stays_below_ten_and_can_be_nothing():
     long = np.arange(100)
     starts = np.ones(100, bool)
-    lengths = {len(repeat(long, starts, np.random.default_rng(s), 0.5, "subword", "code")) for s in range(500)}
+    lengths = {
+        len(repeat(long, starts, np.random.default_rng(s), 0.5, "subword", "code"))
+        for s in range(500)
+    }
     assert max(lengths) == 109 and min(lengths) == 100
     assert all(len(runs(IDS[:3], seed)) == 3 for seed in range(50))  # below int(0.32 * 5) = 1
-    assert {len(runs(IDS[:5], seed)) for seed in range(99)} == {5, 6}  # below int(0.32 * 7) = 2: special tokens count
+    assert {len(runs(IDS[:5], seed)) for seed in range(99)} == {
+        5,
+        6,
+    }  # below int(0.32 * 7) = 2: special tokens count
     words = {len(runs(IDS[:4], seed, unit="word")) for seed in range(99)}
     assert words == {4, 5, 6}  # below max(2, int(0.32 * 3))
     assert {len(runs(IDS[:3], seed, count="paper")) for seed in range(50)} == {3, 4, 5}  # max(2, 0)
@@ -67,7 +73,9 @@ def test_a_word_is_repeated_with_all_of_its_pieces():
     assert seen == {1, 2}
 
 
-@pytest.mark.parametrize(("unit", "count", "last"), [("word", "code", 0), ("word", "paper", 1), ("subword", "code", 1)])
+@pytest.mark.parametrize(
+    ("unit", "count", "last"), [("word", "code", 0), ("word", "paper", 1), ("subword", "code", 1)]
+)
 def test_the_last_word_is_never_repeated_as_coded(unit, count, last):
     """The official code draws words from range(0, n - 1), and subwords from all but [CLS] and [SEP]."""
     repeated = np.zeros(len(IDS))

@@ -26,7 +26,9 @@ def test_parts_composed_equal_the_whole_model(tiny, name, packed):
     whole, lm = (load_masked_lm(str(tiny(name))).double().eval() for _ in range(2))
     generator = torch.Generator().manual_seed(0)
     mask = mask_of([21, 2, 7, 1, 12])
-    ids = torch.randint(10, 90, mask.shape, generator=generator).where(mask == 1, lm.config.pad_token_id)
+    ids = torch.randint(10, 90, mask.shape, generator=generator).where(
+        mask == 1, lm.config.pad_token_id
+    )
     chosen = (torch.rand(mask.shape, generator=generator) < 0.4) & (mask == 1)
     given = whole(input_ids=ids, attention_mask=mask, output_hidden_states=True)
     expected = given.logits[chosen]
@@ -34,14 +36,18 @@ def test_parts_composed_equal_the_whole_model(tiny, name, packed):
     fast.choose(lm, packed)
     tokens, labels = fast.tokens_of(lm.config, mask), ids.masked_fill(~chosen, -100)
     transform, decoder = output_of(lm)
-    logits = decoder(transform(at_labels(tokens.encode(lm.base_model, ids, UNCHANGED).labelled(labels))))
+    logits = decoder(
+        transform(at_labels(tokens.encode(lm.base_model, ids, UNCHANGED).labelled(labels)))
+    )
     assert torch.allclose(logits, expected, atol=1e-10)
     assert expected.std() > 0.1
     for made in (logits, expected):
         made.square().sum().backward()
     for (key, ours), theirs in zip(lm.named_parameters(), whole.parameters(), strict=True):
         assert (ours.grad is None) == (theirs.grad is None), key
-        assert ours.grad is None or torch.allclose(ours.grad, theirs.grad, rtol=1e-8, atol=1e-8), key
+        assert ours.grad is None or torch.allclose(ours.grad, theirs.grad, rtol=1e-8, atol=1e-8), (
+            key
+        )
     if name in APART:
         lower = LowerLayers(lm.base_model, 2).eval()(ids, mask).labelled(labels)
         assert torch.allclose(at_labels(lower), given.hidden_states[2][chosen], atol=1e-10)
@@ -54,7 +60,9 @@ def at_labels(read):
 
 @pytest.mark.parametrize("name", [*WHOLE, "fnet"])
 def test_a_family_that_is_called_as_a_whole_is_refused_by_name_with_the_reason(name):
-    with pytest.raises(BadInput, match=rf"distilbert\), not '{name}': \w+.*; purely contrastive methods"):
+    with pytest.raises(
+        BadInput, match=rf"distilbert\), not '{name}': \w+.*; purely contrastive methods"
+    ):
         check_apart(AutoConfig.for_model(name), "the auxiliary network")
 
 
@@ -63,13 +71,19 @@ def test_families_that_cannot_run_packed_run_padded_and_log_it(tiny, caplog):
     with caplog.at_level("INFO"):
         assert SentenceEncoder(backbone, "avg", packed=True).packed is False
     assert "mpnet: runs padded; packing supports bert, " in caplog.text
-    assert not packs(AutoConfig.for_model("bert", is_decoder=True)), "packed attention looks both ways"
+    assert not packs(AutoConfig.for_model("bert", is_decoder=True)), (
+        "packed attention looks both ways"
+    )
 
 
 def test_the_families_page_matches_the_table():
     page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
     lines = page[page.index("| family |") :].splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")][2:]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in lines
+        if line.startswith("|")
+    ][2:]
     said = {name: [cell == "yes" for cell in cells] for name, *cells in rows}
     assert said.pop("any other") == [False] * 3
     assert {*APART, *WHOLE} == said.keys()

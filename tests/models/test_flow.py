@@ -36,7 +36,9 @@ def test_the_log_determinant_is_that_of_the_jacobian(width, vectors):
     _, log_det = flow.transform(vectors)
     for row in vectors:
         jacobian = torch.autograd.functional.jacobian(lambda vector: flow(vector[None])[0], row)
-        assert torch.linalg.slogdet(jacobian)[1] == pytest.approx(float(log_det.detach()), abs=1e-10)
+        assert torch.linalg.slogdet(jacobian)[1] == pytest.approx(
+            float(log_det.detach()), abs=1e-10
+        )
 
 
 def test_the_likelihood_is_a_density():
@@ -86,7 +88,9 @@ def test_a_flow_that_is_missing_or_another_is_refused(saved):
     weights = load_file(file)
     weights.pop("steps.1.bias")
     save_file(weights, file)
-    with pytest.raises(BadInput, match=r"flow\.safetensors does not match its config.json.*steps.1.bias"):
+    with pytest.raises(
+        BadInput, match=r"flow\.safetensors does not match its config.json.*steps.1.bias"
+    ):
         load_encoder(str(folder))
     file.unlink()
     with pytest.raises(BadInput, match=r"flow\.safetensors does not match"):

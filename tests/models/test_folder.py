@@ -18,7 +18,11 @@ from tests.folders import change_json
 from tests.refusals import refused
 
 KERNEL = "somebody/kernel"
-KEPT = {"attn_implementation_internal", "use_kernels", "kernel_config"}  # saved, and read by nothing
+KEPT = {
+    "attn_implementation_internal",
+    "use_kernels",
+    "kernel_config",
+}  # saved, and read by nothing
 
 
 @pytest.fixture
@@ -66,7 +70,9 @@ def test_no_key_of_a_configuration_reaches_a_kernel_or_code(folder, no_kernels, 
     encoder, tokenizer = load_encoder(str(folder), "avg")
     assert encoder.backbone.config._attn_implementation == "packed"
     encoder.save(str(folder / "saved"), tokenizer)
-    assert not {"auto_map", *changes} & (json.loads((folder / "saved" / "config.json").read_text()).keys() - KEPT)
+    assert not {"auto_map", *changes} & (
+        json.loads((folder / "saved" / "config.json").read_text()).keys() - KEPT
+    )
     assert not (folder / "ran").exists()
 
 
@@ -75,7 +81,10 @@ def test_no_code_of_a_tokenizer_or_a_module_is_run(folder, monkeypatch):
     load_encoder(str(folder), "avg")[0].save(str(folder), load_tokenizer(str(folder)))
     for name in ("tokenization.py", "evil.py"):
         (folder / name).write_text(f"open({str(folder / 'ran')!r}, 'w')")
-    code = {"auto_map": {"AutoTokenizer": ["tokenization.Evil", "tokenization.Evil"]}, "chat_template": "{{ 1 / 0 }}"}
+    code = {
+        "auto_map": {"AutoTokenizer": ["tokenization.Evil", "tokenization.Evil"]},
+        "chat_template": "{{ 1 / 0 }}",
+    }
     change_json(folder / "tokenizer_config.json", **code)
     modules = json.loads((folder / "modules.json").read_text())
     monkeypatch.syspath_prepend(folder)
@@ -117,8 +126,14 @@ def test_the_parts_of_a_configuration_reach_no_kernel(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}}, "'quantization_config': its"),
-        ({"transformers_weights": "../other/model.safetensors"}, "'transformers_weights': it names a weight file"),
+        (
+            {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}},
+            "'quantization_config': its",
+        ),
+        (
+            {"transformers_weights": "../other/model.safetensors"},
+            "'transformers_weights': it names a weight file",
+        ),
         ({"fusion_config": {"a": True}}, "'fusion_config': it replaces"),
     ],
 )
@@ -150,7 +165,10 @@ def test_an_index_may_only_name_files_of_its_folder(folder, tmp_path, outside, s
     write = {"safetensors": save_file, "bin": torch.save}[suffix]
     write(tensors, other / f"model.{suffix}")
     (folder / f"link.{suffix}").symlink_to(other / f"model.{suffix}")
-    index = {"metadata": {}, "weight_map": dict.fromkeys(tensors, outside.format(suffix, other=other))}
+    index = {
+        "metadata": {},
+        "weight_map": dict.fromkeys(tensors, outside.format(suffix, other=other)),
+    }
     name = {"safetensors": SAFE_WEIGHTS_INDEX_NAME, "bin": WEIGHTS_INDEX_NAME}[suffix]
     (folder / name).write_text(json.dumps(index))
     refusal(folder, f"is not a {suffix} file of this folder; refused")
@@ -175,7 +193,9 @@ def test_weights_in_several_files_are_read_also_from_the_hubs_cache(folder, tmp_
         assert torch.equal(value, whole[name])
 
 
-@pytest.mark.parametrize("load", [load_backbone, load_masked_lm, lambda path: load_encoder(path, "avg")])
+@pytest.mark.parametrize(
+    "load", [load_backbone, load_masked_lm, lambda path: load_encoder(path, "avg")]
+)
 def test_the_weights_of_a_run_are_those_in_its_record(folder, load):
     weights = folder / "model.safetensors"
     recorded = {"gone": "1", "config.json": "2", weights.name: sha256(weights)}
@@ -184,10 +204,14 @@ def test_the_weights_of_a_run_are_those_in_its_record(folder, load):
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    with pytest.raises(BadInput, match=f"^{weights}: has changed since the run wrote it; restore the file"):
+    with pytest.raises(
+        BadInput, match=f"^{weights}: has changed since the run wrote it; restore the file"
+    ):
         load(str(folder))
 
 
 def test_an_adapter_is_refused_with_or_without_a_model_beside_it(folder):
-    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "somebody/else"}))
+    (folder / "adapter_config.json").write_text(
+        json.dumps({"base_model_name_or_path": "somebody/else"})
+    )
     refusal(folder, "an adapter .adapter_config")

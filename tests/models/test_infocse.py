@@ -108,7 +108,9 @@ def test_one_masked_view_uses_that_views_vector(stage_one):
         captured.append(output)
 
     model.encoder.backbone.register_forward_hook(keep)
-    auxiliary_of(model)(model.encode(Batch.of(**batch)), Batch.of(**batch))["aux_mlm"].value.backward()
+    auxiliary_of(model)(model.encode(Batch.of(**batch)), Batch.of(**batch))[
+        "aux_mlm"
+    ].value.backward()
     gradient = captured[0].last_hidden_state.grad.view(2, 4, 10, -1)
     assert gradient[0, :, 0].abs().max() > 0
     assert gradient[1].abs().max() == 0
@@ -128,5 +130,7 @@ def test_a_missing_head_is_refused_unless_said_otherwise(tiny_bert):
         build(folder, head_layers=9, aux_init="encoder_top")
     top = auxiliary_of(build(folder, aux_init="encoder_top"))
     encoder = load_backbone(folder)
-    assert torch.equal(top.c_head[1].output.dense.weight, encoder.encoder.layer[-1].output.dense.weight)
+    assert torch.equal(
+        top.c_head[1].output.dense.weight, encoder.encoder.layer[-1].output.dense.weight
+    )
     assert build(folder, aux_init="random")(**batch_of(folder)).loss.isfinite()

@@ -14,7 +14,9 @@ def test_three_terms_add_up_and_each_depends_on_its_own_twin(folder):
     batch, other = (make_batch("infocse_rtd", folder, mask, chosen) for chosen in (0.4, 0.6))
     base = model(**batch)
     terms = {name: value.item() for name, value in base.terms.items()}
-    assert set(terms) == {"contrastive", "aux_mlm", "rtd"} and all(value > 0.01 for value in terms.values())
+    assert set(terms) == {"contrastive", "aux_mlm", "rtd"} and all(
+        value > 0.01 for value in terms.values()
+    )
     total = terms["contrastive"] + 0.5 * terms["aux_mlm"] + 0.25 * terms["rtd"]
     assert base.loss.item() == pytest.approx(total, rel=1e-6)
     for changed, prefix in (("aux_mlm", "masked_"), ("rtd", "rtd_")):

@@ -25,7 +25,9 @@ def estimate(features, vectors, row):
     total = 0.0
     for token in features:
         total += math.log(2) - softplus(-(token @ vectors[row]).item())
-        wrong = [softplus((token @ v).item()) - math.log(2) for n, v in enumerate(vectors) if n != row]
+        wrong = [
+            softplus((token @ v).item()) - math.log(2) for n, v in enumerate(vectors) if n != row
+        ]
         total -= sum(wrong) / len(wrong)
     return total
 
@@ -54,7 +56,9 @@ def test_the_estimate_equals_its_formula():
 
 def test_nothing_known_is_zero_and_everything_known_is_two_log_two():
     mask, rows = torch.ones(3, 2), torch.arange(3)
-    assert jensen_shannon(torch.zeros(3, 2, 4), mask, torch.randn(3, 4), rows).item() == pytest.approx(0, abs=1e-5)
+    assert jensen_shannon(
+        torch.zeros(3, 2, 4), mask, torch.randn(3, 4), rows
+    ).item() == pytest.approx(0, abs=1e-5)
     apart = 100 * (2 * torch.eye(3) - 1)
     loss = jensen_shannon(apart[:, None].expand(3, 2, 3), mask, torch.eye(3), rows)
     assert loss.item() == pytest.approx(-6 * 2 * math.log(2), rel=1e-6)
@@ -63,13 +67,17 @@ def test_nothing_known_is_zero_and_everything_known_is_two_log_two():
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("pooling", ["avg", "cls_before_pooler", "avg_top2"])
 @pytest.mark.parametrize("activation", ["none", "relu"])
-def test_the_model_s_loss_equals_a_computation_token_by_token(tiny_bert, packed, pooling, activation):
+def test_the_model_s_loss_equals_a_computation_token_by_token(
+    tiny_bert, packed, pooling, activation
+):
     model, batch = made(tiny_bert, packed, pooling, activation=activation)
     loss = model(**batch).terms["information"].item()
     [objective] = model.objectives
     features = []
     for row, length in enumerate(LENGTHS):
-        states = model.encoder.backbone(input_ids=batch["input_ids"][0, row : row + 1, :length]).last_hidden_state[0]
+        states = model.encoder.backbone(
+            input_ids=batch["input_ids"][0, row : row + 1, :length]
+        ).last_hidden_state[0]
         local = torch.cat([convolved(states, c) for c in objective.local.convolutions], dim=1)
         features.append(local.clamp(min=0) if activation == "relu" else local)
     vectors = torch.stack([made.mean(0) for made in features])

@@ -61,7 +61,9 @@ def slow(model, batch):
     for row, length in enumerate(LENGTHS):
         part = {name: value[0, row : row + 1, :length] for name, value in batch.items()}
         read = [name for name in part if name.endswith("input_ids")]
-        states = {name: lm(input_ids=part[name], output_hidden_states=True).hidden_states for name in read}
+        states = {
+            name: lm(input_ids=part[name], output_hidden_states=True).hidden_states for name in read
+        }
         cls = states["input_ids" if model.clean_cls else "masked_input_ids"][-1][0, 0]
         add("mlm", states["masked_input_ids"][-1][0], part["masked_labels"][0])
         head = states.get("aux_input_ids", states["masked_input_ids"])[model.skip_from].clone()
@@ -97,7 +99,9 @@ def test_every_option_equals_the_slow_computation(lm, option, skip_from, packed)
 def test_without_head_layers_it_is_the_plain_masked_language_model(lm, packed):
     model, batch = model_of(lm, packed, layers=0), batch_of(lm.config)
     batch = {name: batch[name] for name in PLAIN}
-    ids, mask, labels = (batch[name][0] for name in ("masked_input_ids", "attention_mask", "masked_labels"))
+    ids, mask, labels = (
+        batch[name][0] for name in ("masked_input_ids", "attention_mask", "masked_labels")
+    )
     with torch.no_grad():
         theirs, out = lm(ids, mask, labels=labels).loss, model(**batch)
     assert out.loss.item() == pytest.approx(theirs.item(), rel=1e-4)
@@ -110,13 +114,21 @@ def test_gradient_reaches_the_encoder_through_the_clean_cls_alone(lm, packed):
     """With a head over the embeddings and clean [CLS], the auxiliary loss trains every layer of the encoder."""
     model, batch = model_of(lm, packed, skip_from=0, clean=True), batch_of(lm.config)
     batch = {name: batch[name] for name in (*PLAIN, *OWN)}
-    model(**batch | {"masked_labels": torch.full_like(batch["masked_labels"], IGNORED)}).loss.backward()
-    norms = [sum(p.grad.norm() for p in layer.parameters()) for layer in lm.base_model.encoder.layer]
+    model(
+        **batch | {"masked_labels": torch.full_like(batch["masked_labels"], IGNORED)}
+    ).loss.backward()
+    norms = [
+        sum(p.grad.norm() for p in layer.parameters()) for layer in lm.base_model.encoder.layer
+    ]
     assert all(norm > 0 for norm in norms)
 
 
 def test_the_probe_gives_every_row_the_cls_of_another(lm):
     model, batch = model_of(lm, True, clean=True), batch_of(lm.config)
-    batch = {name: batch[name][:, :, :4] for name in PLAIN}  # equal lengths, so that rows can change places
+    batch = {
+        name: batch[name][:, :, :4] for name in PLAIN
+    }  # equal lengths, so that rows can change places
     other = batch | {"input_ids": batch["input_ids"].roll(1, 1)}
-    assert model.probe(**batch)["aux_mlm_shuffled_cls"] == pytest.approx(model.probe(**other)["aux_mlm"], rel=1e-5)
+    assert model.probe(**batch)["aux_mlm_shuffled_cls"] == pytest.approx(
+        model.probe(**other)["aux_mlm"], rel=1e-5
+    )

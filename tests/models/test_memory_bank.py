@@ -19,16 +19,24 @@ def test_negatives_are_the_stored_vectors_of_earlier_steps(tiny_bert):
         batch = make_batch("memory_bank", tiny_bert, torch.ones(ROWS, 8), seed=step)
         with torch.no_grad():
             views = [
-                [model.projection(model.encoder.backbone(input_ids=ids[None])[0][:, 0])[0] for ids in view]
+                [
+                    model.projection(model.encoder.backbone(input_ids=ids[None])[0][:, 0])[0]
+                    for ids in view
+                ]
                 for view in batch["input_ids"]
             ]
         held, pushed = min(ROWS * step, 12), ROWS * step
         slots = {number % 12: vector for number, vector in enumerate(bank)}  # the newest in a slot
-        chosen = range(held) if held <= 4 else [(pushed % held + held // 4 * k) % held for k in range(4)]
+        chosen = (
+            range(held) if held <= 4 else [(pushed % held + held // 4 * k) % held for k in range(4)]
+        )
         negatives = [slots[slot] for slot in chosen]
         total = 0.0
         for i, query in enumerate(views[0]):
-            logits = [F.cosine_similarity(query, key, dim=0).item() / TAU for key in [*views[1], *negatives]]
+            logits = [
+                F.cosine_similarity(query, key, dim=0).item() / TAU
+                for key in [*views[1], *negatives]
+            ]
             total += math.log(sum(map(math.exp, logits))) - logits[i]
         out = model(**batch)
         assert len(negatives) == min(4, held) and out.loss.item() == approx(total / ROWS, rel=1e-4)

@@ -19,7 +19,9 @@ def spanned(seed, ids=IDS, length=2):
 def test_the_loss_equals_its_formula_for_every_anchor():
     first, second = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
     [made] = mirror_bert.METHOD.build(mirror_bert.Arguments(temperature=0.3), None, None, None)
-    assert made.loss(first, second).item() == pytest.approx(slow_nt_xent(first, second, 0.3), rel=1e-5)
+    assert made.loss(first, second).item() == pytest.approx(
+        slow_nt_xent(first, second, 0.3), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("length", [1, 2, 5])
@@ -36,7 +38,9 @@ def test_one_mask_token_stands_for_a_span_anywhere(length):
 
 def test_short_sentences_stay():
     for length in (1, 2, 4):
-        assert all(spanned(seed, IDS[:5], length).tolist() == IDS[:5].tolist() for seed in range(20))
+        assert all(
+            spanned(seed, IDS[:5], length).tolist() == IDS[:5].tolist() for seed in range(20)
+        )
     assert spanned(0, IDS[:6], 6).tolist() == IDS[:6].tolist()
     assert MASK in spanned(0, IDS[:6], 5)
     assert len(spanned(0, IDS[:0])) == 0
@@ -44,5 +48,9 @@ def test_short_sentences_stay():
 
 def test_the_second_view_alone_is_masked():
     first, second = mirror_bert.METHOD.views(mirror_bert.Arguments())
-    assert first.edit is None and MASK in second.edit(IDS, np.ones(20, bool), np.random.default_rng(1))
-    assert [view.edit for view in mirror_bert.METHOD.views(mirror_bert.Arguments(span_tokens=0))] == [None, None]
+    assert first.edit is None and MASK in second.edit(
+        IDS, np.ones(20, bool), np.random.default_rng(1)
+    )
+    assert [
+        view.edit for view in mirror_bert.METHOD.views(mirror_bert.Arguments(span_tokens=0))
+    ] == [None, None]

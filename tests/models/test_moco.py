@@ -28,7 +28,11 @@ def by_hand(model, method, head, batch, queue):
     query = [vector(model.encoder.backbone, model.projection, ids) for ids in first]
     keyed = first if method == "esimcse" else second
     kept = [vector(memory.keys.encoder.backbone, slow, ids) for ids in keyed]
-    positive = kept if method == "moco" else [vector(model.encoder.backbone, model.projection, ids) for ids in second]
+    positive = (
+        kept
+        if method == "moco"
+        else [vector(model.encoder.backbone, model.projection, ids) for ids in second]
+    )
     total = 0.0
     for i, q in enumerate(query):
         logits = [F.cosine_similarity(q, k, dim=0).item() / TAU for k in [*positive, *queue]]
@@ -53,7 +57,9 @@ def test_the_loss_counts_the_queue_and_the_queue_holds_the_last_keys(tiny_bert, 
         held = (held + keys)[-QUEUE:]
         queue = model.objectives[0].memory.queue
         oldest = int(queue.pushed) % QUEUE if len(held) == QUEUE else 0
-        torch.testing.assert_close(queue.contents().roll(-oldest, 0), torch.stack(held), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            queue.contents().roll(-oldest, 0), torch.stack(held), atol=1e-5, rtol=1e-4
+        )
         loss.backward()
         with torch.no_grad():
             for p in model.parameters():

@@ -20,7 +20,10 @@ def slow_cross_entropy(first, second, labels, weight, bias, squares):
     for u, v, label in zip(first.tolist(), second.tolist(), labels.tolist(), strict=True):
         f = u + v + [abs(a - b) for a, b in zip(u, v, strict=True)]
         f += [max(a, b) ** 2 for a, b in zip(u, v, strict=True)] * squares
-        scores = [sum(w * x for w, x in zip(row, f, strict=True)) + b for row, b in zip(weight, bias, strict=True)]
+        scores = [
+            sum(w * x for w, x in zip(row, f, strict=True)) + b
+            for row, b in zip(weight, bias, strict=True)
+        ]
         losses.append(math.log(sum(math.exp(s) for s in scores)) - scores[label])
     return sum(losses) / len(losses)
 
@@ -76,12 +79,20 @@ def test_the_classifier_is_equation_2(encoder, features):
 
 def test_only_the_contrastive_term_asks_for_copies():
     assert len(nli.METHOD.views(nli.Arguments(contrastive_weight=0.0))) == 2
-    assert [view.perturb is None for view in nli.METHOD.views(nli.Arguments())] == [True, True, False, False]
+    assert [view.perturb is None for view in nli.METHOD.views(nli.Arguments())] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert len(nli.METHOD.views(nli.Arguments(view_1="shuffle", view_2="dropout"))) == 6
     assert len(nli.METHOD.views(nli.Arguments(view_2="adversarial"))) == 2
     args = nli.Arguments(view_1="none", view_2="none")
     assert nli.METHOD.views(args) == [View()] * 4
-    assert nli.METHOD.views(nli.Arguments(view_1="none", view_2="none", contrastive_weight=0.0)) == [View()] * 2
+    assert (
+        nli.METHOD.views(nli.Arguments(view_1="none", view_2="none", contrastive_weight=0.0))
+        == [View()] * 2
+    )
 
 
 def test_premises_are_compared_with_premises_and_hypotheses_with_hypotheses(encoder):
@@ -94,7 +105,9 @@ def test_premises_are_compared_with_premises_and_hypotheses_with_hypotheses(enco
         both = torch.cat([encoded.pooled[texts], encoded.pooled[2 + texts]]).detach().double()
         cosines = torch.nn.functional.normalize(both, dim=-1)
         for row in range(8):
-            scores = [float(cosines[row] @ cosines[other]) / 0.1 for other in range(8) if other != row]
+            scores = [
+                float(cosines[row] @ cosines[other]) / 0.1 for other in range(8) if other != row
+            ]
             positive = float(cosines[row] @ cosines[(row + 4) % 8]) / 0.1
             expected += (np.logaddexp.reduce(scores) - positive) / 4
     assert term.value.item() == pytest.approx(expected, rel=1e-5)
@@ -111,17 +124,29 @@ def test_the_adversarial_view_moves_along_the_losses_steepest_direction(encoder,
     made = objective(encoder, view_2="adversarial", adversarial_size=0.5)
     rows, moved = batch(), []
     real = nli.fast_gradient
-    monkeypatch.setattr(nli, "fast_gradient", lambda g, size: moved.append((g, real(g, size))) or moved[-1][1])
+    monkeypatch.setattr(
+        nli, "fast_gradient", lambda g, size: moved.append((g, real(g, size))) or moved[-1][1]
+    )
     made(encode(encoder, rows), rows)
     [(gradient, added)] = moved
     torch.testing.assert_close(added.flatten(1).norm(dim=1), torch.full((8,), 0.5))
-    # Finite differences: along the change and along random directions the loss changes as the gradient says.
+    # Finite differences: along the change and along random directions the loss changes as the
+    # gradient says.
     generator, steepest = torch.Generator().manual_seed(9), float(gradient.norm())
-    for direction in [gradient / gradient.norm(), *torch.randn(3, *gradient.shape, generator=generator)]:
+    for direction in [
+        gradient / gradient.norm(),
+        *torch.randn(3, *gradient.shape, generator=generator),
+    ]:
         direction = direction / direction.norm() * (added != 0)
-        up, down = (loss_when_moved(encoder, made, rows, sign * 1e-2 * direction) for sign in (1, -1))
-        assert (up - down) / 2e-2 == pytest.approx(float((gradient * direction).sum()), abs=1e-3 * steepest)
-    assert loss_when_moved(encoder, made, rows, added) > loss_when_moved(encoder, made, rows, 0 * added)
+        up, down = (
+            loss_when_moved(encoder, made, rows, sign * 1e-2 * direction) for sign in (1, -1)
+        )
+        assert (up - down) / 2e-2 == pytest.approx(
+            float((gradient * direction).sum()), abs=1e-3 * steepest
+        )
+    assert loss_when_moved(encoder, made, rows, added) > loss_when_moved(
+        encoder, made, rows, 0 * added
+    )
 
 
 def test_the_adversarial_view_trains_the_encoder_but_not_through_its_direction(encoder):

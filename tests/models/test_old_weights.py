@@ -29,10 +29,19 @@ def linear(name, out=WIDTH, of=WIDTH):
 
 def batch_norm_head():
     """DiffCSE's projector, which InfoCSE took over: two linear layers without bias, two batch norms."""
-    seen = {"running_mean": noise(WIDTH), "running_var": noise(WIDTH).abs(), "num_batches_tracked": torch.tensor(9)}
+    seen = {
+        "running_mean": noise(WIDTH),
+        "running_var": noise(WIDTH).abs(),
+        "num_batches_tracked": torch.tensor(9),
+    }
     first = under("mlp.net.1", {**seen, "weight": noise(WIDTH), "bias": noise(WIDTH)})
     last = under("mlp.net.4", {name: value.clone() for name, value in seen.items()})
-    return {"mlp.net.0.weight": noise(WIDTH, WIDTH), "mlp.net.3.weight": noise(WIDTH, WIDTH), **first, **last}
+    return {
+        "mlp.net.0.weight": noise(WIDTH, WIDTH),
+        "mlp.net.3.weight": noise(WIDTH, WIDTH),
+        **first,
+        **last,
+    }
 
 
 def like(tensors):
@@ -55,19 +64,31 @@ def converted(body, head, family):
 def esimcse(body, head, family):
     """With the momentum encoder, and BERT's pooler, which was never trained."""
     other = under("momentum_model", like(body))
-    return simcse(body, head, family) | linear(f"{family}.pooler.dense", *head["weight"].shape) | other
+    return (
+        simcse(body, head, family) | linear(f"{family}.pooler.dense", *head["weight"].shape) | other
+    )
 
 
 def diffcse(body, head, family):
     """With the discriminator, the generator and heads for tokens and for sentences."""
     parts = under("aux_bert", like(body)) | under("generator.distilbert", like(body))
-    return under(family, body) | parts | linear("lm_head.transform.dense") | linear("electra_head") | batch_norm_head()
+    return (
+        under(family, body)
+        | parts
+        | linear("lm_head.transform.dense")
+        | linear("electra_head")
+        | batch_norm_head()
+    )
 
 
 def infocse(body, head, family):
     """With the model of its stage 1, the auxiliary layers and an output matrix."""
     other = under(f"mlm.{family}", like(body))
-    heads = linear("mlm.cls.predictions.decoder") | linear("lm_head.decoder") | linear("c_head.0.attention.self.query")
+    heads = (
+        linear("mlm.cls.predictions.decoder")
+        | linear("lm_head.decoder")
+        | linear("c_head.0.attention.self.query")
+    )
     return under(family, body) | other | heads | batch_norm_head()
 
 
@@ -76,7 +97,11 @@ def bert(body, head, family):
     old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
     for now, then in old.items():
         body = {name.replace(now, then): value for name, value in body.items()}
-    return under(family, body) | linear("cls.predictions.transform.dense") | linear("cls.seq_relationship")
+    return (
+        under(family, body)
+        | linear("cls.predictions.transform.dense")
+        | linear("cls.seq_relationship")
+    )
 
 
 LAYOUTS = {
@@ -101,8 +126,14 @@ def checkpoint(request, tiny, tmp_path):
     model.save_pretrained(tmp_path / "plain")
     load_tokenizer(source).save_pretrained(tmp_path / "plain")
     tensors = {name: value.clone() for name, value in model.state_dict().items()}
-    head = {name.split(".")[-1]: tensors.pop(name) for name in list(tensors) if name.startswith("pooler.")}
-    expected = {pooling: vectors(tmp_path / "plain", pooling) for pooling in ("cls_before_pooler", "pooler")}
+    head = {
+        name.split(".")[-1]: tensors.pop(name)
+        for name in list(tensors)
+        if name.startswith("pooler.")
+    }
+    expected = {
+        pooling: vectors(tmp_path / "plain", pooling) for pooling in ("cls_before_pooler", "pooler")
+    }
     return folder, tensors, head, family, expected
 
 
@@ -123,7 +154,8 @@ def test_every_layout_gives_the_vectors_of_safetensors_bit_for_bit(checkpoint, l
     with caplog.at_level(logging.INFO, "models.loading"):
         assert np.array_equal(vectors(folder, "cls_before_pooler"), expected["cls_before_pooler"])
     assert caplog.messages == [
-        f"'{folder}': weights from pytorch_model.bin, read as tensors only; left out: {LAYOUTS[layout]}"
+        f"'{folder}': weights from pytorch_model.bin, read as tensors only; left out: "
+        f"{LAYOUTS[layout]}"
     ]
     if layout in (simcse, converted, esimcse):
         assert np.array_equal(vectors(folder, "pooler"), expected["pooler"])
@@ -163,11 +195,16 @@ def test_what_is_loaded_is_saved_as_safetensors_only(checkpoint, tmp_path):
 
 
 def without_one(body):
-    return {name: value for name, value in body.items() if name != "embeddings.word_embeddings.weight"}
+    return {
+        name: value for name, value in body.items() if name != "embeddings.word_embeddings.weight"
+    }
 
 
 def not_finite(body):
-    return body | {"embeddings.word_embeddings.weight": body["embeddings.word_embeddings.weight"] * float("nan")}
+    return body | {
+        "embeddings.word_embeddings.weight": body["embeddings.word_embeddings.weight"]
+        * float("nan")
+    }
 
 
 def another_shape(body):
@@ -191,17 +228,24 @@ def test_damaged_or_unusual_weights_are_refused_in_both_formats(tiny_bert, tmp_p
     with pytest.raises(BadInput, match=said):
         load_backbone(str(tmp_path))
     if "contains more" not in said:
-        save_file(changed, tmp_path / "model.safetensors", {"format": "pt"})  # read before the pickle
+        save_file(
+            changed, tmp_path / "model.safetensors", {"format": "pt"}
+        )  # read before the pickle
         with pytest.raises(BadInput, match=said):
             load_backbone(str(tmp_path))
 
 
 @pytest.mark.parametrize("pooling", ["cls_before_pooler", "pooler"])
 @pytest.mark.parametrize("sharded", [False, True])
-def test_a_pickle_that_would_run_code_is_refused_and_does_not(checkpoint, tmp_path, sharded, pooling):
+def test_a_pickle_that_would_run_code_is_refused_and_does_not(
+    checkpoint, tmp_path, sharded, pooling
+):
     folder, body, head, family, _ = checkpoint
     file = shard(folder, simcse(body, head, family)) if sharded else folder / "pytorch_model.bin"
     torch.save({"x": Evil(tmp_path / "ran")}, file)
     message = refused(load_encoder, str(folder), pooling)
-    assert message == f"{file}: damaged, or contains more than weights; refused, and no code of it was run"
+    assert (
+        message
+        == f"{file}: damaged, or contains more than weights; refused, and no code of it was run"
+    )
     assert not (tmp_path / "ran").exists()

@@ -59,10 +59,17 @@ def assert_equal(padded, packed, batch):
         assert (g - others[name]).norm() <= 2e-5 * g.norm() + 1e-7 * whole, name
 
 
-ROBERTA = ("infocse_rtd", "consert", "promptbert", "tsdae, words")  # its positions start behind the padding index
+ROBERTA = (
+    "infocse_rtd",
+    "consert",
+    "promptbert",
+    "tsdae, words",
+)  # its positions start behind the padding index
 
 
-@pytest.mark.parametrize(("family", "case"), [*(("bert", c) for c in CASES), *(("roberta", c) for c in ROBERTA)])
+@pytest.mark.parametrize(
+    ("family", "case"), [*(("bert", c) for c in CASES), *(("roberta", c) for c in ROBERTA)]
+)
 def test_losses_and_gradients_equal_the_padded_ones(tiny, family, case):
     """In float64 too, at a length that leaves little to compare."""
     folder = str(tiny(family))
@@ -72,7 +79,8 @@ def test_losses_and_gradients_equal_the_padded_ones(tiny, family, case):
 
 
 @pytest.mark.parametrize(
-    ("family", "pooling"), [*(("bert", name) for name in POOLINGS if name != "cls"), ("roberta", "avg_top2")]
+    ("family", "pooling"),
+    [*(("bert", name) for name in POOLINGS if name != "cls"), ("roberta", "avg_top2")],
 )
 def test_every_pooling_at_every_length(tiny, family, pooling):
     folder = str(tiny(family))
@@ -100,7 +108,9 @@ def test_stage_one_equals_the_padded_call(folder):
         padded, packed = (model.probe(**batch) for model in models)
         assert packed == pytest.approx(padded, rel=1e-5)
     batch = stage_one_batch(folder, LENGTHS["random"])
-    batch["masked_labels"][0, :3, 0] = torch.tensor([11, 12, 13])  # a label on the first token is no exception
+    batch["masked_labels"][0, :3, 0] = torch.tensor(
+        [11, 12, 13]
+    )  # a label on the first token is no exception
     assert_equal(*models, batch)
 
 
@@ -148,7 +158,9 @@ def test_frozen_matrices_held_in_bfloat16_change_no_bit_under_autocast(folder):
 def test_every_operation_drops_at_the_rate(tiny_bert, packed, operations, monkeypatch):
     """Embeddings, and of each layer attention weights, attention output, feed-forward output; padded, torch attends."""
     rates, draw = [], dropout._draw
-    monkeypatch.setattr(dropout, "_draw", lambda shape, rate, *rest: rates.append(rate) or draw(shape, rate, *rest))
+    monkeypatch.setattr(
+        dropout, "_draw", lambda shape, rate, *rest: rates.append(rate) or draw(shape, rate, *rest)
+    )
     model = stage_two(str(tiny_bert), packed, "simcse", pooling="avg", dropout=0.2)
     model(**batch_of(str(tiny_bert), LENGTHS["random"], "simcse"))
     assert rates == [0.2] * operations

@@ -11,7 +11,9 @@ def batch(seed, rows=6, columns=13, left=False):
     generator = np.random.default_rng(seed)
     mask = np.arange(columns) < generator.integers(1, columns + 1, rows)[:, None]
     mask = mask[:, ::-1].copy() if left else mask
-    labels = np.where(mask & (generator.random(mask.shape) < 0.3), generator.integers(5, 99, mask.shape), IGNORED)
+    labels = np.where(
+        mask & (generator.random(mask.shape) < 0.3), generator.integers(5, 99, mask.shape), IGNORED
+    )
     return mask, labels
 
 
@@ -19,7 +21,12 @@ def by_loops(mask, labels, static):
     """The places of the tokens in the grid, and among them the labelled ones with their labels."""
     rows, columns = mask.shape
     length = columns + -columns % EDGE
-    real = {row * length + column for row in range(rows) for column in range(columns) if mask[row, column]}
+    real = {
+        row * length + column
+        for row in range(rows)
+        for column in range(columns)
+        if mask[row, column]
+    }
     kept = real | {row * length for row in range(rows)}
 
     def close(chosen, spare, share):
@@ -50,7 +57,10 @@ def test_a_layout_equals_a_plain_loop(seed, left, static):
     assert parts["slots"].tolist() == slots and parts["first"].tolist() == first
     assert marks.tokens.tolist() == tokens and marks.targets.tolist() == targets
     assert marks.read.tolist() == sorted({*first, *tokens})
-    assert marks.read[marks.first_among].tolist() == first and marks.read[marks.tokens_among].tolist() == tokens
+    assert (
+        marks.read[marks.first_among].tolist() == first
+        and marks.read[marks.tokens_among].tolist() == tokens
+    )
     source = mask.ravel()[parts["source"].numpy()]
     assert source.sum() >= mask.sum() and set(np.flatnonzero(mask)) <= set(parts["source"].tolist())
 
@@ -78,7 +88,9 @@ def test_groups_of_views_and_chunks_of_sentences_have_layouts_of_their_own():
     masks = [batch(seed) for seed in (5, 6)]
     mask, labels = (np.stack(arrays) for arrays in zip(*masks, strict=True))
     made = Packing(Layout, chunk=4).layouts(mask, {"masked": ((1,), labels[1:])})
-    assert set(made) == {(views, *rows) for views in ((0, 1), (0,), (1,)) for rows in ((0, 6), (0, 4), (4, 6))}
+    assert set(made) == {
+        (views, *rows) for views in ((0, 1), (0,), (1,)) for rows in ((0, 6), (0, 4), (4, 6))
+    }
     chunk, whole = made[(1,), 4, 6], Layout(mask[1, 4:], {"masked": labels[1, 4:]})
     assert torch.equal(chunk.numbers, whole.numbers)
     assert made[(0, 1), 0, 6].batch == 12

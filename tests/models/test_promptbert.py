@@ -11,7 +11,10 @@ from models.loading import load_backbone, load_tokenizer
 from models.objectives.promptbert import METHOD, Arguments
 from tests.methods import build_model
 
-ARGS = {"template": 'The dog of "{text}" watches {mask}.', "template_2": "this {text} watches {mask}."}
+ARGS = {
+    "template": 'The dog of "{text}" watches {mask}.',
+    "template_2": "this {text} watches {mask}.",
+}
 ARGS |= {"temperature": 0.1}
 TEXTS = ["a tired child", "another wooden river slowly", "the gardener"]
 
@@ -24,7 +27,9 @@ def batch_of(tokenizer, templates, texts=TEXTS):
     ids = [row + [tokenizer.pad_token_id] * (longest - len(row)) for row in rows]
     mask = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
     made = {"input_ids": ids, "attention_mask": mask}
-    return {name: torch.tensor(value).unflatten(0, (len(templates), -1)) for name, value in made.items()}
+    return {
+        name: torch.tensor(value).unflatten(0, (len(templates), -1)) for name, value in made.items()
+    }
 
 
 def state_at_mask(model, tokenizer, ids, positions):
@@ -51,7 +56,9 @@ def expected_loss(folder, head, denoise):
         views.append(vectors)
     total = 0.0
     for i, query in enumerate(views[0]):
-        scores = [torch.cosine_similarity(query, other, dim=0) / ARGS["temperature"] for other in views[1]]
+        scores = [
+            torch.cosine_similarity(query, other, dim=0) / ARGS["temperature"] for other in views[1]
+        ]
         total += torch.stack(scores).logsumexp(0) - scores[i]
     return total / len(TEXTS)
 
@@ -63,10 +70,14 @@ def test_loss_and_gradients_are_those_of_the_formula(folder, packed, denoise):
     batch = batch_of(load_tokenizer(folder), (ARGS["template"], ARGS["template_2"]))
     assert len(set(batch["attention_mask"].sum(2).flatten().tolist())) > 3
     loss = model(**batch).loss
-    assert loss.item() == pytest.approx(expected_loss(folder, model.projection, denoise).item(), rel=1e-4)
+    assert loss.item() == pytest.approx(
+        expected_loss(folder, model.projection, denoise).item(), rel=1e-4
+    )
     loss.backward()
     gradient = model.encoder.backbone.embeddings.position_embeddings.weight.grad.clone()
-    with torch.no_grad():  # the templates around nothing learn too: a finite difference along the gradient
+    with (
+        torch.no_grad()
+    ):  # the templates around nothing learn too: a finite difference along the gradient
         table = model.encoder.backbone.embeddings.position_embeddings.weight
         step = 1e-3 * gradient / gradient.norm()
         table += step
@@ -84,7 +95,12 @@ def test_the_template_stays_whole_around_any_text(folder):
     assert (before[0], after[-1], mask_place(made)) == (plain.cls_token_id, plain.sep_token_id, -3)
     assert framed(made, ARGS["template_2"]) == framed(plain, ARGS["template_2"])
     room = len(before) + len(after) + 3
-    for text in ("the dog " * 30, f"{plain.mask_token} {plain.sep_token}", "", plain.mask_token * 40):
+    for text in (
+        "the dog " * 30,
+        f"{plain.mask_token} {plain.sep_token}",
+        "",
+        plain.mask_token * 40,
+    ):
         ids = made(text, truncation=True, max_length=room)["input_ids"]
         assert (ids[: len(before)], ids[-len(after) :]) == (before, after)
         assert len(ids) <= room and ids.count(plain.mask_token_id) == 1
@@ -93,7 +109,10 @@ def test_the_template_stays_whole_around_any_text(folder):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"template": "no place for it {mask}"}, "'no place for it {mask}' must contain {text} once"),
+        (
+            {"template": "no place for it {mask}"},
+            "'no place for it {mask}' must contain {text} once",
+        ),
         ({"template": "{text} {mask} {mask}"}, "and {mask} at most once"),
         ({"template": "a {text}"}, "pooling mask reads the mask of a template"),
         ({"template_2": "{text} {mask}"}, "--template_2: {mask} must have as many tokens"),
@@ -103,4 +122,9 @@ def test_templates_that_cannot_be_pooled_are_refused(folder, flags, message):
     args = Arguments(**ARGS | flags)
     with pytest.raises(BadInput, match=message):
         tokenizer = METHOD.tokenizer(args, load_tokenizer(folder))
-        METHOD.build(args, SentenceEncoder(load_backbone(folder), "mask", place=mask_place(tokenizer)), None, folder)
+        METHOD.build(
+            args,
+            SentenceEncoder(load_backbone(folder), "mask", place=mask_place(tokenizer)),
+            None,
+            folder,
+        )

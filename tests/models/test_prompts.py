@@ -41,7 +41,9 @@ def make(request, tmp_path):
     ("family", "pooling", "settings"),
     [("xlm_roberta", "avg", E5), ("bert", "cls_before_pooler", BGE)],
 )
-def test_vectors_of_every_role_equal_those_of_sentence_transformers(make, tmp_path, family, pooling, settings):
+def test_vectors_of_every_role_equal_those_of_sentence_transformers(
+    make, tmp_path, family, pooling, settings
+):
     folder = make(family, pooling, settings)
     load_encoder(str(folder))[0].save(tmp_path / "saved", load_encoder(str(folder))[1])
     peer = SentenceTransformer(str(folder), device="cpu")
@@ -55,30 +57,56 @@ def test_vectors_of_every_role_equal_those_of_sentence_transformers(make, tmp_pa
         for mine, theirs in roles:
             expected = theirs(TEXTS)
             assert np.abs(mine(TEXTS) - expected).max() < 1e-6 * np.abs(expected).max()
-        assert np.abs(ours.of("query")(TEXTS) - encode_of(path, pooling).of("document")(TEXTS)).max() > 1e-3
-        assert SentenceTransformer(str(path), device="cpu").default_prompt_name == settings.get("default_prompt_name")
+        assert (
+            np.abs(ours.of("query")(TEXTS) - encode_of(path, pooling).of("document")(TEXTS)).max()
+            > 1e-3
+        )
+        assert SentenceTransformer(str(path), device="cpu").default_prompt_name == settings.get(
+            "default_prompt_name"
+        )
 
 
 def test_search_uses_them_and_flags_replace_them(make):
     folder = make("bert", "avg", E5)
-    peer, ours = SentenceTransformer(str(folder), device="cpu"), Embedder(folder, document_prompt="")
+    peer, ours = (
+        SentenceTransformer(str(folder), device="cpu"),
+        Embedder(folder, document_prompt=""),
+    )
     [(_, cosine)] = ours.build_index(["the dog"]).search("a river", top_k=np.int64(1))
     query, document = peer.encode_query("a river"), peer.encode("the dog", prompt="")
-    assert cosine == pytest.approx(query @ document / np.linalg.norm(query) / np.linalg.norm(document), abs=1e-6)
+    assert cosine == pytest.approx(
+        query @ document / np.linalg.norm(query) / np.linalg.norm(document), abs=1e-6
+    )
     assert np.abs(ours.encode("the dog", "document") - document).max() < 1e-6
-    plain, other = (load_encoder(str(folder), None, None, {"query": text}) for text in (None, "find: "))
+    plain, other = (
+        load_encoder(str(folder), None, None, {"query": text}) for text in (None, "find: ")
+    )
     assert Encode(*plain).of("document").identity == Encode(*other).of("document").identity
     assert len({Encode(*loaded).of("query").identity for loaded in (plain, other)}) == 2
     other[0].save(folder, other[1])
-    assert SentenceTransformer(str(folder), device="cpu").prompts == {"query": "find: ", "document": "passage: "}
+    assert SentenceTransformer(str(folder), device="cpu").prompts == {
+        "query": "find: ",
+        "document": "passage: ",
+    }
 
 
 def test_the_command_scores_search_with_them(make, tmp_path, caplog):
     folder, sets = make("bert", "avg", E5), tmp_path / "data" / "beir" / "own"
-    corpus = [{"_id": str(i), "text": f"{text} {i}"} for i, text in enumerate(["a dog", "the river", "a child"] * 5)]
+    corpus = [
+        {"_id": str(i), "text": f"{text} {i}"}
+        for i, text in enumerate(["a dog", "the river", "a child"] * 5)
+    ]
     queries = [{"_id": f"q{i}", "text": text} for i, text in enumerate(["dog", "river"])]
     write_set(sets, corpus, queries, test=[("q0", "0"), ("q1", "4")])
-    arguments = [str(folder), "--tasks", "beir", "--beir", "own", "--data_dir", str(tmp_path / "data")]
+    arguments = [
+        str(folder),
+        "--tasks",
+        "beir",
+        "--beir",
+        "own",
+        "--data_dir",
+        str(tmp_path / "data"),
+    ]
     with caplog.at_level("INFO"):
         rows = command.main(arguments)
     assert rows[0]["prompts"] == E5["prompts"] and '"document": "passage: "' in caplog.text
@@ -91,23 +119,37 @@ def test_the_dev_score_uses_them(make, tmp_path):
     backend = encode.tokenizer
     encode.tokenizer = lambda texts, **options: seen.extend(texts) or backend(texts, **options)
     encode.tokenizer.pad, encode.tokenizer.unk_token_id = backend.pad, backend.unk_token_id
-    documents = [{"_id": name, "title": "", "text": text} for name, text in (("d1", "dog watches"), ("d2", "river"))]
-    folder = write_beir(tmp_path / "mine", documents, {"q1": "a", "q2": "the"}, dev=[("q1", "d1", 1), ("q2", "d2", 1)])
+    documents = [
+        {"_id": name, "title": "", "text": text}
+        for name, text in (("d1", "dog watches"), ("d2", "river"))
+    ]
+    folder = write_beir(
+        tmp_path / "mine",
+        documents,
+        {"q1": "a", "q2": "the"},
+        dev=[("q1", "d1", 1), ("q2", "d2", 1)],
+    )
     search_set(folder, ["dev"]).scores(encode)
     assert sorted(seen) == ["passage: dog watches", "passage: river", "query: a", "query: the"]
 
 
-@pytest.mark.parametrize(("method", "extra"), [("spans", {}), ("simcse", {}), ("simcse", {"query_prompt": "find: "})])
+@pytest.mark.parametrize(
+    ("method", "extra"), [("spans", {}), ("simcse", {}), ("simcse", {"query_prompt": "find: "})]
+)
 def test_training_puts_them_before_the_texts_and_the_result_keeps_them(
     make, short_run, tmp_path, monkeypatch, method, extra
 ):
     folder, seen = make("bert", "avg", E5), []
     call = Collator.__call__
-    monkeypatch.setattr(Collator, "__call__", lambda self, keys: seen.append(call(self, keys)) or seen[-1])
+    monkeypatch.setattr(
+        Collator, "__call__", lambda self, keys: seen.append(call(self, keys)) or seen[-1]
+    )
     run_unsup.main(short_run(folder, method=method, **extra))
     _, tokenizer = load_encoder(str(folder))
     prompts = E5["prompts"] | {name.removesuffix("_prompt"): text for name, text in extra.items()}
-    for view, name in zip(seen[-1]["input_ids"], prompts if method == "spans" else ["query"] * 2, strict=True):
+    for view, name in zip(
+        seen[-1]["input_ids"], prompts if method == "spans" else ["query"] * 2, strict=True
+    ):
         before = tokenizer(prompts[name])["input_ids"][:-1]
         assert (view[:, : len(before)].numpy() == before).all()
     kept = json.loads((tmp_path / "run" / "config_sentence_transformers.json").read_text())

@@ -19,7 +19,10 @@ def test_the_moving_average_after_n_steps_has_its_closed_form(parts):
     encoder, projection = parts
     slow = MomentumEncoder(encoder, projection, 0.9, "eval", "copy")
     start = {name: p.clone() for name, p in encoder.named_parameters()}
-    step = {name: torch.randn(p.shape, generator=torch.Generator().manual_seed(1)) for name, p in start.items()}
+    step = {
+        name: torch.randn(p.shape, generator=torch.Generator().manual_seed(1))
+        for name, p in start.items()
+    }
     for n in range(1, 6):
         for name, p in encoder.named_parameters():
             p.data = start[name] + n * step[name]
@@ -34,7 +37,10 @@ def test_the_moving_average_after_n_steps_has_its_closed_form(parts):
 
 def test_a_key_encoder_never_learns_and_has_dropout_only_where_asked(parts):
     encoder, _ = parts
-    ids, mask = torch.randint(10, 90, (4, 7), generator=torch.Generator().manual_seed(0)), torch.ones(4, 7).long()
+    ids, mask = (
+        torch.randint(10, 90, (4, 7), generator=torch.Generator().manual_seed(0)),
+        torch.ones(4, 7).long(),
+    )
     for mode in ("train", "eval"):
         slow = MomentumEncoder(encoder, None, 0.99, mode, "copy").train()
         assert not any(p.requires_grad for p in slow.parameters())

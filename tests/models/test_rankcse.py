@@ -28,7 +28,9 @@ def jensen_shannon(rows, others):
     total = 0.0
     for p, q in zip(map(softmax, rows.tolist()), map(softmax, others.tolist()), strict=True):
         middle = [(a + b) / 2 for a, b in zip(p, q, strict=True)]
-        total += sum(a * math.log(a / m) / 2 for side in (p, q) for a, m in zip(side, middle, strict=True))
+        total += sum(
+            a * math.log(a / m) / 2 for side in (p, q) for a, m in zip(side, middle, strict=True)
+        )
     return total / len(rows)
 
 
@@ -61,14 +63,20 @@ def list_net(scores, targets):
 def test_a_loss_equals_its_formula(name):
     first, second = torch.randn(2, 6, 6, generator=torch.Generator().manual_seed(0)).double() * 3
     for a, b in ((first, second), (first, first), (first, second.round())):
-        assert getattr(rankcse, name)(a, b).item() == pytest.approx(globals()[name](a, b), rel=1e-12, abs=1e-12)
+        assert getattr(rankcse, name)(a, b).item() == pytest.approx(
+            globals()[name](a, b), rel=1e-12, abs=1e-12
+        )
     assert getattr(rankcse, name)(50 * first, 50 * second).isfinite()
 
 
 def test_the_order_s_likelihoods_add_up_and_the_teacher_s_scale_does_not_count():
     scores, ranked = torch.randn(2, 1, 4, generator=torch.Generator().manual_seed(0))
-    assert sum(likelihood(scores[0].tolist(), order) for order in permutations(range(4))) == pytest.approx(1)
-    assert torch.equal(rankcse.list_mle(scores, ranked), rankcse.list_mle(scores, (9 * ranked).tanh()))
+    assert sum(
+        likelihood(scores[0].tolist(), order) for order in permutations(range(4))
+    ) == pytest.approx(1)
+    assert torch.equal(
+        rankcse.list_mle(scores, ranked), rankcse.list_mle(scores, (9 * ranked).tanh())
+    )
     assert rankcse.list_mle(0 * scores, ranked).item() == pytest.approx(math.log(math.factorial(4)))
     best = rankcse.list_mle(scores, scores)
     assert best < rankcse.list_mle(scores, -scores)
@@ -88,9 +96,17 @@ def other(tiny_bert, tmp_path):
 
 @pytest.mark.parametrize("rank_loss", ["listmle", "listnet"])
 def test_the_terms_follow_from_vectors_taken_sentence_by_sentence(tiny_bert, other, rank_loss):
-    flags = {"teacher": [other, "self"], "teacher_pooling": None, "consistency_weight": 0.5, "rank_weight": 2.0}
+    flags = {
+        "teacher": [other, "self"],
+        "teacher_pooling": None,
+        "consistency_weight": 0.5,
+        "rank_weight": 2.0,
+    }
     flags |= {"rank_loss": rank_loss}
-    model, batch = build_model("rankcse", tiny_bert, dropout=0.3, **flags), make_batch("rankcse", tiny_bert, MASK)
+    model, batch = (
+        build_model("rankcse", tiny_bert, dropout=0.3, **flags),
+        make_batch("rankcse", tiny_bert, MASK),
+    )
     seen = []
     model.encoder.register_forward_hook(lambda module, given, made: seen.append(made.pooled))
     output = model(**batch)
@@ -104,7 +120,11 @@ def test_the_terms_follow_from_vectors_taken_sentence_by_sentence(tiny_bert, oth
         vectors = [teacher.embed(ids[None, :n], torch.ones(1, n)).detach() for ids, n in rows]
         vectors = normalize(torch.cat(vectors), dim=-1)
         given = given + share * vectors @ vectors.T
-    rank = list_mle(cosines / 0.1, given) if rank_loss == "listmle" else list_net(cosines / 0.1, given / 0.025)
+    rank = (
+        list_mle(cosines / 0.1, given)
+        if rank_loss == "listmle"
+        else list_net(cosines / 0.1, given / 0.025)
+    )
     consistency = jensen_shannon(cosines / 0.1, cosines.T / 0.1)
     assert output.terms["rank"].item() == pytest.approx(rank, rel=1e-4)
     assert output.terms["consistency"].item() == pytest.approx(consistency, rel=1e-4)

@@ -14,7 +14,9 @@ from models.objectives import s_simcse
 from tests.methods import mask_of
 
 LENGTHS = [3, 9, 5, 12, 7, 9]
-OPERATIONS = 1 + 3 * 4  # embeddings; of each layer attention weights, attention output, feed-forward output
+OPERATIONS = (
+    1 + 3 * 4
+)  # embeddings; of each layer attention weights, attention output, feed-forward output
 
 
 def encoder_of(folder, packed, dropout=0.1, pooling="cls_before_pooler"):
@@ -41,7 +43,9 @@ def test_rates_are_an_argument_of_a_part():
     assert set(layers.state_dict()) == before
     x = torch.ones(3, 5000)
     made = part(x, rates=torch.tensor([0.0, 0.6, float("nan")]).view(3, 1, 1))
-    assert torch.equal(made[0], x[0]) and made[1].max().item() == pytest.approx(1 / (1 - 0.6), rel=1e-4)
+    assert torch.equal(made[0], x[0]) and made[1].max().item() == pytest.approx(
+        1 / (1 - 0.6), rel=1e-4
+    )
     shares = (made == 0).float().mean(1)
     assert shares.tolist() == pytest.approx([0, 0.6, 0.3], abs=0.04)  # NaN: the module's own
     assert (part(x) == 0).float().mean() == pytest.approx(0.3, abs=0.03)
@@ -68,7 +72,9 @@ def test_every_operation_drops_at_its_own_rate(folder, packed, pooling, count, m
     encoder, seen = encoder_of(folder, packed, pooling=pooling), []
     draw = sampled._draw
     monkeypatch.setattr(
-        sampled, "_draw", lambda shape, rates, *rest: (seen.append((shape, rates)), draw(shape, rates, *rest))[1]
+        sampled,
+        "_draw",
+        lambda shape, rates, *rest: (seen.append((shape, rates)), draw(shape, rates, *rest))[1],
     )
     assert count_operations(encoder) == OPERATIONS
     ids, mask = sentences(encoder.config)
@@ -79,7 +85,9 @@ def test_every_operation_drops_at_its_own_rate(folder, packed, pooling, count, m
     for number, (shape, drawn) in enumerate(seen):
         assert (len(shape) == 4) == (number % 3 == 1), "attention weights come first in a layer"
         of_tokens = drawn.numel() != len(LENGTHS)
-        assert of_tokens == (packed and number % 3 != 1 and not (pooling == "cls_before_pooler" and number > 10))
+        assert of_tokens == (
+            packed and number % 3 != 1 and not (pooling == "cls_before_pooler" and number > 10)
+        )
         assert torch.equal(drawn.flatten(), (rates[row] if of_tokens else rates)[:, number])
 
 
@@ -88,25 +96,40 @@ def test_rates_have_the_distribution_asked_for():
     rates = s_simcse.quantile(uniform, s_simcse.Arguments())
     assert (rates.min(), rates.max(), rates.mean()) == pytest.approx((0.0, 0.2, 0.1), abs=1e-4)
     assert rates.std() == pytest.approx(0.2 / 12**0.5, rel=1e-3)
-    beta = s_simcse.quantile(uniform, s_simcse.Arguments(rate_distribution="beta", rate_a=2, rate_b=6, rate_high=0.4))
+    beta = s_simcse.quantile(
+        uniform, s_simcse.Arguments(rate_distribution="beta", rate_a=2, rate_b=6, rate_high=0.4)
+    )
     assert beta.mean() == pytest.approx(0.4 * 2 / 8, rel=1e-3)
     assert beta.var() == pytest.approx(0.16 * 12 / (64 * 9), rel=1e-2)
-    listed = s_simcse.quantile(uniform, s_simcse.Arguments(rate_distribution="list", rate_values=[0.1, 0.3]))
+    listed = s_simcse.quantile(
+        uniform, s_simcse.Arguments(rate_distribution="list", rate_values=[0.1, 0.3])
+    )
     assert np.unique(listed, return_counts=True)[1].tolist() == [10000, 10000]
     assert np.unique(listed).tolist() == [0.1, 0.3]
 
 
 @pytest.mark.parametrize("per_operation", [False, True])
-def test_attention_weights_keep_their_rate_if_only_dropout_before_linear_layers_is_drawn(tiny_bert, per_operation):
-    args = s_simcse.Arguments(linear_only=True, per_operation=per_operation, rate_low=0.3, rate_high=0.6)
+def test_attention_weights_keep_their_rate_if_only_dropout_before_linear_layers_is_drawn(
+    tiny_bert, per_operation
+):
+    args = s_simcse.Arguments(
+        linear_only=True, per_operation=per_operation, rate_low=0.3, rate_high=0.6
+    )
     encoder = SentenceEncoder(load_backbone(str(tiny_bert)), "cls_before_pooler", None, 64, False)
     s_simcse.METHOD.build(args, encoder, None, str(tiny_bert))
     [view, _] = s_simcse.METHOD.views(args)
     uniform = np.random.default_rng(0).random((5, OPERATIONS))
     rates = view.dropout.quantile(uniform)
     kept = {number for number in range(OPERATIONS) if np.isnan(rates[:, number]).all()}
-    drops = [name for name, child in encoder.backbone.named_modules() if isinstance(child, SampledDropout)]
+    drops = [
+        name
+        for name, child in encoder.backbone.named_modules()
+        if isinstance(child, SampledDropout)
+    ]
     assert kept == {number for number, name in enumerate(drops) if "attention.self" in name}
     expected = uniform if per_operation else np.repeat(uniform[:, :1], OPERATIONS, 1)
     others = [number for number in range(OPERATIONS) if number not in kept]
-    assert rates[:, others] == pytest.approx(0.3 + 0.3 * expected[:, others]) and view.dropout.per_operation
+    assert (
+        rates[:, others] == pytest.approx(0.3 + 0.3 * expected[:, others])
+        and view.dropout.per_operation
+    )

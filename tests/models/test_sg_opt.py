@@ -12,14 +12,21 @@ LENGTHS = [9, 4, 7, 2, 6]
 
 
 def made(folder, packed=False, **options):
-    return build_model("sg_opt", folder, packed, **options), make_batch("sg_opt", folder, mask_of(LENGTHS))
+    return build_model("sg_opt", folder, packed, **options), make_batch(
+        "sg_opt", folder, mask_of(LENGTHS)
+    )
 
 
 def guided(query, guides, temperature):
     """The formula, number by number: (N, D) and (K, N, D)."""
 
     def weight(a, b):
-        return math.exp(sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b) / temperature)
+        return math.exp(
+            sum(x * y for x, y in zip(a, b, strict=True))
+            / math.hypot(*a)
+            / math.hypot(*b)
+            / temperature
+        )
 
     query, guides = query.tolist(), guides.tolist()
     total = 0.0
@@ -33,8 +40,12 @@ def guided(query, guides, temperature):
 def test_the_loss_equals_its_formula():
     torch.manual_seed(0)
     query, guides = torch.randn(4, 6), torch.randn(3, 4, 6)
-    assert sg_opt.guided_nt_xent(query, guides, 0.3).item() == pytest.approx(guided(query, guides, 0.3), rel=1e-5)
-    assert sg_opt.guided_nt_xent(query, query[None], 1e-4).item() == pytest.approx(0, abs=1e-6)  # nothing overflows
+    assert sg_opt.guided_nt_xent(query, guides, 0.3).item() == pytest.approx(
+        guided(query, guides, 0.3), rel=1e-5
+    )
+    assert sg_opt.guided_nt_xent(query, query[None], 1e-4).item() == pytest.approx(
+        0, abs=1e-6
+    )  # nothing overflows
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -49,7 +60,9 @@ def test_the_model_s_loss_equals_a_computation_sentence_by_sentence(folder, pack
     vectors, layers = [], []
     for row, length in enumerate(LENGTHS):
         ids = batch["input_ids"][0, row : row + 1, :length]
-        vectors.append(model.projection(model.encoder.backbone(input_ids=ids).last_hidden_state[0, 0]))
+        vectors.append(
+            model.projection(model.encoder.backbone(input_ids=ids).last_hidden_state[0, 0])
+        )
         states = objective.start.backbone(input_ids=ids, output_hidden_states=True).hidden_states
         layers.append(torch.stack([model.projection(layer[0].mean(0)) for layer in states]))
     want = guided(torch.stack(vectors), torch.stack(layers, dim=1), 0.2)

@@ -14,7 +14,9 @@ from tests.methods import arguments, build_model, make_batch, mask_of
 LENGTHS = [9, 4, 7, 6]
 
 
-def test_its_gradient_reaches_every_layer_of_the_encoder_and_a_vocabulary_head_of_its_own(tiny_bert):
+def test_its_gradient_reaches_every_layer_of_the_encoder_and_a_vocabulary_head_of_its_own(
+    tiny_bert,
+):
     gradients, batch = [], make_batch("simcse_mlm", tiny_bert, mask_of(LENGTHS))
     for weight in (0.0, 1.0):
         model = build_model("simcse_mlm", tiny_bert, mlm_weight=weight)
@@ -22,14 +24,23 @@ def test_its_gradient_reaches_every_layer_of_the_encoder_and_a_vocabulary_head_o
         gradients.append({name: p.grad for name, p in model.named_parameters()})
     without, with_term = gradients
     for name, gradient in with_term.items():
-        if not name.startswith("projection") and "key.bias" not in name:  # whose gradient is zero but for rounding
+        if (
+            not name.startswith("projection") and "key.bias" not in name
+        ):  # whose gradient is zero but for rounding
             assert (gradient - without[name]).norm() > 1e-6, name
-    decoder, embedding = model.objectives[1].output.decoder.weight, model.encoder.backbone.embeddings.word_embeddings
-    assert torch.equal(decoder, embedding.weight) and decoder is not embedding.weight, "untied, from the same values"
+    decoder, embedding = (
+        model.objectives[1].output.decoder.weight,
+        model.encoder.backbone.embeddings.word_embeddings,
+    )
+    assert torch.equal(decoder, embedding.weight) and decoder is not embedding.weight, (
+        "untied, from the same values"
+    )
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_rows_of_three_have_every_sentence_masked_and_a_hard_negative(folder, packed, sentences, tmp_path):
+def test_rows_of_three_have_every_sentence_masked_and_a_hard_negative(
+    folder, packed, sentences, tmp_path
+):
     rows = ["\t".join(sentences[3 * i : 3 * i + 3]) for i in range(4)]
     (tmp_path / "rows.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     method, args = arguments("simcse_mlm", folder, mask_rate=0.5)
@@ -37,7 +48,9 @@ def test_rows_of_three_have_every_sentence_masked_and_a_hard_negative(folder, pa
     text = load_tokenised(Source((tmp_path / "rows.tsv",), 3), tokenizer, tmp_path / "cache")
     views, masking = method.views_of_rows(args, 3), method.masking(args)
     batch = Collator(text, tokenizer, views, 32, 0, masking)([(0, row, 0) for row in range(4)])
-    assert batch["masked_input_ids"].shape == batch["input_ids"].shape and len(batch["input_ids"]) == 3
+    assert (
+        batch["masked_input_ids"].shape == batch["input_ids"].shape and len(batch["input_ids"]) == 3
+    )
     model = build_model("simcse_mlm", folder, packed, mlm_weight=0.3)
     out = model(**batch)
 
@@ -47,15 +60,29 @@ def test_rows_of_three_have_every_sentence_masked_and_a_hard_negative(folder, pa
         for number in range(3):
             for row in range(4):
                 mask = batch["attention_mask"][number, row : row + 1]
-                states = lm.base_model(batch["input_ids"][number, row : row + 1], mask).last_hidden_state
+                states = lm.base_model(
+                    batch["input_ids"][number, row : row + 1], mask
+                ).last_hidden_state
                 vectors[number].append(F.normalize(model.projection(states[:, 0])[0], dim=0))
                 logits = lm(batch["masked_input_ids"][number, row : row + 1], mask).logits[0]
                 labels = batch["masked_labels"][number, row]
-                losses += [F.cross_entropy(logits[i], labels[i]) for i in range(len(labels)) if labels[i] != -100]
+                losses += [
+                    F.cross_entropy(logits[i], labels[i])
+                    for i in range(len(labels))
+                    if labels[i] != -100
+                ]
         first, second, hard = vectors
-        scores = [torch.stack([anchor @ other / 0.1 for other in [*second, *hard]]) for anchor in first]
-        contrast = sum(-row[i] + row.logsumexp(0) for i, row in enumerate(scores)) / 4  # equation 5, alpha 1
-    assert len(losses) > 20 and all((batch["masked_labels"][number] != -100).any() for number in range(3))
+        scores = [
+            torch.stack([anchor @ other / 0.1 for other in [*second, *hard]]) for anchor in first
+        ]
+        contrast = (
+            sum(-row[i] + row.logsumexp(0) for i, row in enumerate(scores)) / 4
+        )  # equation 5, alpha 1
+    assert len(losses) > 20 and all(
+        (batch["masked_labels"][number] != -100).any() for number in range(3)
+    )
     assert out.terms["mlm"].item() == pytest.approx((sum(losses) / len(losses)).item(), rel=1e-5)
     assert out.terms["contrastive"].item() == pytest.approx(contrast.item(), rel=1e-4)
-    assert out.loss.item() == pytest.approx((contrast + 0.3 * sum(losses) / len(losses)).item(), rel=1e-4)
+    assert out.loss.item() == pytest.approx(
+        (contrast + 0.3 * sum(losses) / len(losses)).item(), rel=1e-4
+    )

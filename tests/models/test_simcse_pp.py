@@ -19,7 +19,9 @@ def off_dropout(first, second, clean, temperature, scale):
     total = 0.0
     for i, (a, b) in enumerate(zip(first, second, strict=True)):
         positive = math.exp(scale * cosine(a, b) / temperature)
-        others = sum(math.exp(cosine(clean[i], c) / temperature) for j, c in enumerate(clean) if j != i)
+        others = sum(
+            math.exp(cosine(clean[i], c) / temperature) for j, c in enumerate(clean) if j != i
+        )
         total -= math.log(positive / (positive + others))
     return total / len(first)
 
@@ -35,7 +37,9 @@ def dimensions(first, second, temperature):
     left, right = ([standard(values) for values in view.T.tolist()] for view in (first, second))
     total = 0.0
     for d, a in enumerate(left):
-        scores = [sum(x * y for x, y in zip(a, b, strict=True)) / len(a) / temperature for b in right]
+        scores = [
+            sum(x * y for x, y in zip(a, b, strict=True)) / len(a) / temperature for b in right
+        ]
         total -= scores[d] - math.log(sum(map(math.exp, scores)))
     return total / len(left)
 
@@ -44,11 +48,15 @@ def test_the_losses_are_the_formulas():
     first, second, clean = torch.randn(3, 6, 5, generator=torch.Generator().manual_seed(0))
     for temperature, scale in ((0.3, 1.0), (0.1, 0.9)):
         loss = simcse_pp.off_dropout_nce(first, second, clean, temperature, scale)
-        assert loss.item() == pytest.approx(off_dropout(first, second, clean, temperature, scale), rel=1e-5)
+        assert loss.item() == pytest.approx(
+            off_dropout(first, second, clean, temperature, scale), rel=1e-5
+        )
     for temperature in (5.0, 0.1):
         loss = simcse_pp.dimension_wise(first, second, temperature)
         assert loss.item() == pytest.approx(dimensions(first, second, temperature), rel=1e-5)
-    assert simcse_pp.off_dropout_nce(first, first, first, 1e-4, 1.0).item() == pytest.approx(0, abs=1e-6)
+    assert simcse_pp.off_dropout_nce(first, first, first, 1e-4, 1.0).item() == pytest.approx(
+        0, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -63,11 +71,17 @@ def test_negatives_are_the_sentences_as_they_are_evaluated(tiny_bert, packed):
     out.loss.backward()
     first, second, clean = model.projection(seen[0]).unflatten(0, (3, 6)).detach()
     assert (first - second).norm(dim=1).min() > 1e-2
-    want = model.projection(model.eval().encoder(batch["input_ids"][0], batch["attention_mask"][0]).pooled)
+    want = model.projection(
+        model.eval().encoder(batch["input_ids"][0], batch["attention_mask"][0]).pooled
+    )
     torch.testing.assert_close(clean, want, rtol=1e-4, atol=1e-5)
-    assert out.terms["contrastive"].item() == pytest.approx(off_dropout(first, second, clean, 0.1, 1.0), rel=1e-4)
+    assert out.terms["contrastive"].item() == pytest.approx(
+        off_dropout(first, second, clean, 0.1, 1.0), rel=1e-4
+    )
     assert out.terms["dimensions"].item() == pytest.approx(dimensions(first, second, 5.0), rel=1e-4)
-    assert out.loss.item() == pytest.approx(sum(out.terms.values()).item() - 0.9 * out.terms["dimensions"].item())
+    assert out.loss.item() == pytest.approx(
+        sum(out.terms.values()).item() - 0.9 * out.terms["dimensions"].item()
+    )
 
 
 def test_either_part_can_stand_alone(tiny_bert):
@@ -76,4 +90,6 @@ def test_either_part_can_stand_alone(tiny_bert):
     alone, plain = [("contrastive", None)], [("contrastive", None), ("dimensions", 2)]
     for flags, terms in (({"dimension_weight": 0}, alone), ({"off_dropout": False}, plain)):
         encoder = build_model("simcse", str(tiny_bert)).encoder
-        assert [(part.term, part.views) for part in method.build(arguments(**flags), encoder, None, "")] == terms
+        assert [
+            (part.term, part.views) for part in method.build(arguments(**flags), encoder, None, "")
+        ] == terms

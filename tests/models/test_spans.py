@@ -16,7 +16,9 @@ DRAWS = 2000
 
 def drawn(length, **flags):
     generator = np.random.default_rng(0)
-    return np.array([draw_spans(length, Arguments(**flags), generator) for _ in range(DRAWS)])  # (draws, 2, 2)
+    return np.array(
+        [draw_spans(length, Arguments(**flags), generator) for _ in range(DRAWS)]
+    )  # (draws, 2, 2)
 
 
 def test_spans_lie_in_the_document_with_every_length_and_place_of_the_range():
@@ -47,12 +49,17 @@ def test_deletion_drops_its_share_and_never_everything():
 def test_the_title_is_the_first_view_of_its_share_of_the_rows():
     title, body = np.array([1, 2]), np.arange(10, 60)
     args = Arguments(title_share=0.25)
-    rows = [[show([title, body], np.random.default_rng(seed), args, view) for view in (0, 1)] for seed in range(DRAWS)]
+    rows = [
+        [show([title, body], np.random.default_rng(seed), args, view) for view in (0, 1)]
+        for seed in range(DRAWS)
+    ]
     titles = [np.array_equal(first, title) for first, _ in rows]
     assert 0.2 < np.mean(titles) < 0.3
     assert all(set(second) <= set(body) for _, second in rows)
     nothing = np.array([], dtype=np.int64)
-    assert set(show([nothing, body], np.random.default_rng(0), Arguments(title_share=0.99), 0)) <= set(body)
+    assert set(
+        show([nothing, body], np.random.default_rng(0), Arguments(title_share=0.99), 0)
+    ) <= set(body)
 
 
 def test_the_loss_is_the_mean_of_both_directions():
@@ -63,20 +70,32 @@ def test_the_loss_is_the_mean_of_both_directions():
     assert two_way_nce(first, second, 0.2).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_views_are_spans_of_whole_documents_and_agree_on_one_draw(bert_tokenizer, sentences, tmp_path):
-    (tmp_path / "text.txt").write_text("\n".join(" ".join(sentences[i : i + 20]) for i in range(0, 200, 20)) + "\n")
+def test_views_are_spans_of_whole_documents_and_agree_on_one_draw(
+    bert_tokenizer, sentences, tmp_path
+):
+    (tmp_path / "text.txt").write_text(
+        "\n".join(" ".join(sentences[i : i + 20]) for i in range(0, 200, 20)) + "\n"
+    )
     text = load_tokenised(Source((tmp_path / "text.txt",)), bert_tokenizer, tmp_path / "cache")
     args = Arguments(delete_rate=0.0, span_most=0.2)
-    batch = Collator(text, bert_tokenizer, spans.METHOD.views(args), 16, 0)([(0, i, 0) for i in range(10)])
+    batch = Collator(text, bert_tokenizer, spans.METHOD.views(args), 16, 0)(
+        [(0, i, 0) for i in range(10)]
+    )
     again = Collator(text, bert_tokenizer, spans.METHOD.views(args), 16, 0)([(0, 7, 5)])
     late = 0
     for row in range(10):
         document, _ = text.sentences([row], 0, 10**6)
         places = []
-        for ids, mask in zip(batch["input_ids"][:, row], batch["attention_mask"][:, row], strict=True):
+        for ids, mask in zip(
+            batch["input_ids"][:, row], batch["attention_mask"][:, row], strict=True
+        ):
             shown = ids[mask == 1].numpy()[1:-1]
             assert 4 <= len(shown) <= 14
-            starts = [i for i in range(len(document)) if np.array_equal(document[i : i + len(shown)], shown)]
+            starts = [
+                i
+                for i in range(len(document))
+                if np.array_equal(document[i : i + len(shown)], shown)
+            ]
             assert starts
             places.append((starts[0], len(shown)))
         late += max(start for start, _ in places) > 14

@@ -29,23 +29,36 @@ def make_batch(views=2, rows=5, length=8):
 
 def test_loss_equals_info_nce_of_the_projected_views_the_third_as_hard_negatives(tiny_bert):
     model, batch = make_model(tiny_bert).eval(), make_batch()
-    z = [model.projection(model.encoder.backbone(input_ids=ids).last_hidden_state[:, 0]) for ids in batch["input_ids"]]
+    z = [
+        model.projection(model.encoder.backbone(input_ids=ids).last_hidden_state[:, 0])
+        for ids in batch["input_ids"]
+    ]
     assert model(**batch).loss.item() == pytest.approx(info_nce(z[0], z[1], 0.05).item(), rel=1e-5)
     model, batch = make_model(tiny_bert, projection="none").eval(), make_batch(views=3)
-    z = [model.encoder.backbone(input_ids=ids).last_hidden_state[:, 0] for ids in batch["input_ids"]]
-    assert model(**batch).loss.item() == pytest.approx(info_nce(z[0], z[1], 0.05, z[2]).item(), rel=1e-5)
+    z = [
+        model.encoder.backbone(input_ids=ids).last_hidden_state[:, 0] for ids in batch["input_ids"]
+    ]
+    assert model(**batch).loss.item() == pytest.approx(
+        info_nce(z[0], z[1], 0.05, z[2]).item(), rel=1e-5
+    )
 
 
 def test_a_batch_has_twins_of_any_name_and_its_chunks_have_theirs():
     ids, numbers = torch.arange(30).view(1, 5, 6), torch.rand(1, 5, 6)
-    given = make_batch(rows=5) | {"other_input_ids": ids, "other_labels": -ids, "other_uniforms": numbers}
+    given = make_batch(rows=5) | {
+        "other_input_ids": ids,
+        "other_labels": -ids,
+        "other_uniforms": numbers,
+    }
     batch = Batch.of(**given, labels=torch.arange(5).view(1, 5))
     assert batch.twins.keys() == {"other"}
     parts = batch.split(2)
     assert [part.input_ids.shape[1] for part in parts] == [2, 2, 1]
     for name in ("input_ids", "labels", "uniforms"):
         whole = getattr(batch.twins["other"], name)
-        assert torch.equal(torch.cat([getattr(part.twins["other"], name) for part in parts], 1), whole)
+        assert torch.equal(
+            torch.cat([getattr(part.twins["other"], name) for part in parts], 1), whole
+        )
     assert torch.equal(torch.cat([part.labels for part in parts], 1), batch.labels)
     with pytest.raises(TypeError, match="unknown"):
         Batch.of(**given, unknown=ids)
@@ -55,8 +68,15 @@ def test_the_processes_agree_on_the_counts_of_all_terms_by_one_message(monkeypat
     """Two processes, of which the other one has 6 and 2 tokens: each mean is scaled so that DDP's average is exact."""
     sent = []
     monkeypatch.setattr(collectives, "world_size", lambda: 2)
-    monkeypatch.setattr(collectives.dist, "all_reduce", lambda counts: sent.append(counts.add_(torch.tensor([6, 2]))))
-    terms = {"one": Term(torch.tensor(12.0), 1.0, torch.tensor(4)), "two": Term(torch.tensor(3.0), 0.5)}
+    monkeypatch.setattr(
+        collectives.dist,
+        "all_reduce",
+        lambda counts: sent.append(counts.add_(torch.tensor([6, 2]))),
+    )
+    terms = {
+        "one": Term(torch.tensor(12.0), 1.0, torch.tensor(4)),
+        "two": Term(torch.tensor(3.0), 0.5),
+    }
     third = "three", Term(torch.tensor(10.0), 0.1, torch.tensor(3))
     loss, values = add_up([*terms.items(), third], torch.device("cpu"))
     assert values == {"one": 12 * 2 / 10, "two": 3, "three": 10 * 2 / 5}
@@ -75,7 +95,10 @@ def test_recomputed_layers_have_the_same_gradients(tiny_bert, case, packed):
     results = []
     for again in (False, True):
         if case == "stage 1":
-            model, made = methods.stage_one(tiny_bert, packed, dropout=0.1), methods.stage_one_batch(tiny_bert, LENGTHS)
+            model, made = (
+                methods.stage_one(tiny_bert, packed, dropout=0.1),
+                methods.stage_one_batch(tiny_bert, LENGTHS),
+            )
             layers = model.lm.bert.encoder.layer
         else:
             model = methods.build_model(case, tiny_bert, packed, dropout=0.1)
@@ -90,4 +113,6 @@ def test_recomputed_layers_have_the_same_gradients(tiny_bert, case, packed):
         results.append(([p.grad for p in model.parameters()], len(computed)))
     (plain, once), (other, twice) = results
     assert twice > once
-    assert all((a is None and b is None) or torch.equal(a, b) for a, b in zip(plain, other, strict=True))
+    assert all(
+        (a is None and b is None) or torch.equal(a, b) for a, b in zip(plain, other, strict=True)
+    )

@@ -30,7 +30,9 @@ def parts(model, loss):
     theirs, ours = loss.decoder.base_model, model.objectives[0]
     yield model.encoder.backbone.embeddings, theirs.embeddings
     yield ours.output.transform, output_of(loss.decoder)[0]
-    for layer, cross, their in zip(model.encoder.backbone.encoder.layer, ours.cross, theirs.encoder.layer, strict=True):
+    for layer, cross, their in zip(
+        model.encoder.backbone.encoder.layer, ours.cross, theirs.encoder.layer, strict=True
+    ):
         for name in ("attention", "intermediate", "output"):
             yield layer.get_submodule(name), their.get_submodule(name)
         yield cross.value, their.crossattention.self.value
@@ -47,7 +49,10 @@ def test_loss_and_gradients_are_those_of_sentence_transformers(folder, batch, pa
     for part, their in parts(model, loss):
         part.load_state_dict(their.state_dict())  # their cross-attention is new
     features = [
-        {name.removeprefix(view): batch[name][0] for name in (f"{view}input_ids", f"{view}attention_mask")}
+        {
+            name.removeprefix(view): batch[name][0]
+            for name in (f"{view}input_ids", f"{view}attention_mask")
+        }
         for view in ("", "target_")
     ]
     expected = loss(features, None)

@@ -12,7 +12,14 @@ from models.encoder import load_encoder
 from models.word_vectors import SPECIAL
 
 WORDS = "The the dog . u.s. Paris paris cat don't , co-op naïve [UNK] 7".split()
-TEXTS = ["The dog.", "the DOG , (u.s.)", "U.S. Paris", "a zebra and the cat!", "Don't \u00a0 co-op; naïve", "zebra ..."]
+TEXTS = [
+    "The dog.",
+    "the DOG , (u.s.)",
+    "U.S. Paris",
+    "a zebra and the cat!",
+    "Don't \u00a0 co-op; naïve",
+    "zebra ...",
+]
 TEXTS += ["", "the the dog dog cat", "[UNK] [no word] [unknown word] 7", "!!! ,"]
 
 
@@ -26,7 +33,9 @@ def file(tmp_path_factory):
 
 
 def loaded(file, folder, stop_words):
-    save_words(str(folder), read_word_vectors(file, zero_rows=len(SPECIAL)), STOP_WORDS[stop_words]())
+    save_words(
+        str(folder), read_word_vectors(file, zero_rows=len(SPECIAL)), STOP_WORDS[stop_words]()
+    )
     encoder, tokenizer = load_encoder(str(folder))
     return encoder, tokenizer, Encode(encoder, tokenizer)
 
@@ -37,7 +46,9 @@ def test_vectors_are_those_of_sentence_transformers(stop_words, file, tmp_path):
     words = WordEmbeddings.from_text_file(str(file), tokenizer=theirs)
     oracle = SentenceTransformer(modules=[words, Pooling(4)], device="cpu")
     encode = loaded(file, tmp_path / "model", stop_words)[2]
-    texts = [text for text in TEXTS if theirs.tokenize(text)]  # theirs fails on a batch of empty sentences
+    texts = [
+        text for text in TEXTS if theirs.tokenize(text)
+    ]  # theirs fails on a batch of empty sentences
     assert len(texts) >= 7
     assert np.abs(encode(texts) - oracle.encode(texts)).max() < 1e-6
     empty = [text for text in TEXTS if text not in texts]

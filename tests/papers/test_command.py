@@ -11,14 +11,22 @@ from papers.__main__ import main
 from papers.runs import start_flags
 
 
-def test_only_what_is_missing_is_trained_and_the_same_run_serves_two_tables(runner, filled, tmp_path, capsys):
+def test_only_what_is_missing_is_trained_and_the_same_run_serves_two_tables(
+    runner, filled, tmp_path, capsys
+):
     rows = filled("--seeds", "0", "1")
-    assert [flags["seed"] for flags in runner.asked] == ["0"] * 3 + ["1"] * 3  # every row before the second seed
+    assert [flags["seed"] for flags in runner.asked] == ["0"] * 3 + [
+        "1"
+    ] * 3  # every row before the second seed
     assert [flags.get("aux_weight") for flags in runner.asked[:3]] == [None, "0", None]
     assert {flags["test_tasks"] for flags in runner.asked} == {"none"}
-    assert [row["ours"] for row in rows] == [80.5] * 3 and [row["ours_runs"] for row in rows] == [2] * 3
+    assert [row["ours"] for row in rows] == [80.5] * 3 and [row["ours_runs"] for row in rows] == [
+        2
+    ] * 3
     assert "80.50 ± 0.71" in capsys.readouterr().out
-    assert {path.name for path in (tmp_path / "runs").glob("*/checkpoint-*")} == {"checkpoint-notes"}
+    assert {path.name for path in (tmp_path / "runs").glob("*/checkpoint-*")} == {
+        "checkpoint-notes"
+    }
     written = tmp_path / "results" / "infocse-5-mini"
     labels = [row["label"] for row in json.loads(written.with_suffix(".json").read_text())]
     assert labels == ["InfoCSE", "w/o MLM loss", "w/o contrastive loss"]
@@ -35,7 +43,9 @@ def test_only_what_is_missing_is_trained_and_the_same_run_serves_two_tables(runn
 
 def test_a_run_that_diverges_is_left_missing_and_the_others_go_on(runner, filled):
     runner.broken = {"1": NonFinite("loss is nan")}
-    assert [row["ours_runs"] for row in filled("--seeds", "0", "1", "2", "--rows", "InfoCSE")] == [2]
+    assert [row["ours_runs"] for row in filled("--seeds", "0", "1", "2", "--rows", "InfoCSE")] == [
+        2
+    ]
 
 
 @pytest.mark.parametrize("error", [BadInput("no such text"), StorageError("full")])
@@ -52,9 +62,19 @@ def test_collect_trains_nothing(runner, filled):
 
 
 def test_an_untrained_model_is_scored_once_with_its_pooling(runner, tmp_path):
-    main(["infocse-10", "--model=m", "--rows=Avg. BERT embeddings", f"--runs={tmp_path}", f"--output={tmp_path}"])
+    main(
+        [
+            "infocse-10",
+            "--model=m",
+            "--rows=Avg. BERT embeddings",
+            f"--runs={tmp_path}",
+            f"--output={tmp_path}",
+        ]
+    )
     [(folder, name, model, how)] = runner.scored
-    assert (name, model, how["pooling"]) == ("dev", "m", "avg") and folder.startswith("untrained-bert-base-avg_")
+    assert (name, model, how["pooling"]) == ("dev", "m", "avg") and folder.startswith(
+        "untrained-bert-base-avg_"
+    )
     assert not runner.asked
 
 
@@ -66,7 +86,9 @@ def test_figures_of_runs_that_are_gone_are_not_overwritten(filled, runner, tmp_p
     shutil.rmtree(tmp_path / "runs")
     held, asked = table.read_text(), len(runner.asked)
     for flags in (["0"], ["0", "1", "--rows", "InfoCSE"], ["0", "1", "--collect"]):
-        with pytest.raises(BadInput, match=r"has figures of \d runs that are not in .* and would be lost"):
+        with pytest.raises(
+            BadInput, match=r"has figures of \d runs that are not in .* and would be lost"
+        ):
             filled("--seeds", *flags)
         assert table.read_text() == held and len(runner.asked) == asked
     assert filled("--page") == json.loads(held) == json.loads(table.read_text())
@@ -75,21 +97,34 @@ def test_figures_of_runs_that_are_gone_are_not_overwritten(filled, runner, tmp_p
 
 
 def test_a_chained_row_s_first_run_is_listed_before_it(runner, tmp_path, capsys):
-    flags = ["consert-3", "--rows", "ConSERT-base sup-unsup", "--backbone=mini", "--model=m", "--steps=4"]
+    flags = [
+        "consert-3",
+        "--rows",
+        "ConSERT-base sup-unsup",
+        "--backbone=mini",
+        "--model=m",
+        "--steps=4",
+    ]
     flags += [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path}", "--seeds"]
     main([*flags, "0", "1", "--dry_run"])
     *_, summary, first, second, third, last = capsys.readouterr().out.splitlines()
     assert summary.startswith("4 runs are missing")
     assert "consert-sup-mini.yaml" in first and "consert-sup-mini.yaml" in third
     start = next(word for word in first.split("=") if "consert-sup-mini_" in word).split()[0]
-    assert f"--model_name_or_path={start}" in second and "consert-sup-unsup-mini.yaml" in second and "--seed=1" in last
+    assert (
+        f"--model_name_or_path={start}" in second
+        and "consert-sup-unsup-mini.yaml" in second
+        and "--seed=1" in last
+    )
     main([*flags, "0"])
     capsys.readouterr()
     main([*flags, "0", "1", "--list"])
     assert "2 runs are missing" in capsys.readouterr().out
 
 
-def test_the_list_of_all_counts_what_is_run_and_says_why_a_row_cannot_be(runner, filled, tmp_path, capsys):
+def test_the_list_of_all_counts_what_is_run_and_says_why_a_row_cannot_be(
+    runner, filled, tmp_path, capsys
+):
     filled("--seeds", "0", "--rows", "InfoCSE", "w/o MLM loss")
     capsys.readouterr()
     main(["--list", f"--output={tmp_path / 'results'}"])
@@ -97,11 +132,15 @@ def test_the_list_of_all_counts_what_is_run_and_says_why_a_row_cannot_be(runner,
     assert "| infocse-5 | InfoCSE without one of its losses | 3 | 2 | 1 | 0 |" in lines
     assert "| infocse-10 | Transfer tasks, accuracy | 8 | 0 | 7 | 1 |" in lines
     assert any(line.startswith("| methods-mini |") for line in lines)
-    assert any(line.startswith("infocse-10, Skip-thought: published only: a recurrent network") for line in lines)
+    assert any(
+        line.startswith("infocse-10, Skip-thought: published only: a recurrent network")
+        for line in lines
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "known"), [("infocse-5", "InfoCSE; w/o MLM loss"), ("infocse-read-mini", "infocse-read-mini; infocse-")]
+    ("name", "known"),
+    [("infocse-5", "InfoCSE; w/o MLM loss"), ("infocse-read-mini", "infocse-read-mini; infocse-")],
 )
 @pytest.mark.parametrize("flags", [[], ["--list"], ["--page"]])
 def test_an_unknown_row_is_refused(tmp_path, name, known, flags):
@@ -123,6 +162,8 @@ def test_where_a_method_starts():
 
 def test_a_runner_s_error_keeps_its_exit_code(monkeypatch):
     monkeypatch.setattr(runs.subprocess, "call", lambda command, stdout: 3)
-    with pytest.raises(ProjectError, match=r"run_unsup\.py --a=b failed with exit code 3") as caught:
+    with pytest.raises(
+        ProjectError, match=r"run_unsup\.py --a=b failed with exit code 3"
+    ) as caught:
         runs.launch("run_unsup.py", "--a=b")
     assert caught.value.exit_code == 3

@@ -7,7 +7,9 @@ import models.objectives
 from papers import methods
 
 
-def test_a_new_method_is_told_what_it_lacks_and_a_complete_one_nothing(tmp_path, monkeypatch, capsys):
+def test_a_new_method_is_told_what_it_lacks_and_a_complete_one_nothing(
+    tmp_path, monkeypatch, capsys
+):
     (tmp_path / "newcomer.py").write_text(
         '"""Newcomer: nothing new."""\nfrom models.objectives.simcse import SimCSE\n'
         "\n\nclass Newcomer(SimCSE):\n    pass\n"

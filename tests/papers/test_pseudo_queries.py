@@ -18,7 +18,12 @@ def test_kinds_take_turns_and_a_missing_query_is_skipped():
 
 
 def test_measures_of_gains():
-    assert measures([[(1.0, 2.0), (3.0, 4.0)], [(-1.0, 1.0), (2.0, -2.0)]]) == ["0.00", "50%", "+0.0", "2.0"]
+    assert measures([[(1.0, 2.0), (3.0, 4.0)], [(-1.0, 1.0), (2.0, -2.0)]]) == [
+        "0.00",
+        "50%",
+        "+0.0",
+        "2.0",
+    ]
 
 
 def test_the_page_is_that_of_the_figures():

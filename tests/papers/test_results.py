@@ -18,7 +18,13 @@ from papers.specification import Column, Figure, Table, TableRow
 
 DEV = Key("STS-B", "dev", "test", "spearman")
 AVERAGE = Key("Avg.", "test", "test", "spearman")
-RECORD = {"status": "finished", "trajectory": {}, "steps": 500, "commit": "abc", "versions": {"torch": "2"}}
+RECORD = {
+    "status": "finished",
+    "trajectory": {},
+    "steps": 500,
+    "commit": "abc",
+    "versions": {"torch": "2"},
+}
 RECORD["hardware"] = {"machine": "m", "device": "cpu"}
 ONE_COLUMN = (Column("STS-B dev", DEV),)
 
@@ -38,7 +44,9 @@ def finish(table, row, choice, dev, **others):
         folder = plan.folder(choice, seed)
         folder.mkdir(parents=True)
         (folder / "run.json").write_text(json.dumps(RECORD))
-        write_rows(folder / "dev.json", [score_row("STS-B", "dev", "spearman", "single", 1500, value)])
+        write_rows(
+            folder / "dev.json", [score_row("STS-B", "dev", "spearman", "single", 1500, value)]
+        )
         for name, rows in others.items():
             write_rows(folder / f"{name}.json", rows)
 
@@ -70,56 +78,79 @@ def test_an_unfinished_run_is_not_counted(choice):
 
 def verdict(name, key, *values, differs=()):
     std = statistics.stdev(values) if len(values) > 1 else None
-    return results.verdicts({key: Score(statistics.mean(values), len(values), std)}, published(name), differs)[key]
+    return results.verdicts(
+        {key: Score(statistics.mean(values), len(values), std)}, published(name), differs
+    )[key]
 
 
 def test_a_published_single_run_is_judged_by_its_method_s_spread():
     record = "75.11 ± 0.84 (n = 50, 73.16 to 76.70) of simcse-bert-base-50-seeds"
     assert verdict("simcse-bert-base", AVERAGE, 75.0) == f"inside {record}"
     assert verdict("simcse-bert-base", AVERAGE, 73.0, 73.1) == f"below {record}"
-    # the printed 78.41 itself, three times: its own method's 50 seeds lie lower, and the words say so
+    # the printed 78.41 itself, three times: its own method's 50 seeds lie lower, and the words say
+    # so
     words = verdict("simcse-bert-large", AVERAGE, 78.41, 78.41, 78.41)
-    assert words.startswith("above 74.95 ± 1.74 (n = 50") and words.endswith("of simcse-bert-large-50-seeds")
+    assert words.startswith("above 74.95 ± 1.74 (n = 50") and words.endswith(
+        "of simcse-bert-large-50-seeds"
+    )
     assert verdict("infocse-bert-base", AVERAGE, 78.0, 79.0) == "cannot say from one run"
     note = "the best 3 of 7 seeds: the mean is too high and the std too small for the method"
     assert verdict("simcse-bert-base-best-3-of-7", AVERAGE, 50.0) == f"below ({note})"
 
 
 def test_what_is_not_comparable_or_not_printed_is_not_judged():
-    assert verdict("simcse-bert-base", AVERAGE, 75.0, differs=("other text",)) == "not comparable: other text"
+    assert (
+        verdict("simcse-bert-base", AVERAGE, 75.0, differs=("other text",))
+        == "not comparable: other text"
+    )
     assert verdict("simcse-mlm-bert-base", AVERAGE, 75.0) == "not printed"
     assert results.verdicts({DEV: Score(80.0)}, None, ("other text",)) == {DEV: "not printed"}
 
 
 def test_a_maximum_is_shown_and_not_judged(choice):
     columns = (Column("max", AVERAGE, "max"), Column("Avg.", AVERAGE))
-    row = TableRow("S-SimCSE", "bert-base", config="s-simcse", published="s-simcse-sentence-bert-base")
+    row = TableRow(
+        "S-SimCSE", "bert-base", config="s-simcse", published="s-simcse-sentence-bert-base"
+    )
     table = one_table(row, columns=columns)
     finish(table, row, choice, [])
     plan = plan_of(table, row, choice)
     for seed, value in enumerate((70.0, 72.0, 71.0)):
         folder = plan.folder(choice, seed)
         runs.record_untrained(folder, {"commit": "c"})
-        write_rows(folder / "sts.json", [score_row("Avg.", "test", "spearman", "mean of tasks", 9, value)])
+        write_rows(
+            folder / "sts.json", [score_row("Avg.", "test", "spearman", "mean of tasks", 9, value)]
+        )
     highest, mean = collect(table, choice)
-    assert (highest["published"], highest["ours"], highest["verdict"]) == (77.35, 72.0, "cannot say: a maximum")
+    assert (highest["published"], highest["ours"], highest["verdict"]) == (
+        77.35,
+        72.0,
+        "cannot say: a maximum",
+    )
     assert (mean["published"], mean["published_std"], mean["ours"]) == (76.92, 0.32, 71.0)
 
 
 def test_the_best_three_of_seven_seeds_and_their_steps(choice):
     steps = Column("best step", Key("best", "dev", "test", "steps"))
     columns = (steps, Column("best 3", AVERAGE, "best 3 of 7"))
-    row = TableRow("S-SimCSE", "bert-base", config="s-simcse", published="s-simcse-sentence-bert-base")
+    row = TableRow(
+        "S-SimCSE", "bert-base", config="s-simcse", published="s-simcse-sentence-bert-base"
+    )
     table = one_table(row, columns=columns)
     choice = replace(choice, seeds=range(7))
     plan = replace(plan_of(table, row, choice), differences=())
     for seed, value in enumerate((70.0, 76.0, 71.0, 75.0, 77.0, 60.0, 76.5)):
         if seed == 6:
             early = collect(table, choice)[1]
-            assert (early["ours_runs"], early["verdict"]) == (3, "cannot say: best 3 of 7, but 6 runs")
+            assert (early["ours_runs"], early["verdict"]) == (
+                3,
+                "cannot say: best 3 of 7, but 6 runs",
+            )
         folder = plan.folder(choice, seed)
         runs.record_untrained(folder, {"best": {"step": 100 * seed, "value": 1.0}})
-        write_rows(folder / "sts.json", [score_row("Avg.", "test", "spearman", "mean of tasks", 9, value)])
+        write_rows(
+            folder / "sts.json", [score_row("Avg.", "test", "spearman", "mean of tasks", 9, value)]
+        )
     steps, best = collect(table, choice)
     assert steps["ours"] == 300.0 and steps["ours_runs"] == 7
     assert best["ours"] == pytest.approx((76.0 + 76.5 + 77.0) / 3) and best["ours_runs"] == 3
@@ -128,7 +159,9 @@ def test_the_best_three_of_seven_seeds_and_their_steps(choice):
 
 
 def test_an_average_over_sets_with_files_of_their_own_needs_them_all(choice):
-    columns = tuple(Column(task, Key(task, "test", "test", "ndcg@10")) for task in ("scifact", "Avg."))
+    columns = tuple(
+        Column(task, Key(task, "test", "test", "ndcg@10")) for task in ("scifact", "Avg.")
+    )
     table = one_table(infocse(), columns=columns)
     plan = plan_of(table, table.rows[0], choice)
     folder = plan.folder(choice, 0)
@@ -136,7 +169,10 @@ def test_an_average_over_sets_with_files_of_their_own_needs_them_all(choice):
     for i, name in enumerate(PAPER14):
         if i == 13:
             assert [row["ours"] for row in collect(table, choice)] == [11.0, None]
-        write_rows(folder / f"beir-{name}.json", [score_row(name, "test", "ndcg@10", "mean of queries", 5, i)])
+        write_rows(
+            folder / f"beir-{name}.json",
+            [score_row(name, "test", "ndcg@10", "mean of queries", 5, i)],
+        )
     assert [row["ours"] for row in collect(table, choice)] == [11.0, 6.5]
 
 

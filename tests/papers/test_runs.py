@@ -36,27 +36,49 @@ def data_dir(tmp_path, sentences):
 def test_a_run_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_dir, monkeypatch):
     monkeypatch.chdir(tmp_path)
     started = []
-    monkeypatch.setattr(runs, "launch", lambda script, *argv: started.append(argv) or run_unsup.main(list(argv)))
-    argv = [*SIMCSE, f"--model={tiny_bert}", f"--train_file={text_file}", f"--data_dir={data_dir}", "--steps=2"]
+    monkeypatch.setattr(
+        runs, "launch", lambda script, *argv: started.append(argv) or run_unsup.main(list(argv))
+    )
+    argv = [
+        *SIMCSE,
+        f"--model={tiny_bert}",
+        f"--train_file={text_file}",
+        f"--data_dir={data_dir}",
+        "--steps=2",
+    ]
     [row] = main(argv)
     assert row["ours_runs"] == 1 and -100 <= row["ours"] <= 100
     assert row["verdict"] == "not comparable: other backbone, other text, other budget"
     facts = row["provenance"][4]
-    assert facts["text"] == content_hash([text_file]) and facts["start"] == sha256(tiny_bert / "model.safetensors")
+    assert facts["text"] == content_hash([text_file]) and facts["start"] == sha256(
+        tiny_bert / "model.safetensors"
+    )
     assert facts["steps"] == 2 and set(facts["versions"]) >= {"torch", "transformers"}
     folder = tmp_path / facts["run"]
-    assert json.loads((folder / "run.json").read_text())["best"]["value"] == pytest.approx(row["ours"], abs=0.01)
+    assert json.loads((folder / "run.json").read_text())["best"]["value"] == pytest.approx(
+        row["ours"], abs=0.01
+    )
     assert not list(folder.glob("checkpoint-*")) and not list(folder.glob("*.part"))
     assert main(argv) == [row] and len(started) == 1
 
 
-def test_baselines_are_fitted_scored_and_kept(tmp_path, tiny_bert, text_file, data_dir, monkeypatch):
+def test_baselines_are_fitted_scored_and_kept(
+    tmp_path, tiny_bert, text_file, data_dir, monkeypatch
+):
     """Once per seed where something is drawn, and once where nothing is."""
     monkeypatch.chdir(tmp_path)
     started = []
-    monkeypatch.setattr(runs, "launch", lambda *argv: started.append(argv) or baselines.main(list(argv[2:])))
+    monkeypatch.setattr(
+        runs, "launch", lambda *argv: started.append(argv) or baselines.main(list(argv[2:]))
+    )
     rows = (
-        TableRow("flow", "bert-base", "simcse", {"pooling": "avg_first_last", "steps": "1"}, baseline="flow"),
+        TableRow(
+            "flow",
+            "bert-base",
+            "simcse",
+            {"pooling": "avg_first_last", "steps": "1"},
+            baseline="flow",
+        ),
         TableRow("words", "bert-base", "simcse", baseline="word_vectors"),
     )
     columns = (Column("dev", Key("STS-B", "dev", "test", "spearman")),)
@@ -71,13 +93,19 @@ def test_baselines_are_fitted_scored_and_kept(tmp_path, tiny_bert, text_file, da
     assert (flow["ours_runs"], words["ours_runs"]) == (2, 1)
     assert flow["by_seed"][0] != flow["by_seed"][1]
     assert "learnt from" in plans[1].differences[0]
-    assert flow["provenance"][1]["text"] == words["provenance"][0]["text"] == content_hash([text_file])
+    assert (
+        flow["provenance"][1]["text"] == words["provenance"][0]["text"] == content_hash([text_file])
+    )
     assert flow["provenance"][0]["start"] == sha256(tiny_bert / "model.safetensors")
     glove = data_dir / runs.GLOVE
     glove.parent.mkdir()
     glove.write_text("a 1 2\n")
     plan = plan_of(table, rows[1], choice)
-    assert plan.model == str(glove) and not plan.differences and plan.folder(choice, 0) != plans[1].folder(choice, 0)
+    assert (
+        plan.model == str(glove)
+        and not plan.differences
+        and plan.folder(choice, 0) != plans[1].folder(choice, 0)
+    )
 
 
 def test_missing_test_data_is_known_before_anything_is_trained(tmp_path, monkeypatch):
@@ -86,7 +114,9 @@ def test_missing_test_data_is_known_before_anything_is_trained(tmp_path, monkeyp
         main(["infocse-4", f"--data_dir={tmp_path}", f"--runs={tmp_path}", f"--output={tmp_path}"])
 
 
-def test_figure_4_is_the_mean_of_rounded_sets_without_the_tokens_frequent_in_sts_b(tiny_bert, sentences, monkeypatch):
+def test_figure_4_is_the_mean_of_rounded_sets_without_the_tokens_frequent_in_sts_b(
+    tiny_bert, sentences, monkeypatch
+):
     def pairs(start):
         left, right = sentences[start : start + 20], sentences[start + 20 : start + 40]
         return Pairs(left, right, [float(i % 6) for i in range(20)])
@@ -95,12 +125,18 @@ def test_figure_4_is_the_mean_of_rounded_sets_without_the_tokens_frequent_in_sts
     monkeypatch.setattr(FrequentTokens, "load", lambda self, data_dir: sets)
     encode = encode_of(tiny_bert, "cls_before_pooler")
     rows = FrequentTokens((0, 3), POOLINGS["avg_top2"].pool).score(encode, "nowhere").rows
-    common = most_frequent(encode.tokenizer(sets["STS-B"].left + sets["STS-B"].right)["input_ids"], 3)
+    common = most_frequent(
+        encode.tokenizer(sets["STS-B"].left + sets["STS-B"].right)["input_ids"], 3
+    )
     for row, count in zip(rows, (0, 3), strict=True):
         scores = []
         for part in sets.values():
-            module = AverageWithout(encode.module.backbone, 64, POOLINGS["avg_top2"].pool, common, (count,))
-            left, right = (Encode(module, encode.tokenizer)(side) for side in (part.left, part.right))
+            module = AverageWithout(
+                encode.module.backbone, 64, POOLINGS["avg_top2"].pool, common, (count,)
+            )
+            left, right = (
+                Encode(module, encode.tokenizer)(side) for side in (part.left, part.right)
+            )
             scores.append(round(correlation(cosines(left, right), np.array(part.gold)), 2))
         assert row["value"] == pytest.approx(sum(scores) / 2, abs=0.011)
         assert row["metric"] == f"spearman without {count} tokens" and row["n"] == 40
@@ -133,7 +169,9 @@ CHAINED = TableRow("sup-unsup", "bert-base", config="consert-sup-unsup", after="
 
 
 @pytest.mark.parametrize("row", [TRAINED, UNTRAINED, CHAINED], ids=lambda row: row.label)
-def test_the_initial_model_is_compared_by_its_size_where_it_is_here_and_else_by_its_name(row, initial):
+def test_the_initial_model_is_compared_by_its_size_where_it_is_here_and_else_by_its_name(
+    row, initial
+):
     assert differs(row) == differs(row, model="bert-base-uncased") == ()
     assert differs(row, model="somebody/bert") == ("initial model not compared",)
     assert differs(row, model=initial()) == ()
@@ -143,11 +181,16 @@ def test_the_initial_model_is_compared_by_its_size_where_it_is_here_and_else_by_
 
 def test_stage_one_text_and_budget_are_compared(initial):
     infocse = TableRow("InfoCSE", "bert-base", config="infocse")
-    assert differs(infocse) == () and differs(infocse, stage_one="runs/mine") == ("initial model not compared",)
+    assert differs(infocse) == () and differs(infocse, stage_one="runs/mine") == (
+        "initial model not compared",
+    )
     assert differs(infocse, stage_one=initial(num_hidden_layers=6)) == ("other initial model",)
     assert differs(TRAINED, train_file="mine.txt", steps=9) == ("other text", "other budget")
     assert (
-        model_difference(initial(model_type="roberta", vocab_size=50265), None, "roberta-base", "roberta-base") is None
+        model_difference(
+            initial(model_type="roberta", vocab_size=50265), None, "roberta-base", "roberta-base"
+        )
+        is None
     )
 
 

@@ -19,18 +19,29 @@ from training.settings import fill, read_config
 
 TABLES = {name: read(name) for name in names()}
 ROWS = [(name, row) for name, table in TABLES.items() for row in table.rows]
-TRAINED = [(row, backbone) for _, row in ROWS if row.config and not row.baseline for backbone in ("mini", row.backbone)]
+TRAINED = [
+    (row, backbone)
+    for _, row in ROWS
+    if row.config and not row.baseline
+    for backbone in ("mini", row.backbone)
+]
 PATHS = [(row.overrides, config_path(row.config, backbone)) for row, backbone in TRAINED]
-THERE = {f"{path.stem} {overrides}": (overrides, path) for overrides, path in PATHS if path.is_file()}
+THERE = {
+    f"{path.stem} {overrides}": (overrides, path) for overrides, path in PATHS if path.is_file()
+}
 
 
 def test_all_tables_and_figures_of_the_three_papers_are_here():
     infocse = [f"infocse-{number}" for number in range(1, 13)]
-    consert = [f"consert-{number}" for number in (2, 3, 4)] + [f"consert-figure-{number}" for number in (4, 5, 6, 7)]
+    consert = [f"consert-{number}" for number in (2, 3, 4)] + [
+        f"consert-figure-{number}" for number in (4, 5, 6, 7)
+    ]
     assert names() == [*consert, "consert-views", *infocse, "moco-figure-3", "s-simcse-1"]
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if (ROOT / "results" / f"{name}-mini.json").is_file()])
+@pytest.mark.parametrize(
+    "name", [name for name in TABLES if (ROOT / "results" / f"{name}-mini.json").is_file()]
+)
 def test_a_page_of_results_is_that_of_its_json(name, tmp_path):
     page = ROOT / "results" / f"{name}-mini.md"
     text = page.read_text(encoding="utf-8")
@@ -107,7 +118,10 @@ def test_records_hold_the_numbers_of_the_papers():
     assert printed("consert-3", "ConSERT-large joint-unsup", "Avg.") == 81.28
     assert printed("consert-4", "batch size 288", "Avg.") == 72.98
     assert printed("consert-4", "batch size 96", "best", "dev", "steps") == 1530
-    assert printed("consert-figure-4", "BERT-base", "Avg.", metric="spearman without 34 tokens") == 61.66
+    assert (
+        printed("consert-figure-4", "BERT-base", "Avg.", metric="spearman without 34 tokens")
+        == 61.66
+    )
     assert printed("consert-figure-5", "none, none", "Avg.") == 63.84
 
 
@@ -122,8 +136,12 @@ def test_a_table_s_parts_fit_together(table):
         assert row.config or not (row.overrides or row.after or row.baseline)
         assert row.misprints.keys() <= columns.keys()
         if row.published:
-            assert any(column.key in records()[row.published].scores for column in table.columns), row
+            assert any(column.key in records()[row.published].scores for column in table.columns), (
+                row
+            )
     if table.figure:
         assert table.figure.chart in ("curve", "heat map")
-        assert all(c.x is not None for c in table.columns) or all(row.x is not None for row in table.rows)
+        assert all(c.x is not None for c in table.columns) or all(
+            row.x is not None for row in table.rows
+        )
         assert table.figure.chart == "curve" or all(row.y is not None for row in table.rows)

@@ -21,7 +21,8 @@ STUDIES = {name: study.read(name) for name in study.names()}
 
 def adapt_row(method, corpus, pseudo, real, seed=0, start="mini"):
     gains = {
-        name: {"start": scores[0], "result": scores[1]} for name, scores in {"pseudo": pseudo, "real": real}.items()
+        name: {"start": scores[0], "result": scores[1]}
+        for name, scores in {"pseudo": pseudo, "real": real}.items()
     }
     return {"start": start, "method": method, "set": corpus, "seed": seed, **gains}
 
@@ -63,18 +64,30 @@ def asked(monkeypatch):
         for look in looks:
             look["eval_aux_mlm_shuffled_cls"] = 5.0 + grows * look["step"]
         rate = {"1e-5": 70.0, "3e-5": 80.0, "1e-4": 75.0}.get(flags.get("learning_rate"), 60.0)
-        facts = {"start": flags["model_name_or_path"], "text": {"sha256": flags.get("train_file", "t")}}
+        facts = {
+            "start": flags["model_name_or_path"],
+            "text": {"sha256": flags.get("train_file", "t")},
+        }
         best = {"value": rate + int(flags["seed"]), "step": 5}
-        runs.record_untrained(folder, {"best": best, "trajectory": facts, "steps": 9, "run_id": "r"})
-        (folder / "log.jsonl").write_text("".join(json.dumps(look) + "\n" for look in looks) if weight != 0.5 else "")
+        runs.record_untrained(
+            folder, {"best": best, "trajectory": facts, "steps": 9, "run_id": "r"}
+        )
+        (folder / "log.jsonl").write_text(
+            "".join(json.dumps(look) + "\n" for look in looks) if weight != 0.5 else ""
+        )
 
     def score(folder, name, tasks, data_dir, model=None, max_length=None, **how):
         assert (max_length == 128) == name.startswith("search-")
         flags = next(flags for flags in commands if flags["output_dir"] == str(folder))
         weight, seed = float(flags.get("aux_weight", 0)), int(flags["seed"])
-        value = 60.0 + 10 * weight + seed * (1 + weight) + 5 * (flags.get("projection") == "batch_norm")
+        value = (
+            60.0 + 10 * weight + seed * (1 + weight) + 5 * (flags.get("projection") == "batch_norm")
+        )
         names = [task.name for task in tasks] if name.startswith("search-") else ["Avg."]
-        rows = [score_row(task, "test", "spearman", "single", 5, value) | {"headline": True} for task in names]
+        rows = [
+            score_row(task, "test", "spearman", "single", 5, value) | {"headline": True}
+            for task in names
+        ]
         (folder / f"{name}.json").write_text(json.dumps(rows))
 
     monkeypatch.setattr(study, "tasks_of", no_data)
@@ -111,7 +124,9 @@ def test_every_flag_of_a_study_is_one_of_its_script(name):
             fill(script, flags_of(words))
 
 
-def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(asked, filled, tmp_path, capsys):
+def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(
+    asked, filled, tmp_path, capsys
+):
     flags = ["--rows", "simcse-mini", "moco-mini"]
     filled("methods-mini", *flags, "--list")
     assert "6 runs are missing" in capsys.readouterr().out
@@ -121,14 +136,22 @@ def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(asked
     printed = " ".join(capsys.readouterr().out.split())
     assert "4 runs are missing" in printed and "| simcse-mini, 3e-5 | 1 of 3 finished |" in printed
     rows = filled("methods-mini", *flags)
-    tried = [(flags["learning_rate"], flags["seed"]) for flags in asked if "simcse-mini.yaml" in flags["config"]]
+    tried = [
+        (flags["learning_rate"], flags["seed"])
+        for flags in asked
+        if "simcse-mini.yaml" in flags["config"]
+    ]
     assert tried == [("1e-5", "0"), ("3e-5", "0"), ("1e-4", "0"), ("3e-5", "1"), ("3e-5", "2")]
     assert len(asked) == len(rows) == 10
     assert {row["learning_rate"] for row in rows if "sts" in row} == {"3e-5"}
     printed = capsys.readouterr().out
     line = next(line for line in printed.splitlines() if line.startswith("| simcse "))
-    assert "1e-5: 70.00, 3e-5: 80.00, 1e-4: 75.00 | 3e-5 | 81.00 ± 1.00 | 61.00 ± 1.00 |" in " ".join(line.split())
-    # Means 61 and 61, deviations 1 and 1, three runs each: 2.776 (t, 4 degrees of freedom) times the root of 2 / 3.
+    assert (
+        "1e-5: 70.00, 3e-5: 80.00, 1e-4: 75.00 | 3e-5 | 81.00 ± 1.00 | 61.00 ± 1.00 |"
+        in " ".join(line.split())
+    )
+    # Means 61 and 61, deviations 1 and 1, three runs each: 2.776 (t, 4 degrees of freedom) times
+    # the root of 2 / 3.
     assert "+0.00 (-2.27 to +2.27)" in printed
     page = (tmp_path / "results" / "methods-mini.md").read_text()
     assert page.startswith("# Methods on mini-bert\n\n<!-- methods-mini: made by")
@@ -155,7 +178,9 @@ def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, f
     second = [flags for flags in asked if "aux_weight" in flags]
     assert len({flags["model_name_or_path"] for flags in second}) == 2
     for flags in second:
-        assert flags["skip_from"] == "0" and ("aux_init" in flags) == (flags["model_name_or_path"] == "m")
+        assert flags["skip_from"] == "0" and ("aux_init" in flags) == (
+            flags["model_name_or_path"] == "m"
+        )
     [stage_one] = [flags for flags in asked if "aux_weight" not in flags]
     assert stage_one["head_init"] == "encoder_top" and stage_one["max_steps"] == "300"
     text = " ".join(capsys.readouterr().out.split())
@@ -184,17 +209,24 @@ def test_an_interval_is_students_over_the_means_of_pairs_of_each_seed():
         for (head, weight), values in scores.items()
         for seed, value in enumerate(values)
     ]
-    _, _, line, *rest = study_page.effects_on("sts", STUDIES["infocse-factorial-mini"].effects, rows)
-    # differences 0.5 and 1.5, 1 and 5: means 1 and 3, mean 2, standard error 1, t(0.975, 1) = 12.706
+    _, _, line, *rest = study_page.effects_on(
+        "sts", STUDIES["infocse-factorial-mini"].effects, rows
+    )
+    # differences 0.5 and 1.5, 1 and 5: means 1 and 3, mean 2, standard error 1, t(0.975, 1) =
+    # 12.706
     assert line == ["lambda 0.1", "all", "0", "+2.00", "-10.71 to +14.71", "2"]
-    assert [cells[1] for cells in rest] == ["plain, tanh", "plain, norm"], "with one start, it is the same as all"
+    assert [cells[1] for cells in rest] == ["plain, tanh", "plain, norm"], (
+        "with one start, it is the same as all"
+    )
 
 
 def test_gains_of_search():
     content, later = STUDIES["own-text"], adapt_row("spans", "med", (30, 45), (41, 60), seed=1)
     table = study_page.tables(content, ADAPTED)
     assert "| mini  | as it is | 41.00 | 22.00 |" in table
-    assert "| +8.00     |" in table and "| +0.25     |" in table  # means of +17 and -1, of -0.5 and +1
+    assert (
+        "| +8.00     |" in table and "| +0.25     |" in table
+    )  # means of +17 and -1, of -0.5 and +1
     [lines] = study_page.adapted(content, [*ADAPTED, later])
     assert lines[2][2:] == ["59.00 ± 1.41", "21.00", "40.00", "+8.50", "1 to 2"]
 
@@ -211,7 +243,12 @@ def test_gradients_are_read_from_the_log_and_their_moves_are_shares_of_the_mean(
     (_, *looks), (_, moves) = study_page.gradients(STUDIES["infocse-gradients-mini"], rows)
     assert looks[0] == ["with stage 1", "5", "0.5", "5", "10", "4", "1", "0.25", "2"]
     assert looks[1] == ["with stage 1", "10", "0.5", "5", "10", "2", "3", "1.5", "2"]
-    assert moves == ["with stage 1", "66.67 ± 0.00 %", "100.00 ± 0.00 %", "2"]  # 2 of a mean of 3; 2 of 2
+    assert moves == [
+        "with stage 1",
+        "66.67 ± 0.00 %",
+        "100.00 ± 0.00 %",
+        "2",
+    ]  # 2 of a mean of 3; 2 of 2
 
 
 @pytest.fixture
@@ -219,9 +256,13 @@ def adapts(monkeypatch, tmp_path):
     """The commands of `adapt`, and the plans of stage 1; `code` is the exit code of the former."""
     commands, stages = [], []
     monkeypatch.setattr(study, "tasks_of", no_data)
-    monkeypatch.setattr(study, "prepare", lambda files, seed, *_: tmp_path / f"{files[0].parent.name}-{seed}")
     monkeypatch.setattr(
-        RunPlan, "train", lambda plan, choice, seed: stages.append(flags_of(plan.command(choice, seed)[1:]))
+        study, "prepare", lambda files, seed, *_: tmp_path / f"{files[0].parent.name}-{seed}"
+    )
+    monkeypatch.setattr(
+        RunPlan,
+        "train",
+        lambda plan, choice, seed: stages.append(flags_of(plan.command(choice, seed)[1:])),
     )
 
     def run(command, stdout):
@@ -240,11 +281,15 @@ def test_stage_1_reads_the_training_documents_and_adapt_continues_from_it(adapts
         str(tmp_path / f"{name}-0" / "documents.jsonl") for name in ("med", "cranfield")
     ], "never the held-out documents"
     assert {flags["model_name_or_path"] for flags in adapts.stages} == {"m"}
-    assert ["--aux_init=checkpoint" in command for command in adapts.commands] == [False] * 6 + [True] * 6
+    assert ["--aux_init=checkpoint" in command for command in adapts.commands] == [False] * 6 + [
+        True
+    ] * 6
     assert all("runs/aux-read-mini_" in command[3] for command in adapts.commands)
 
 
-@pytest.mark.parametrize(("code", "error"), [(2, "no finished run"), (4, "failed with exit code 4")])
+@pytest.mark.parametrize(
+    ("code", "error"), [(2, "no finished run"), (4, "failed with exit code 4")]
+)
 def test_a_start_that_a_method_refuses_is_left_out_and_a_failure_stops(adapts, filled, code, error):
     adapts.code = code
     with pytest.raises(ProjectError, match=error):
@@ -263,11 +308,15 @@ def test_a_run_of_adapt_is_gathered_from_its_folder(adapts, filled, tmp_path, mo
         training = score | {"dev_of_initial": 1.0}
         facts = {"training": training, "searches": [{"search": "trained model", "real": score}]}
         (output / "adapt.json").write_text(json.dumps(facts))
-        (folder / "log.jsonl").write_text('{"step": 30, "loss": 1}\n{"step": 30, "eval_search_ndcg": 2.0}\n')
+        (folder / "log.jsonl").write_text(
+            '{"step": 30, "loss": 1}\n{"step": 30, "eval_search_ndcg": 2.0}\n'
+        )
         return 0
 
     monkeypatch.setattr(study.subprocess, "call", run)
     rows = filled("own-text", "--rows", "mini-bert", "--seeds", "0")
-    assert len(rows) == 30 and rows[0]["curve"] == [[0, 1.0], [30, 2.0]] and rows[0]["real"] == score
+    assert (
+        len(rows) == 30 and rows[0]["curve"] == [[0, 1.0], [30, 2.0]] and rows[0]["real"] == score
+    )
     assert rows[0]["facts"]["start"] == "s"
     assert (tmp_path / "results" / "own-text.png").read_bytes()[:4] == b"\x89PNG"

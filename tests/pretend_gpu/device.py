@@ -1,11 +1,13 @@
-"""Tensors that claim to be on `cuda:0` but hold CPU data, and a log of the operations a GPU would execute.
+"""Tensors that claim to be on `cuda:0` but hold CPU data, and a log of the operations a GPU would
+execute.
 
-Every aten operation on them is computed on the CPU and counted, unless it is a view. A synchronisation makes the host
-wait for the device: reading a number, an output whose shape depends on values, a copy between host and device that is
-not asynchronous. A mixed device is an operation that a GPU refuses because one of its tensors is in host memory.
+Every aten operation on them is computed on the CPU and counted, unless it is a view. A
+synchronisation makes the host wait for the device: reading a number, an output whose shape depends
+on values, a copy between host and device that is not asynchronous. A mixed device is an operation
+that a GPU refuses because one of its tensors is in host memory.
 
-torch chooses some kernels by device before dispatching any operation; a CPU build does not have those of CUDA, such as
-fused attention. Needs `guard.cpp`, loaded before torch.
+torch chooses some kernels by device before dispatching any operation; a CPU build does not have
+those of CUDA, such as fused attention. Needs `guard.cpp`, loaded before torch.
 """
 
 from __future__ import annotations
@@ -122,7 +124,9 @@ def _run(func, args: tuple, kwargs: dict):
         return func(*args, **kwargs)
     if LOG.active:
         _count(func, args, kwargs, flat, ours, target)
-    cpu_args, cpu_kwargs = tree_map(lambda x: x.held if isinstance(x, Pretend) else x, (args, kwargs))
+    cpu_args, cpu_kwargs = tree_map(
+        lambda x: x.held if isinstance(x, Pretend) else x, (args, kwargs)
+    )
     if target == "cuda":
         cpu_kwargs |= {"device": torch.device("cpu")}
         cpu_kwargs.pop("pin_memory", None)
@@ -130,8 +134,12 @@ def _run(func, args: tuple, kwargs: dict):
     if target == "cpu":
         return out
     known = {id(x.held): x for x in ours} if func._schema.is_mutable else {}
-    wrapped = tree_map(lambda x: (known[id(x)] if id(x) in known else Pretend(x)) if _on_host(x) else x, out)
-    aliases = func.is_view or any(returned.alias_info is not None for returned in func._schema.returns)
+    wrapped = tree_map(
+        lambda x: (known[id(x)] if id(x) in known else Pretend(x)) if _on_host(x) else x, out
+    )
+    aliases = func.is_view or any(
+        returned.alias_info is not None for returned in func._schema.returns
+    )
     return return_and_correct_aliasing(func, args, kwargs, wrapped) if aliases else wrapped
 
 
@@ -141,9 +149,13 @@ def _count(func, args: tuple, kwargs: dict, flat: list, ours: list, target: str 
     if name.removeprefix("aten.").startswith(_WAITING):
         LOG.wait(name)
     if name in ("aten._to_copy.default", "aten.copy_.default"):
-        to_device = isinstance(args[0], Pretend) if name == "aten.copy_.default" else target == "cuda"
+        to_device = (
+            isinstance(args[0], Pretend) if name == "aten.copy_.default" else target == "cuda"
+        )
         asynchronous = to_device and (kwargs.get("non_blocking") or args[2:3] == (True,))
-        if (not ours or host or target == "cpu") and not asynchronous:  # copies to the host are read at once
+        if (
+            not ours or host or target == "cpu"
+        ) and not asynchronous:  # copies to the host are read at once
             LOG.wait("copy")
         return
     indices = [x for x in args[1] if x is not None] if name in _INDEXING else []
@@ -168,7 +180,10 @@ class _Functions(TorchFunctionMode):
             parts = args[1] if isinstance(args[1], tuple) else (args[1],)
             if any(isinstance(part, list) for part in parts):
                 LOG.wait("list index")
-                parts = tuple(Pretend(torch.tensor(part)) if isinstance(part, list) else part for part in parts)
+                parts = tuple(
+                    Pretend(torch.tensor(part)) if isinstance(part, list) else part
+                    for part in parts
+                )
                 return func(args[0], parts)
         elif func in (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor):
             return self._from_host(func, args, kwargs)
@@ -190,7 +205,9 @@ class _Functions(TorchFunctionMode):
             return Pretend(torch.tensor(data, **kwargs))
 
 
-def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+def _attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+):
     """By its formula."""
     if torch.is_autocast_enabled("cuda"):
         query, key, value = (x.to(torch.get_autocast_dtype("cuda")) for x in (query, key, value))
@@ -207,10 +224,14 @@ def move(module: nn.Module) -> nn.Module:
     for part in module.modules():
         for name, held in part._parameters.items():
             if held is not None and id(held) not in moved:
-                moved[id(held)] = nn.Parameter(Pretend(held.detach().clone()), requires_grad=held.requires_grad)
+                moved[id(held)] = nn.Parameter(
+                    Pretend(held.detach().clone()), requires_grad=held.requires_grad
+                )
             part._parameters[name] = moved.get(id(held))
         for name, held in part._buffers.items():
-            part._buffers[name] = None if held is None else moved.setdefault(id(held), Pretend(held.clone()))
+            part._buffers[name] = (
+                None if held is None else moved.setdefault(id(held), Pretend(held.clone()))
+            )
     return module
 
 

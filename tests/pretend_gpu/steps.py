@@ -23,14 +23,18 @@ STEPS = 2  # the second is counted: the first creates the optimizer's state
 
 
 def rows(layers: int, batch: int, length: int) -> Iterator[dict]:
-    """The operations of a step of a quarter of the cases; synchronisations and mixed devices also by place.
+    """The operations of a step of a quarter of the cases; synchronisations and mixed devices also
+    by place.
 
-    An objective meets both values of family, path and precision in two opposite cases; its neighbours meet the others.
+    An objective meets both values of family, path and precision in two opposite cases; its
+    neighbours meet the others.
     """
     with tempfile.TemporaryDirectory() as folder:
         materials = Materials(Path(folder), layers, batch, length)
         names = [*method_names(), STAGE_ONE]
-        for case in itertools.starmap(Case, itertools.product(names, FAMILIES, (True, False), ("float32", "bf16"))):
+        for case in itertools.starmap(
+            Case, itertools.product(names, FAMILIES, (True, False), ("float32", "bf16"))
+        ):
             bert = case.family == "bert"
             pair = 2 * (case.packed == bert) + ((case.precision == "bf16") == bert)
             if names.index(case.objective) % 4 == pair:
@@ -59,7 +63,9 @@ def take_steps(model, collator, bf16: bool, batch: int):
             with torch.autocast("cuda", dtype=torch.bfloat16) if bf16 else nullcontext():
                 output = model(**inputs)
             output.loss.backward()
-            norm = torch.nn.utils.clip_grad_norm_(trained, 1.0, foreach=True)  # torch's default on a GPU
+            norm = torch.nn.utils.clip_grad_norm_(
+                trained, 1.0, foreach=True
+            )  # torch's default on a GPU
             bad.note(step + 1, [*output.terms.values(), norm])
             optimizer.step()
             optimizer.zero_grad()

@@ -36,9 +36,15 @@ def test_the_text_is_the_one_that_the_reported_scores_are_of(made):
 
 def test_no_meaning_of_dev_or_test_is_in_the_training_text_in_any_wording(made):
     training = {frame_key(parse(sentence)) for sentence in made.sentences}
-    training |= {frame_key(parse(sentence)) for line in made.running_text for sentence in line.split(" . ")}
+    training |= {
+        frame_key(parse(sentence)) for line in made.running_text for sentence in line.split(" . ")
+    }
     parts = [
-        {frame_key(parse(sentence)) for pair in pairs for sentence in (pair.sentence1, pair.sentence2)}
+        {
+            frame_key(parse(sentence))
+            for pair in pairs
+            for sentence in (pair.sentence1, pair.sentence2)
+        }
         for pairs in (made.dev, made.test)
     ]
     assert len(training) > 1000
@@ -57,31 +63,57 @@ def test_gold_by_hand():
     frame = parse(generate(3, 10, 9).sentences[0])
     assert gold(frame, frame) == 5.0
     bare = frame._replace(tool=None, time=None, manner=None, quality=None)
-    assert gold(frame, bare._replace(topic="elsewhere", agent="x", action="x", object="x", place="x")) == 0.0
-    # One of four core slots differs: the object weighs 3 of 11; 5 * (0.2 + 0.8 * (8 / 11) ** 2) = 3.1.
+    assert (
+        gold(frame, bare._replace(topic="elsewhere", agent="x", action="x", object="x", place="x"))
+        == 0.0
+    )
+    # One of four core slots differs: the object weighs 3 of 11; 5 * (0.2 + 0.8 * (8 / 11) ** 2) =
+    # 3.1.
     assert gold(bare, bare._replace(object="x")) == 3.1
 
 
 def test_two_steps_of_every_run_give_a_table_a_figure_and_neighbours(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(quickstart.generate, "generate", lambda seed, sentences, pairs: generate(seed, 600, 60))
+    monkeypatch.setattr(
+        quickstart.generate, "generate", lambda seed, sentences, pairs: generate(seed, 600, 60)
+    )
     monkeypatch.setattr("training.stages.draw", lambda *_: None)
     monkeypatch.setattr(command, "SEEDS", 1)
-    flags = ["--max_steps=2", f"--corpus={tmp_path / 'toy'}", f"--runs={tmp_path / 'runs'}", "--sentences", "a dog"]
+    flags = [
+        "--max_steps=2",
+        f"--corpus={tmp_path / 'toy'}",
+        f"--runs={tmp_path / 'runs'}",
+        "--sentences",
+        "a dog",
+    ]
     rows = command.main(flags)
     assert [*rows] == ["word overlap", "untrained", "stage 1", "SimCSE", "InfoCSE"]
     assert command.table({"InfoCSE": rows["InfoCSE"] * 2}).count(" ± 0.00 ") == 2
     shown = capsys.readouterr().out
-    assert "the auxiliary network hardly reads the sentence vector" in shown and "InfoCSE is " in shown
-    assert shown.count("\n  0.") == 3 and (tmp_path / "runs" / "quickstart.png").stat().st_size > 10_000
+    assert (
+        "the auxiliary network hardly reads the sentence vector" in shown and "InfoCSE is " in shown
+    )
+    assert (
+        shown.count("\n  0.") == 3
+        and (tmp_path / "runs" / "quickstart.png").stat().st_size > 10_000
+    )
     before = (tmp_path / "runs" / "infocse-0" / "run.json").read_bytes()
-    assert command.main(flags) == rows and (tmp_path / "runs" / "infocse-0" / "run.json").read_bytes() == before
+    assert (
+        command.main(flags) == rows
+        and (tmp_path / "runs" / "infocse-0" / "run.json").read_bytes() == before
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_network_reads_and_both_methods_are_above_the_untrained_model(seed, tmp_path, capsys):
-    rows = command.main([f"--seed={seed}", f"--corpus={tmp_path / 'toy'}", f"--runs={tmp_path / 'runs'}"])
+    rows = command.main(
+        [f"--seed={seed}", f"--corpus={tmp_path / 'toy'}", f"--runs={tmp_path / 'runs'}"]
+    )
     assert "the auxiliary network reads the sentence vector" in capsys.readouterr().out
     for part in (0, 1):  # dev, test
         untrained = rows["untrained"][0][part]["value"]
-        assert all(run[part]["value"] >= untrained + 20 for name in ("SimCSE", "InfoCSE") for run in rows[name])
+        assert all(
+            run[part]["value"] >= untrained + 20
+            for name in ("SimCSE", "InfoCSE")
+            for run in rows[name]
+        )

@@ -40,7 +40,9 @@ LOG = [
 def write_record(folder, record=RECORD, log=LOG):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_text(json.dumps(record), encoding="utf-8")
-    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log), encoding="utf-8")
+    (folder / "log.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in log), encoding="utf-8"
+    )
     return folder
 
 

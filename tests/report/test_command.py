@@ -12,9 +12,7 @@ from report.__main__ import main
 from tests.report.conftest import RECORD
 
 VOID = {"meta", "input", "hr", "br", "img", "link"}
-HOSTILE = (
-    "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quoted\" 'single' <!-- {{ 7 * 7 }} {% raw %} é"
-)
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quoted\" 'single' <!-- {{ 7 * 7 }} {% raw %} é"
 
 
 class Page(HTMLParser):
@@ -57,9 +55,16 @@ def both(trained, tmp_path_factory):
 def test_two_runs_side_by_side_with_every_section(both, trained):
     page = Page(both[1])
     assert [name for name in page.texts if name] == ["runs", "training", "scores"]
-    assert page.texts["runs"].count("simcse") == 1 and "3e-05" in page.texts["runs"], "they differ in nothing"
-    assert re.search(r"two (is better than|is worse than|cannot be told apart from) one: pairs file ", page.texts[""])
-    assert page.texts["scores"].count("baseline ") == 1 and re.search(r"[+-]\d+\.\d\d\s+\(", page.texts["scores"])
+    assert page.texts["runs"].count("simcse") == 1 and "3e-05" in page.texts["runs"], (
+        "they differ in nothing"
+    )
+    assert re.search(
+        r"two (is better than|is worse than|cannot be told apart from) one: pairs file ",
+        page.texts[""],
+    )
+    assert page.texts["scores"].count("baseline ") == 1 and re.search(
+        r"[+-]\d+\.\d\d\s+\(", page.texts["scores"]
+    )
     assert page.names.count("figure") == 2, "a loss term, the dev score"
     for folder in trained:
         value = json.loads((folder / "scores.json").read_text())[0]["value"]
@@ -69,15 +74,31 @@ def test_two_runs_side_by_side_with_every_section(both, trained):
 
 def test_what_differs_between_runs_is_marked_and_the_rest_is_folded(tmp_path, write_run):
     folders = []
-    for name, settings in {"a": {"aux_weight": 0.1}, "b": {"aux_weight": 0.1, "temperature": 0.07}}.items():
-        record = RECORD | {"settings": RECORD["settings"] | {"max_length": 32, "temperature": 0.05} | settings}
+    for name, settings in {
+        "a": {"aux_weight": 0.1},
+        "b": {"aux_weight": 0.1, "temperature": 0.07},
+    }.items():
+        record = RECORD | {
+            "settings": RECORD["settings"] | {"max_length": 32, "temperature": 0.05} | settings
+        }
         folders.append(str(write_run(tmp_path / name, record | {"findings": [f"said by {name}"]})))
     places = ["--output", str(tmp_path / "r.html")]
     page = Page(main([*folders, *places]))
-    assert page.source.count("<mark>") == 1 and "<td>0.05</td><td><mark>0.07</mark></td>" in page.source
-    folded = re.search(r"The same in every run: (.*?)</summary>.*?</details>", page.source, re.DOTALL)
-    assert {"maximum length in tokens", "weights of the losses (lambda)"} <= {*folded[1].split(", ")}
-    assert "temperature" not in folded[0] and "aux_weight 0.1" in folded[0] and "<td>32</td>" in folded[0]
+    assert (
+        page.source.count("<mark>") == 1
+        and "<td>0.05</td><td><mark>0.07</mark></td>" in page.source
+    )
+    folded = re.search(
+        r"The same in every run: (.*?)</summary>.*?</details>", page.source, re.DOTALL
+    )
+    assert {"maximum length in tokens", "weights of the losses (lambda)"} <= {
+        *folded[1].split(", ")
+    }
+    assert (
+        "temperature" not in folded[0]
+        and "aux_weight 0.1" in folded[0]
+        and "<td>32</td>" in folded[0]
+    )
     assert "a: said by a." in page.texts[""] and "b: said by b." in page.texts[""]
     assert "summary" not in Page(main([folders[0], *places])).names, "one run has nothing to fold"
 
@@ -85,10 +106,16 @@ def test_what_differs_between_runs_is_marked_and_the_rest_is_folded(tmp_path, wr
 def test_the_page_needs_nothing_else_and_tells_no_path(both, trained):
     page = Page(both[1])
     assert not {"link", "img", "iframe", "object", "script"} & set(page.names)
-    assert not [value for name, value in page.attributes if name in ("src",) or name.startswith("on")]
+    assert not [
+        value for name, value in page.attributes if name in ("src",) or name.startswith("on")
+    ]
     assert all(value.startswith("#") for name, value in page.attributes if name == "href")
     assert not re.search(r"https?://", page.source)
-    assert "secret" not in page.source and str(trained[0].parent) not in page.source and "/tmp" not in page.source
+    assert (
+        "secret" not in page.source
+        and str(trained[0].parent) not in page.source
+        and "/tmp" not in page.source
+    )
     assert dict(page.attributes)["content"] == "default-src 'none'; style-src 'unsafe-inline'"
 
 

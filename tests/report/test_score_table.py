@@ -23,7 +23,9 @@ def make(write_run):
         gold = np.random.default_rng(1).uniform(0, 5, count)
         results = {}
         for number, name in enumerate(tasks):
-            similarity = gold + noise * np.random.default_rng(number + int(100 * noise)).normal(size=count)
+            similarity = gold + noise * np.random.default_rng(number + int(100 * noise)).normal(
+                size=count
+            )
             value = correlation(similarity, gold)
             rows = [row(name, "test", "spearman", "all", count, value)]
             results[Named(name)] = Result(rows, {"similarity": similarity, "gold": gold})

@@ -31,7 +31,10 @@ def test_long_files_are_built_and_queried(tiny_bert, folder, tmp_path, capsys, m
     monkeypatch.setattr("sys.stdin", io.StringIO("zanzibar\n\nunheardof\n"))
     command.main(["query", index, "--top_k=1", "--weight=0.1"])
     printed = capsys.readouterr().out.splitlines()
-    assert [line for line in printed if line.startswith("query: ")] == ["query: zanzibar", "query: unheardof"]
+    assert [line for line in printed if line.startswith("query: ")] == [
+        "query: zanzibar",
+        "query: unheardof",
+    ]
     assert printed[1].startswith("1. Page 1 (1.md)") and "BM25 0.00" in printed[5]
     with pytest.raises(BadInput, match="exists already"):
         command.main(build)
@@ -39,8 +42,16 @@ def test_long_files_are_built_and_queried(tiny_bert, folder, tmp_path, capsys, m
 
 def test_bad_flags_are_refused_before_anything_is_read(tiny_bert, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "Embedder", lambda *_, **named: pytest.fail("was loaded"))
-    build = ["build", str(folder), f"--model={tiny_bert}", "--pooling=avg", f"--output={tmp_path / 'index'}"]
-    with pytest.raises(BadInput, match="--stride 300 is above --window 200: text between windows would be lost"):
+    build = [
+        "build",
+        str(folder),
+        f"--model={tiny_bert}",
+        "--pooling=avg",
+        f"--output={tmp_path / 'index'}",
+    ]
+    with pytest.raises(
+        BadInput, match="--stride 300 is above --window 200: text between windows would be lost"
+    ):
         command.main([*build, "--stride=300"])
     with pytest.raises(BadInput, match="no document"):
         command.main(["build", str(tiny_bert), *build[2:]])

@@ -22,7 +22,10 @@ def model(tiny_bert, sentences):
 
 def encode(texts):
     """Vectors by letter counts."""
-    return np.array([[1 + text.lower().count(letter) for letter in "abcdefgh"] for text in texts], dtype=np.float32)
+    return np.array(
+        [[1 + text.lower().count(letter) for letter in "abcdefgh"] for text in texts],
+        dtype=np.float32,
+    )
 
 
 def test_both_scores_are_added_and_the_best_window_stands_for_its_document(monkeypatch):
@@ -41,7 +44,9 @@ def test_both_scores_are_added_and_the_best_window_stands_for_its_document(monke
     lexical = Lexical.of(parts)
     queries = ["dad", "cab bed", "", "unheardof"]
     for weight in (0.0, 0.7, 1.0):
-        for query, hits in zip(queries, index.search(encode(queries), queries, 9, weight), strict=True):
+        for query, hits in zip(
+            queries, index.search(encode(queries), queries, 9, weight), strict=True
+        ):
             [vector] = encode([query])
             cosines = (vectors @ (vector / np.linalg.norm(vector))).astype(np.float32)
             scores = fused(cosines, lexical.scores(query), weight)
@@ -74,7 +79,11 @@ def test_what_was_saved_comes_back(model, sentences, tmp_path, dtype, error):
         assert cosines[1] == pytest.approx(cosines[0], abs=error)
         assert {hit[0]: hit.bm25 for hit in old} == {hit[0]: hit.bm25 for hit in new}
     assert loaded.vectors == pytest.approx(model.vectors, abs=error)
-    assert not [path for path in (tmp_path / "index").rglob("*") if path.suffix in (".pkl", ".pickle", ".bin")]
+    assert not [
+        path
+        for path in (tmp_path / "index").rglob("*")
+        if path.suffix in (".pkl", ".pickle", ".bin")
+    ]
 
 
 def test_an_index_without_words_has_cosines_only(model, sentences, tmp_path):
@@ -122,6 +131,8 @@ def test_a_killed_writer_leaves_nothing_that_can_be_loaded(model, tmp_path):
 def test_a_damaged_recipe_is_refused(tmp_path, changed):
     Recipe(0.5, "german").write(tmp_path)
     assert Recipe.of(tmp_path) == (0.5, "german") and Recipe.of(tmp_path / "nowhere") is None
-    (tmp_path / "search.json").write_text(json.dumps({"weight": 0.5, "language": "german"} | changed))
+    (tmp_path / "search.json").write_text(
+        json.dumps({"weight": 0.5, "language": "german"} | changed)
+    )
     with pytest.raises(BadInput, match=r"search\.json"):
         Recipe.of(tmp_path)

@@ -25,9 +25,16 @@ def offer(root, value, step, best=None, main=True, run_id="one"):
 
 @pytest.mark.parametrize(
     ("value", "best", "main", "kept"),
-    [(-3.0, None, True, True), (70.0, 69.9, True, True), (70.0, 70.0, True, False), (70.0, 69.9, False, False)],
+    [
+        (-3.0, None, True, True),
+        (70.0, 69.9, True, True),
+        (70.0, 70.0, True, False),
+        (70.0, 69.9, False, False),
+    ],
 )
-def test_a_model_better_than_all_before_is_kept_by_the_main_process(tmp_path, value, best, main, kept):
+def test_a_model_better_than_all_before_is_kept_by_the_main_process(
+    tmp_path, value, best, main, kept
+):
     offer(tmp_path, value, 4, best, main)
     assert (tmp_path / BEST).exists() is kept
     if kept:
@@ -36,9 +43,13 @@ def test_a_model_better_than_all_before_is_kept_by_the_main_process(tmp_path, va
 
 @pytest.mark.parametrize("main", [True, False])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_score_that_is_not_finite_ends_every_process_and_keeps_the_model_before(tmp_path, value, main):
+def test_a_score_that_is_not_finite_ends_every_process_and_keeps_the_model_before(
+    tmp_path, value, main
+):
     offer(tmp_path, 50.0, 2)
-    with pytest.raises(NonFinite, match=r"stsb_spearman is (nan|inf) at step 4: lower --learning_rate"):
+    with pytest.raises(
+        NonFinite, match=r"stsb_spearman is (nan|inf) at step 4: lower --learning_rate"
+    ):
         offer(tmp_path, value, 4, 50.0, main)
     assert read_best(tmp_path, "one")["step"] == 2
 
@@ -52,7 +63,9 @@ def test_a_better_model_replaces_the_one_before_and_is_exported_without_its_mani
     (tmp_path / BEST / ".DS_Store").touch()
     copy_best(tmp_path, tmp_path / "result")
     assert {path.name for path in (tmp_path / "result").iterdir()} == {"best.json", "config.json"}
-    assert (tmp_path / BEST / MANIFEST).exists() and (tmp_path / "result" / "config.json").read_text() == "4"
+    assert (tmp_path / BEST / MANIFEST).exists() and (
+        tmp_path / "result" / "config.json"
+    ).read_text() == "4"
 
 
 @pytest.fixture

@@ -7,9 +7,21 @@ import pytest
 
 from common import files
 from training import checkpoint
-from training.checkpoint import MANIFEST, commit, committing, owner, problem, recover, replacing_files
+from training.checkpoint import (
+    MANIFEST,
+    commit,
+    committing,
+    owner,
+    problem,
+    recover,
+    replacing_files,
+)
 
-FILES = {"model.safetensors": b"\x00" * 500, "optimizer.pt": bytes(range(256)), "1_Pooling/config.json": b"{}"}
+FILES = {
+    "model.safetensors": b"\x00" * 500,
+    "optimizer.pt": bytes(range(256)),
+    "1_Pooling/config.json": b"{}",
+}
 
 
 def folder_of(root, name="checkpoint-3", run_id="one", files=FILES):
@@ -46,7 +58,9 @@ def test_a_missing_or_cut_file_or_a_link_is_found(tmp_path, name):
         assert name in problem(folder, "one")
 
 
-@pytest.mark.parametrize("name", [".DS_Store", ".nfs000000000001", "1_Pooling/.DS_Store", ".AppleDouble/x"])
+@pytest.mark.parametrize(
+    "name", [".DS_Store", ".nfs000000000001", "1_Pooling/.DS_Store", ".AppleDouble/x"]
+)
 def test_a_hidden_file_that_a_system_leaves_does_not_matter(tmp_path, name):
     folder = folder_of(tmp_path, files=FILES | {name: b"before"})
     assert problem(folder, "one") is None
@@ -59,7 +73,9 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("moment", range(3))
-def test_a_replacement_that_is_cut_short_leaves_the_old_or_the_new_folder(tmp_path, monkeypatch, moment):
+def test_a_replacement_that_is_cut_short_leaves_the_old_or_the_new_folder(
+    tmp_path, monkeypatch, moment
+):
     """Between any two renames of the replacement; `recover` is what the next start calls."""
     folder_of(tmp_path, "best")
     new = FILES | {"model.safetensors": b"new"}
@@ -112,7 +128,9 @@ def test_everything_is_flushed_before_the_rename_and_the_rename_after_it(tmp_pat
     events, rename = [], Path.rename
     monkeypatch.setattr(files, "sync", lambda path: events.append(path.name))
     monkeypatch.setattr(checkpoint, "sync", lambda path: events.append(path.name))
-    monkeypatch.setattr(Path, "rename", lambda path, target: events.append("renamed") or rename(path, target))
+    monkeypatch.setattr(
+        Path, "rename", lambda path, target: events.append("renamed") or rename(path, target)
+    )
     folder_of(tmp_path)
     before = events[: events.index("renamed")]
     written = [*(Path(file).name for file in FILES), MANIFEST]

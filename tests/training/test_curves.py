@@ -8,9 +8,31 @@ from matplotlib.figure import Figure
 from training.curves import GAP, auxiliary_losses, describe_gap, draw, logged
 
 HISTORY = [
-    {"step": 25, "epoch": 0.1, "loss": 2.0, "grad_norm": 1.0, "learning_rate": 1e-5, "contrastive": 1.9, "aux": 7.0},
-    {"step": 50, "epoch": 0.2, "loss": 1.0, "grad_norm": 1.0, "learning_rate": 1e-5, "contrastive": 0.9, "aux": 6.0},
-    {"step": 50, "epoch": 0.2, "eval_stsb_spearman": 71.5, "eval_uniformity": -1.5, "eval_mean_cosine": 0.3},
+    {
+        "step": 25,
+        "epoch": 0.1,
+        "loss": 2.0,
+        "grad_norm": 1.0,
+        "learning_rate": 1e-5,
+        "contrastive": 1.9,
+        "aux": 7.0,
+    },
+    {
+        "step": 50,
+        "epoch": 0.2,
+        "loss": 1.0,
+        "grad_norm": 1.0,
+        "learning_rate": 1e-5,
+        "contrastive": 0.9,
+        "aux": 6.0,
+    },
+    {
+        "step": 50,
+        "epoch": 0.2,
+        "eval_stsb_spearman": 71.5,
+        "eval_uniformity": -1.5,
+        "eval_mean_cosine": 0.3,
+    },
     {"step": 60, "epoch": 0.3, "train_runtime": 5.0, "train_loss": 1.5, "total_flos": 0.0},
 ]
 
@@ -22,7 +44,12 @@ def drawn(monkeypatch):
 
     def watched(self, path, **options):
         lines = {axis.get_ylabel(): axis.lines for axis in self.axes}
-        seen.append({y: {line.get_label(): line.get_xydata().tolist() for line in drawn} for y, drawn in lines.items()})
+        seen.append(
+            {
+                y: {line.get_label(): line.get_xydata().tolist() for line in drawn}
+                for y, drawn in lines.items()
+            }
+        )
         return save(self, path, **options)
 
     monkeypatch.setattr(Figure, "savefig", watched)
@@ -42,7 +69,10 @@ def test_a_curve_has_the_steps_and_values_of_one_name():
 
 def test_a_picture_shows_terms_scores_and_spread_if_any_were_logged(tmp_path, drawn):
     """The score of a prefix of the vectors is no loss term; the Trainer's closing line alone makes no picture."""
-    draw([*HISTORY, {"step": 50, "eval_search_ndcg": 40.0, "eval_search_ndcg_16": 30.0}], tmp_path / "curves.png")
+    draw(
+        [*HISTORY, {"step": 50, "eval_search_ndcg": 40.0, "eval_search_ndcg_16": 30.0}],
+        tmp_path / "curves.png",
+    )
     draw(HISTORY[3:], tmp_path / "none.png")
     [(terms, scores, searches, spread)] = [picture.values() for picture in drawn]
     assert terms == {"contrastive": [[25, 1.9], [50, 0.9]], "aux": [[25, 7.0], [50, 6.0]]}
@@ -67,7 +97,9 @@ def test_the_gap_is_what_a_neighbours_vector_costs():
 
 
 def test_words_say_whether_and_since_when_the_vector_is_read():
-    assert "reads the sentence vector (loss 5.000 with its own [CLS], 6.000" in describe_gap(READING)
+    assert "reads the sentence vector (loss 5.000 with its own [CLS], 6.000" in describe_gap(
+        READING
+    )
     assert describe_gap(READING).endswith("clearly from step 20 (2,000 tokens) on")
     for unread in (READING[:2], [losses(10, math.nan, 6.0)]):
         assert "hardly reads the sentence vector" in describe_gap(unread)

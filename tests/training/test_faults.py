@@ -25,16 +25,26 @@ from training.signals import SIGNALS, Stopping
         (Exception("I/O error: File too large (os error 27)"), "ulimit -f"),
         (Exception("I/O error: No space left on device (os error 28)"), "No space left"),
         (shutil.Error([("best/a", "x/a", "[Errno 30] Read-only file system")]), "read-only"),
-        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0"), "written completely"),
+        (
+            RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0"),
+            "written completely",
+        ),
     ],
 )
 def test_a_failing_disk_is_reported_in_plain_words(tmp_path, error, words):
-    with pytest.raises(StorageError, match=re.escape(words)) as caught, faults.storage_errors(tmp_path):
+    with (
+        pytest.raises(StorageError, match=re.escape(words)) as caught,
+        faults.storage_errors(tmp_path),
+    ):
         raise error
     assert "\n" not in str(caught.value)
 
 
-OTHERS = [RuntimeError("shapes"), FileNotFoundError(errno.ENOENT, "x"), Exception("No such file (os error 2)")]
+OTHERS = [
+    RuntimeError("shapes"),
+    FileNotFoundError(errno.ENOENT, "x"),
+    Exception("No such file (os error 2)"),
+]
 
 
 @pytest.mark.parametrize("error", OTHERS)

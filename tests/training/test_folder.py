@@ -13,7 +13,17 @@ from report.runs import read_run_folder
 from tests.folders import STATE, checkpoint
 from tests.refusals import refused
 from training.checkpoint import checkpoint_problem
-from training.folder import FORMAT, LOCK_FILE, RUN_FILE, Start, last_valid, locked, open_run, read_run, write_run
+from training.folder import (
+    FORMAT,
+    LOCK_FILE,
+    RUN_FILE,
+    Start,
+    last_valid,
+    locked,
+    open_run,
+    read_run,
+    write_run,
+)
 from training.provenance import contents
 
 SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
@@ -38,7 +48,9 @@ def refusal(error, folder, settings=SETTINGS):
 
 
 def test_a_new_or_empty_folder_starts_at_step_0_and_nothing_is_written(tmp_path):
-    assert open_run(str(tmp_path / "new" / "deep"), SETTINGS) == Start(finished=False, checkpoint=None)
+    assert open_run(str(tmp_path / "new" / "deep"), SETTINGS) == Start(
+        finished=False, checkpoint=None
+    )
     assert not (tmp_path / "new").exists()
     assert open_run(str(tmp_path), SETTINGS) == Start(False, None)
     assert list(tmp_path.iterdir()) == []
@@ -118,8 +130,13 @@ def test_each_of_several_folders_in_a_setting_is_identified_by_its_files(tmp_pat
     assert "1_Pooling/config.json" in contents({"x": a})["x"]
     assert contents({"teacher": ["self"], "rates": [0.1, 0.2], "seed": 1, "name": ""}) == {}
     files = contents({"teacher": ["self", b]})
-    assert files == {"teacher": {"1": "self", "2 config.json": contents({"x": b})["x"]["config.json"]}}
-    assert len({str(contents({"teacher": given})) for given in ([a, b], [b, a], [a], ["hub/id", b])}) == 4
+    assert files == {
+        "teacher": {"1": "self", "2 config.json": contents({"x": b})["x"]["config.json"]}
+    }
+    assert (
+        len({str(contents({"teacher": given})) for given in ([a, b], [b, a], [a], ["hub/id", b])})
+        == 4
+    )
 
 
 def test_a_finished_run_is_finished_but_only_for_its_settings(run):
@@ -150,12 +167,20 @@ def test_random_states_of_several_processes_count_too(run):
 def test_a_run_without_a_valid_checkpoint_is_refused(run):
     for step in (5, 10):
         checkpoint(run, step, without="optimizer.pt")
-    said = "none of the 2 checkpoints is valid (checkpoint-10: optimizer.pt is missing; checkpoint-5: "
+    said = (
+        "none of the 2 checkpoints is valid (checkpoint-10: optimizer.pt is missing; checkpoint-5: "
+    )
     assert said in refusal(CheckpointRefused, run)
 
 
 def test_folders_that_only_resemble_checkpoints_are_ignored(run):
-    for name in ("checkpoint-best", "checkpoint-", "checkpoint-7-old", "checkpoint-x-9", "checkpoint--3"):
+    for name in (
+        "checkpoint-best",
+        "checkpoint-",
+        "checkpoint-7-old",
+        "checkpoint-x-9",
+        "checkpoint--3",
+    ):
         checkpoint(run, name)
     (run / "checkpoint-99").write_text("a file")
     assert last_valid(run, "one") is None
@@ -196,7 +221,9 @@ def test_a_checkpoint_of_a_newer_version_is_passed_over_and_says_so(run, monkeyp
     monkeypatch.setattr("training.checkpoint.FORMAT", 2)
     newer = checkpoint(run, 5)
     monkeypatch.undo()
-    assert checkpoint_problem(newer, "one").startswith("manifest.json has format 2, but this version reads 1; update")
+    assert checkpoint_problem(newer, "one").startswith(
+        "manifest.json has format 2, but this version reads 1; update"
+    )
     assert "manifest.json has format 2" in refusal(CheckpointRefused, run)
 
 

@@ -18,8 +18,18 @@ def folder(tmp_path_factory):
 
 
 def trained(folder, script, name, **flags):
-    given = {"model_name_or_path": folder / "bert", "train_file": folder / "text", "cache_dir": folder / "cache"}
-    given |= {"output_dir": folder / name, "max_steps": 3, "save_steps": 2, "max_length": 16, "use_cpu": "true"}
+    given = {
+        "model_name_or_path": folder / "bert",
+        "train_file": folder / "text",
+        "cache_dir": folder / "cache",
+    }
+    given |= {
+        "output_dir": folder / name,
+        "max_steps": 3,
+        "save_steps": 2,
+        "max_length": 16,
+        "use_cpu": "true",
+    }
     given |= {"per_device_train_batch_size": 4, "packed": "false", "report_to": "none", **flags}
     script.main([f"--{key}={value}" for key, value in given.items()])
     return load_file(folder / name / "model.safetensors")
@@ -28,7 +38,16 @@ def trained(folder, script, name, **flags):
 @pytest.mark.parametrize(
     ("script", "flags"),
     [
-        (run_unsup, {"method": "infocse", "aux_init": "random", "skip_from": 1, "dev": "none", "test_tasks": "none"}),
+        (
+            run_unsup,
+            {
+                "method": "infocse",
+                "aux_init": "random",
+                "skip_from": 1,
+                "dev": "none",
+                "test_tasks": "none",
+            },
+        ),
         (run_pretrain_aux, {"skip_from": 1}),
     ],
 )
@@ -39,16 +58,24 @@ def test_its_steps_are_those_of_a_plain_run(folder, script, flags):
     initial = load_file(folder / "bert" / "model.safetensors")
     for key, value in plain.items():
         torch.testing.assert_close(graphed[key], value, rtol=1e-5, atol=1e-7)
-    assert any(not torch.equal(value, initial.get(key, initial.get(f"bert.{key}"))) for key, value in graphed.items())
+    assert any(
+        not torch.equal(value, initial.get(key, initial.get(f"bert.{key}")))
+        for key, value in graphed.items()
+    )
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         ({"method": "moco"}, "--cuda_graph: not supported here; its queue grows"),
-        ({"method": "simcse", "gradient_accumulation_steps": 2}, "--cuda_graph: not supported here; it needs one"),
+        (
+            {"method": "simcse", "gradient_accumulation_steps": 2},
+            "--cuda_graph: not supported here; it needs one",
+        ),
     ],
 )
 def test_what_a_graph_cannot_hold_is_refused(folder, flags, message):
     with pytest.raises(BadInput, match=message):
-        trained(folder, run_unsup, "refused", cuda_graph="true", dev="none", test_tasks="none", **flags)
+        trained(
+            folder, run_unsup, "refused", cuda_graph="true", dev="none", test_tasks="none", **flags
+        )

@@ -29,10 +29,14 @@ def arguments(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("began", "goes_on"), [("cpu", "cuda"), ("cuda", "cpu")])
-def test_a_run_must_resume_on_the_type_of_device_on_which_it_began(arguments, tmp_path, began, goes_on):
+def test_a_run_must_resume_on_the_type_of_device_on_which_it_began(
+    arguments, tmp_path, began, goes_on
+):
     def started(device):
         arguments(device)
-        return new_record(fill(UNSUP, {"method": "simcse", "output_dir": tmp_path / "run", "use_cpu": True}), {})
+        return new_record(
+            fill(UNSUP, {"method": "simcse", "output_dir": tmp_path / "run", "use_cpu": True}), {}
+        )
 
     first, other = started(began), started(goes_on)
     assert [record["on_gpu"] for record in (first, other)] == [began == "cuda", goes_on == "cuda"]
@@ -45,7 +49,9 @@ def test_a_run_must_resume_on_the_type_of_device_on_which_it_began(arguments, tm
 def test_tf32_is_an_option_and_in_the_plan(arguments, monkeypatch):
     sampler = SimpleNamespace(count=1000, held=[])
     args, model = arguments("cuda"), SimpleNamespace(parameters=list, config=None)
-    assert args.tf32 is None and arguments("cuda", torch_compile=True).tf32 is False, "transformers would switch it on"
+    assert args.tf32 is None and arguments("cuda", torch_compile=True).tf32 is False, (
+        "transformers would switch it on"
+    )
     assert "1 on cuda, float32\n" in plan(model, args, sampler, {"last": ""})
     args.tf32 = True
     assert "1 on cuda, float32, TF32 products\n" in plan(model, args, sampler, {"last": ""})

@@ -46,9 +46,22 @@ def refusal(config_text, *flags, config):
 def test_without_a_file_the_defaults_are_the_family_s():
     settings = read(UNSUP, ["--use_cpu", "--method=simcse"], "")
     model, data, run = settings.model_args, settings.data_args, settings.args
-    assert (model.pooling, model.dropout, data.max_length, data.dev) == ("cls_before_pooler", None, 32, "stsb")
-    assert (run.learning_rate, run.per_device_train_batch_size, run.num_train_epochs) == (3e-5, 64, 1.0)
-    assert (run.eval_steps, run.dataloader_drop_last, run.remove_unused_columns) == (125, True, False)
+    assert (model.pooling, model.dropout, data.max_length, data.dev) == (
+        "cls_before_pooler",
+        None,
+        32,
+        "stsb",
+    )
+    assert (run.learning_rate, run.per_device_train_batch_size, run.num_train_epochs) == (
+        3e-5,
+        64,
+        1.0,
+    )
+    assert (run.eval_steps, run.dataloader_drop_last, run.remove_unused_columns) == (
+        125,
+        True,
+        False,
+    )
     assert (run.weight_decay, run.warmup_steps, run.max_grad_norm, run.seed) == (0.0, 0, 1.0, 42)
     assert run.lr_scheduler_type == "linear"
 
@@ -56,7 +69,11 @@ def test_without_a_file_the_defaults_are_the_family_s():
 def test_flags_override_the_file_and_both_are_named_as_sources(config):
     text = "max_length: 48\npooling: avg\nseed: 7\n"
     settings = parsed(text, "--seed", "9", "--pooling=cls", config=config)
-    assert (settings.data_args.max_length, settings.model_args.pooling, settings.args.seed) == (48, "cls", 9)
+    assert (settings.data_args.max_length, settings.model_args.pooling, settings.args.seed) == (
+        48,
+        "cls",
+        9,
+    )
     assert settings.sources["max_length"] == config(text) and settings.sources["seed"] == "flag"
     words = ["--seed", "9", "--use_cpu", "--method=simcse", f"--config={config(text)}"]
     assert read(UNSUP, words, "").args.seed == 9, "wherever --config stands"
@@ -65,10 +82,16 @@ def test_flags_override_the_file_and_both_are_named_as_sources(config):
 def test_the_command_repeats_the_settings_without_the_file(config):
     text = "max_length: 48\ntrain_file: [a b.txt, c.txt]\ntest_tasks: none\n"
     settings = parsed(text, "--learning_rate=1e-5", "--bf16=auto", "--upsample", config=config)
-    assert settings.command[:2] == ["python", "run_unsup.py"] and not {"--bf16=auto", "--config"} & {*settings.command}
+    assert settings.command[:2] == ["python", "run_unsup.py"] and not {
+        "--bf16=auto",
+        "--config",
+    } & {*settings.command}
     again = read(UNSUP, settings.command[2:], "")
     assert again.values == settings.values and "bf16: " in settings.describe_choices()
-    python = fill(UNSUP, {"method": "simcse", "use_cpu": True, "lr_scheduler_kwargs": {"num_cycles": 2}, "seed": 3})
+    python = fill(
+        UNSUP,
+        {"method": "simcse", "use_cpu": True, "lr_scheduler_kwargs": {"num_cycles": 2}, "seed": 3},
+    )
     assert read(UNSUP, python.command[2:], "").values == python.values
 
 
@@ -78,7 +101,12 @@ def test_values_in_a_file_are_parsed_like_flags(config):
     settings = parsed("\n".join(line.strip() for line in text.split(",")), config=config)
     model, data, run = settings.model_args, settings.data_args, settings.args
     assert (run.learning_rate, data.max_length, run.run_name) == (3e-5, 10, "12:30")
-    assert (model.model_name_or_path, data.dev_file, run.output_dir, data.dev) == ("007", "null", "off", "none")
+    assert (model.model_name_or_path, data.dev_file, run.output_dir, data.dev) == (
+        "007",
+        "null",
+        "off",
+        "none",
+    )
     assert model.dropout == 0.0 and isinstance(model.dropout, float)
     assert (run.bf16_full_eval, data.dry_run, run.save_steps) == (False, True, 50)
 
@@ -91,7 +119,10 @@ def test_lists(config):
     assert text("train_file:\n- a b.txt\n- -1\n") == ["a b.txt", "-1"]
     assert text("train_file: one.txt") == ["one.txt"]
     assert text("train_file: [a]", "--train_file", "c", "d") == ["c", "d"]
-    assert parsed("test_tasks: [STS12, STS-B]", config=config).data_args.test_tasks == ["STS12", "STS-B"]
+    assert parsed("test_tasks: [STS12, STS-B]", config=config).data_args.test_tasks == [
+        "STS12",
+        "STS-B",
+    ]
 
 
 PYTHON = {
@@ -109,16 +140,28 @@ PYTHON = {
 
 def test_python_fills_the_same_dataclasses():
     settings = fill(UNSUP, PYTHON | {"method": "simcse", "use_cpu": True})
-    assert (settings.args.seed, settings.args.learning_rate, settings.args.output_dir) == (7, 1, "run")
-    assert (settings.data_args.test_tasks, settings.data_args.text_column) == (["STS12", "MR"], ["text"])
-    assert (settings.args.lr_scheduler_type, settings.args.lr_scheduler_kwargs) == ("cosine", {"num_cycles": 2})
+    assert (settings.args.seed, settings.args.learning_rate, settings.args.output_dir) == (
+        7,
+        1,
+        "run",
+    )
+    assert (settings.data_args.test_tasks, settings.data_args.text_column) == (
+        ["STS12", "MR"],
+        ["text"],
+    )
+    assert (settings.args.lr_scheduler_type, settings.args.lr_scheduler_kwargs) == (
+        "cosine",
+        {"num_cycles": 2},
+    )
     assert (settings.data_args.max_length, settings.data_args.dev_file) == (24, None)
 
 
 WRONG = [("seed", 1.5), ("seed", True), ("dev", 3)]
 
 
-@pytest.mark.parametrize(("name", "value"), [*WRONG, ("learning_rate", float("nan")), ("temprature", 0.1)])
+@pytest.mark.parametrize(
+    ("name", "value"), [*WRONG, ("learning_rate", float("nan")), ("temprature", 0.1)]
+)
 def test_python_values_of_the_wrong_type_or_range_are_refused_by_name(name, value):
     assert f"--{name}" in refused(fill, UNSUP, {"method": "simcse", "use_cpu": True, name: value})
 
@@ -143,7 +186,13 @@ def test_a_bad_file_is_refused_by_name_and_key(config, text, said):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("max_length", "3.5"), ("max_length", "many"), ("dropout", "0,1"), ("dry_run", "maybe"), ("dev", "sick")],
+    [
+        ("max_length", "3.5"),
+        ("max_length", "many"),
+        ("dropout", "0,1"),
+        ("dry_run", "maybe"),
+        ("dev", "sick"),
+    ],
 )
 def test_a_value_of_the_wrong_type_is_refused_by_key(config, key, value):
     assert key in refusal(f"{key}: {value}", config=config)
@@ -167,8 +216,14 @@ def test_bad_flags_are_refused_by_name(flags, said):
 def test_a_flag_replaces_the_alternatives_in_the_file(config):
     text = config("train_file: [a.txt]\nmodel_name_or_path: m\ndev_file: pairs.tsv\nmax_steps: 3\n")
     every = {"train_file", "model_name_or_path", "dev_file", "max_steps"}
-    replaced = {"--dataset_name=o/n": "train_file", "--dev=none": "dev_file", "--dev_beir=b": "dev_file"}
-    for word, gone in (replaced | {"--num_train_epochs=2": "max_steps", "--max_steps=4": None}).items():
+    replaced = {
+        "--dataset_name=o/n": "train_file",
+        "--dev=none": "dev_file",
+        "--dev_beir=b": "dev_file",
+    }
+    for word, gone in (
+        replaced | {"--num_train_epochs=2": "max_steps", "--max_steps=4": None}
+    ).items():
         settings = read(UNSUP, [f"--config={text}", "--method=simcse", word], "")
         assert every & settings.given.keys() == every - {gone}
     values = {"config": text, "config_name": "c"}
@@ -186,20 +241,40 @@ def test_one_value_is_looked_up_before_the_method_is_known(config):
         lookup({"config": path + "x"}, "method")
 
 
-@pytest.mark.parametrize("args", [ModelArguments, PretrainArguments, *METHODS], ids=lambda k: k.__module__ + k.__name__)
+@pytest.mark.parametrize(
+    "args", [ModelArguments, PretrainArguments, *METHODS], ids=lambda k: k.__module__ + k.__name__
+)
 def test_a_number_out_of_the_range_of_its_type_is_refused_by_name(args):
     """Every number of a method says its range: nothing else would look at a negative weight."""
     hints = get_type_hints(args, include_extras=True)
-    numbers = {name for name, plain in get_type_hints(args).items() if {int, float} & {plain, *get_args(plain)}}
+    numbers = {
+        name
+        for name, plain in get_type_hints(args).items()
+        if {int, float} & {plain, *get_args(plain)}
+    }
     ranged = {name for name in numbers if [*ranges_of(hints[name])]}
-    assert numbers - ranged <= {"hard_negative_weight", "skip_from"}  # a logarithm; a layer, looked up in the model
+    assert numbers - ranged <= {
+        "hard_negative_weight",
+        "skip_from",
+    }  # a logarithm; a layer, looked up in the model
     for name in ranged:
         with pytest.raises(BadInput, match=f"--{name} -1: must be "):
             check_range(name, -1, hints[name])
 
 
-ENDS = [(Weight, "-0.1", "0"), (Positive, "0", "1e-9"), (Rate, "1", "0"), (Share, "0", "0.999"), (Share, "1", "1e-9")]
-ENDS += [(Count, "0", "1"), (CountOrZero, "-1", "0"), (Rate | None, "1", "0"), (list[Rate], "1", "0")]
+ENDS = [
+    (Weight, "-0.1", "0"),
+    (Positive, "0", "1e-9"),
+    (Rate, "1", "0"),
+    (Share, "0", "0.999"),
+    (Share, "1", "1e-9"),
+]
+ENDS += [
+    (Count, "0", "1"),
+    (CountOrZero, "-1", "0"),
+    (Rate | None, "1", "0"),
+    (list[Rate], "1", "0"),
+]
 
 
 @pytest.mark.parametrize(("hint", "refused", "taken"), ENDS)
@@ -227,16 +302,23 @@ def test_auto_device_and_precision_are_the_machine_s(machine, flags, chosen, mon
     monkeypatch.setattr(settings.torch.cuda, "is_available", lambda: machine.get("cuda", False))
     monkeypatch.setattr(settings.torch.cuda, "is_bf16_supported", lambda **_: machine["bf16"])
     monkeypatch.setattr(settings.torch.cpu, "get_capabilities", lambda: machine)
-    monkeypatch.setattr(settings, "_built", lambda kinds, values: [SimpleNamespace(**vars(values))] * len(kinds))
+    monkeypatch.setattr(
+        settings, "_built", lambda kinds, values: [SimpleNamespace(**vars(values))] * len(kinds)
+    )
     settled = fill(UNSUP, {"method": "simcse", "bf16": "auto", **flags})
-    assert [settled.args.use_cpu, settled.args.bf16] == chosen and ", by auto" in settled.describe_choices()
+    assert [
+        settled.args.use_cpu,
+        settled.args.bf16,
+    ] == chosen and ", by auto" in settled.describe_choices()
 
 
 def test_the_layer_is_that_of_stage_one_or_half_of_the_model_s(tiny_bert, tmp_path):
     for name, change, layer in (("plain", {}, 2), ("trained", {"skip_from": 1}, 1)):
         folder = shutil.copytree(tiny_bert, tmp_path / name)
         change_json(folder / "config.json", **change)
-        settings = fill(STAGE_ONE, {"model_name_or_path": folder, "skip_from": "auto", "use_cpu": True})
+        settings = fill(
+            STAGE_ONE, {"model_name_or_path": folder, "skip_from": "auto", "use_cpu": True}
+        )
         assert settings.model_args.skip_from == settings.given["skip_from"] == layer
     with pytest.raises(BadInput, match="--skip_from auto: depends on the model"):
         fill(STAGE_ONE, {"skip_from": "auto", "use_cpu": True})
@@ -248,7 +330,11 @@ def test_help_shows_our_flags_and_on_request_those_of_transformers(script, metho
         with pytest.raises(SystemExit):
             read(script, [word, *([f"--method={method}"] if method else [])], "what it does")
         shown = capsys.readouterr().out
-        assert "what it does" in shown and "--max_steps int" in shown and ("--adam_beta1" in shown) == theirs
+        assert (
+            "what it does" in shown
+            and "--max_steps int" in shown
+            and ("--adam_beta1" in shown) == theirs
+        )
 
 
 ORDINARY = """'A method in ordinary Python.'
@@ -275,7 +361,11 @@ def stranger(tmp_path, monkeypatch):
     """A method, its helper and a file that does not import, in a folder that counts as a part of models/objectives."""
     folder = tmp_path / "objectives"
     folder.mkdir()
-    for name, code in (("stranger", ORDINARY), ("_of_a_stranger", "UNIT = '%'"), ("broken", "import nothing_at_all")):
+    for name, code in (
+        ("stranger", ORDINARY),
+        ("_of_a_stranger", "UNIT = '%'"),
+        ("broken", "import nothing_at_all"),
+    ):
         (folder / f"{name}.py").write_text(code)
     monkeypatch.setattr(models.objectives, "__path__", [*models.objectives.__path__, str(folder)])
     yield
@@ -290,5 +380,9 @@ def test_a_method_is_ordinary_python(stranger, capsys):
     assert "flags of stranger" in shown and "half of it is 50 % (default: 25.0)" in shown
     assert "--adam_beta1" not in shown
     settings = fill(UNSUP, {"method": "stranger", "second": 2, "use_cpu": True})
-    assert (settings.method_args.first, settings.method_args.second, settings.script) == (2.5, 2, "run_unsup.py")
+    assert (settings.method_args.first, settings.method_args.second, settings.script) == (
+        2.5,
+        2,
+        "run_unsup.py",
+    )
     assert "stranger" in method_names() and "_of_a_stranger" not in method_names()

@@ -1,15 +1,16 @@
 """Dropout that is cheap on a CPU, and dropout with random rates (S-SimCSE, arXiv 2111.11750).
 
-`nn.Dropout` modules are replaced; they have no parameters, so the state dict does not change. On a CPU torch draws a
-float per unit and keeps it for the backward pass: an eighth of a training step. Here a unit takes 16 random bits and
-keeps one byte. numpy generates the bits, seeded by torch's generator in each operation, so torch's state is all there
-is to save.
+`nn.Dropout` modules are replaced; they have no parameters, so the state dict does not change. On a
+CPU torch draws a float per unit and keeps it for the backward pass: an eighth of a training step.
+Here a unit takes 16 random bits and keeps one byte. numpy generates the bits, seeded by torch's
+generator in each operation, so torch's state is all there is to save.
 
-Sampled rates are drawn in the collator, travel in the batch and are passed as the argument `rates` to the embeddings
-and to each layer; here they are only applied. The library's layers do not pass arguments on to their dropout modules,
-so a pre-forward hook takes `rates` and sets them on these modules in every call. Operations are numbered in network
-order: embeddings, then per layer attention weights, attention output, feed-forward output; the last axis of the rates
-has O entries or one for all. A unit is kept with probability 1 - rate and scaled by its own keep rate, so its
+Sampled rates are drawn in the collator, travel in the batch and are passed as the argument `rates`
+to the embeddings and to each layer; here they are only applied. The library's layers do not pass
+arguments on to their dropout modules, so a pre-forward hook takes `rates` and sets them on these
+modules in every call. Operations are numbered in network order: embeddings, then per layer
+attention weights, attention output, feed-forward output; the last axis of the rates has O entries
+or one for all. A unit is kept with probability 1 - rate and scaled by its own keep rate, so its
 expectation does not change.
 """
 
@@ -24,7 +25,9 @@ from torch import Tensor, nn
 
 from models.fast.kernels import on_cpu
 
-GRAIN = 1 << 16  # rates are rounded to multiples of 1 / GRAIN, 0.1 to 0.100006, and scaled by the rounded rate
+GRAIN = (
+    1 << 16
+)  # rates are rounded to multiples of 1 / GRAIN, 0.1 to 0.100006, and scaled by the rounded rate
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by size in bytes
 
 
@@ -35,13 +38,21 @@ def drop(x: Tensor, rates: Tensor | float) -> Tensor:
     return _Drop.apply(x, rates)
 
 
-def _draw(shape: torch.Size, rates: Tensor | float, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _draw(
+    shape: torch.Size, rates: Tensor | float, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     """Draw which units are kept, one byte each, and return their scale too; a float rate only on a CPU."""
-    cut = ((rates if isinstance(rates, Tensor) else torch.tensor(rates)) * GRAIN).round().clamp(max=GRAIN - 1)
+    cut = (
+        ((rates if isinstance(rates, Tensor) else torch.tensor(rates)) * GRAIN)
+        .round()
+        .clamp(max=GRAIN - 1)
+    )
     least, words = (cut - GRAIN // 2).to(torch.int16), -(-shape.numel() // 4)
     if device.type == "cpu":  # numpy draws twice as fast and compares four times as fast
         seed = int(torch.empty((), dtype=torch.int64).random_())
-        draws = np.random.SFC64(seed).random_raw(words).view(np.int16)[: shape.numel()].reshape(shape)
+        draws = (
+            np.random.SFC64(seed).random_raw(words).view(np.int16)[: shape.numel()].reshape(shape)
+        )
         kept = torch.from_numpy(np.greater_equal(draws, least.numpy()))
     else:
         draws = torch.empty(words, dtype=torch.int64, device=device).random_(-(1 << 63), None)
@@ -68,12 +79,19 @@ class _Drop(torch.autograd.Function):
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, keys: Tensor | None, rates: Tensor | float | None, scaling: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    keys: Tensor | None,
+    rates: Tensor | float | None,
+    scaling: float,
 ) -> Tensor:
-    """Scaled dot-product attention with dropout of the weights, at one rate, at a rate per sentence, or without.
+    """Scaled dot-product attention with dropout of the weights, at one rate, at a rate per
+    sentence, or without.
 
-    Queries, keys and values are (B, heads, L, width), `keys` is True where attended to, `rates` (B, 1, 1, 1), a number
-    or None. On a CPU, torch's attention has no fast path with dropout and copies more.
+    Queries, keys and values are (B, heads, L, width), `keys` is True where attended to, `rates` (B,
+    1, 1, 1), a number or None. On a CPU, torch's attention has no fast path with dropout and copies
+    more.
     """
     return _Attend.apply(query, key, value, keys, rates, scaling)
 
@@ -87,7 +105,9 @@ def _weights(query: Tensor, key: Tensor, keys: Tensor | None, scaling: float) ->
 
 def backward_is_slow(query: Tensor) -> bool:
     """Whether torch's attention is slower than `attend` on a CPU: its bfloat16 backward is, 7-fold at 32 tokens."""
-    return query.requires_grad and query.dtype == torch.bfloat16 and query.shape[2] <= 256  # at 512 it is faster
+    return (
+        query.requires_grad and query.dtype == torch.bfloat16 and query.shape[2] <= 256
+    )  # at 512 it is faster
 
 
 class _Attend(torch.autograd.Function):
@@ -95,7 +115,11 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, query, key, value, keys, rates, scaling: float) -> Tensor:
-        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()  # or every product copies them
+        query, key, value = (
+            query.contiguous(),
+            key.contiguous(),
+            value.contiguous(),
+        )  # or every product copies them
         weights = _weights(query, key, keys, scaling)
         drawn = () if rates is None else _draw(weights.shape, rates, weights.device, weights.dtype)
         ctx.save_for_backward(query, key, value, weights, *drawn)
@@ -109,7 +133,9 @@ class _Attend(torch.autograd.Function):
         d_value = (_scaled(weights, *drawn) if drawn else weights).transpose(2, 3) @ gradient
         d_weights = gradient @ value.transpose(2, 3)
         d_weights = _scaled(d_weights, *drawn) if drawn else d_weights
-        d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype).mul_(ctx.scaling)
+        d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype).mul_(
+            ctx.scaling
+        )
         return d_scores @ key, d_scores.transpose(2, 3) @ query, d_value, None, None, None
 
 

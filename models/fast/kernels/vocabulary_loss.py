@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 IGNORED = -100  # as in torch's cross entropy
-CHUNK = 512  # rows with logits in memory in float32, twice as many in bfloat16: 62 MB with BERT's vocabulary
+# rows with logits in memory in float32, twice as many in bfloat16: 62 MB with BERT's vocabulary
+CHUNK = 512
 BLOCK = 16  # rows per softmax on a CPU, so that they stay in its cache
 
 
@@ -19,16 +20,24 @@ def vocabulary_loss(decoder: nn.Linear, states: Tensor, targets: Tensor) -> Tens
         states: (M, H); products use the autocast dtype if autocast is on, the softmax float32.
         targets: (M,), IGNORED for a row without a loss.
     """
-    return _SumOfCrossEntropies.apply(states, decoder.weight, decoder.bias, targets, torch.is_grad_enabled())
+    return _SumOfCrossEntropies.apply(
+        states, decoder.weight, decoder.bias, targets, torch.is_grad_enabled()
+    )
 
 
 class _SumOfCrossEntropies(torch.autograd.Function):
     """Computes the gradients with the loss, chunk by chunk, while softmax minus target is in memory."""
 
     @staticmethod
-    def forward(ctx, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, learns: bool) -> Tensor:
+    def forward(
+        ctx, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, learns: bool
+    ) -> Tensor:
         device_type = states.device.type
-        precision = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else weight.dtype
+        precision = (
+            torch.get_autocast_dtype(device_type)
+            if torch.is_autocast_enabled(device_type)
+            else weight.dtype
+        )
         matrix, rows = weight.to(precision), states.to(precision)
         total = torch.zeros((), device=states.device)
         d_states = torch.empty_like(rows)
@@ -55,7 +64,8 @@ class _SumOfCrossEntropies(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient: Tensor):
         d_states, d_weight, d_bias = ctx.gradients
-        del ctx.gradients  # scaled in place, so only one copy of the matrix gradient exists; a second backward fails
+        # scaled in place, so only one copy of the matrix gradient exists; a second backward fails
+        del ctx.gradients
         d_bias = None if d_bias is None else d_bias.mul_(gradient)
         return d_states.mul_(gradient), d_weight.mul_(gradient), d_bias, None, None
 
@@ -71,7 +81,9 @@ def _become_gradient(logits: Tensor, targets: Tensor, d_bias: Tensor | None) -> 
         picked, top = soft.gather(1, target).squeeze(1), soft.amax(1, keepdim=True)
         mass = soft.sub_(top).exp_().sum(1, keepdim=True)
         total += torch.where(real, (top + mass.log()).squeeze(1) - picked, 0.0).sum()
-        weight = real.to(soft.dtype).unsqueeze(1)  # 0 for a row without a target, whose gradient is 0
+        weight = real.to(soft.dtype).unsqueeze(
+            1
+        )  # 0 for a row without a target, whose gradient is 0
         soft.mul_(mass.reciprocal().mul_(weight)).scatter_add_(1, target, -weight)
         if d_bias is not None:
             d_bias += soft.sum(0)

@@ -33,7 +33,10 @@ def ran(tiny_bert, tiny_roberta, data_dir, tmp_path_factory):
 
 def test_every_analysis_has_its_numbers_and_its_picture(ran, tiny_roberta):
     returned, folder = ran
-    assert {path.name for path in folder.glob("[!.]*")} == {"analyses.json", *(f"{name}.png" for name in HEADLINES)}
+    assert {path.name for path in folder.glob("[!.]*")} == {
+        "analyses.json",
+        *(f"{name}.png" for name in HEADLINES),
+    }
     content = json.loads((folder / "analyses.json").read_text(encoding="utf-8"))
     assert content == returned
     assert list(content["models"]) == ["$one$ & only", tiny_roberta.name]
@@ -41,7 +44,11 @@ def test_every_analysis_has_its_numbers_and_its_picture(ran, tiny_roberta):
     for model in content["models"].values():
         assert {*model} == {"pooling", "max_length", *HEADLINES}
         assert (model["pooling"], model["max_length"]) == ("avg", 64)
-        assert all(np.isfinite(model[name][entry]) for name, entries in HEADLINES.items() for entry in entries)
+        assert all(
+            np.isfinite(model[name][entry])
+            for name, entries in HEADLINES.items()
+            for entry in entries
+        )
     for name in HEADLINES:
         pixels = matplotlib.image.imread(folder / f"{name}.png")
         assert min(pixels.shape[:2]) > 600 and pixels.std() > 0.02, "something is drawn"
@@ -50,7 +57,9 @@ def test_every_analysis_has_its_numbers_and_its_picture(ran, tiny_roberta):
 def test_a_figure_is_that_of_the_evaluation(tiny_bert, dev_file, capsys):
     content = main([str(tiny_bert), *PLAIN, "--dev_file", str(dev_file)])
     (model,) = content["models"].values()
-    expected = spearman(encode_of(tiny_bert, "avg"), merged(own_pairs(str(dev_file)).load("nowhere")))
+    expected = spearman(
+        encode_of(tiny_bert, "avg"), merged(own_pairs(str(dev_file)).load("nowhere"))
+    )
     assert model["cosine_by_gold"]["spearman"] == pytest.approx(expected)
     assert content["data"] == "pairs file"
     header, _, *lines = capsys.readouterr().out.splitlines()

@@ -28,7 +28,11 @@ def by_hand(loaded, sentence, removed):
     inputs = tokenizer(sentence, return_tensors="pt")
     states = encoder.backbone.eval()(**inputs, output_hidden_states=True).hidden_states
     both = ((states[-1] + states[-2]) / 2)[0]
-    kept = [row for token, row in zip(inputs["input_ids"][0].tolist(), both, strict=True) if token not in removed]
+    kept = [
+        row
+        for token, row in zip(inputs["input_ids"][0].tolist(), both, strict=True)
+        if token not in removed
+    ]
     return (torch.stack(kept).mean(0) if kept else both.mean(0)).numpy()
 
 
@@ -41,11 +45,17 @@ def test_averages_equal_a_forward_of_their_own(loaded, sentences):
     some = [*sentences[:25], sentences[3], "the"]
     frequent = most_frequent(loaded[1](some)["input_ids"], 20)
     removed, seen = (0, 1, 2, 5, 20), []
-    hook = loaded[0].backbone.register_forward_hook(lambda module, args, out: seen.append(len(out.last_hidden_state)))
+    hook = loaded[0].backbone.register_forward_hook(
+        lambda module, args, out: seen.append(len(out.last_hidden_state))
+    )
     averages = averages_of(loaded, some, frequent, removed)
     hook.remove()
-    assert averages.shape == (27, 5, 32) and sum(seen) == 26, "one forward serves every number of tokens"
+    assert averages.shape == (27, 5, 32) and sum(seen) == 26, (
+        "one forward serves every number of tokens"
+    )
     for sentence, rows in zip(some, averages, strict=True):
         for count, row in zip(removed, rows, strict=True):
             assert np.allclose(row, by_hand(loaded, sentence, frequent[:count]), atol=1e-5)
-    assert np.allclose(averages[:, 0], Encode(*loaded)(some), atol=1e-6), "nothing removed is the pooling itself"
+    assert np.allclose(averages[:, 0], Encode(*loaded)(some), atol=1e-6), (
+        "nothing removed is the pooling itself"
+    )

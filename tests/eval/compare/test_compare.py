@@ -8,7 +8,16 @@ from scipy.stats import spearmanr, t
 import eval.compare.__main__ as command
 from common.errors import BadInput
 from eval.compare import intervals
-from eval.compare.intervals import ABOVE, BELOW, INSIDE, compare, draws_of, percentile, resampled_figures, welch
+from eval.compare.intervals import (
+    ABOVE,
+    BELOW,
+    INSIDE,
+    compare,
+    draws_of,
+    percentile,
+    resampled_figures,
+    welch,
+)
 from eval.compare.sides import Score, from_files, published
 from eval.scores import Key, Result, items_path, row, rows_of, write_rows, write_scores
 from eval.sts import correlation
@@ -22,7 +31,10 @@ def scored(folder, name, similarities, golds):
     results = {}
     for task, similarity in similarities.items():
         value = correlation(similarity, golds[task])
-        rows = [row(task, "test", *how, len(similarity), value) for how in (("spearman", "all"), ("pearson", "all"))]
+        rows = [
+            row(task, "test", *how, len(similarity), value)
+            for how in (("spearman", "all"), ("pearson", "all"))
+        ]
         results[task] = Result(rows, {"similarity": similarity, "gold": golds[task]})
     path = folder / name / "scores.json"
     path.parent.mkdir()
@@ -32,7 +44,10 @@ def scored(folder, name, similarities, golds):
 
 def of_values(folder, name, values, split="test", **settings):
     """A file without examples: task -> Spearman."""
-    results = {task: Result([row(task, split, "spearman", "all", 100, value)]) for task, value in values.items()}
+    results = {
+        task: Result([row(task, split, "spearman", "all", 100, value)])
+        for task, value in values.items()
+    }
     path = folder / f"{name}.json"
     write_rows(path, rows_of(results, name, None, **settings))
     return path
@@ -51,13 +66,17 @@ def pairs():
     """Two tasks, noisy copies of the gold scores: `good` is far better than `bad`, `other` as good as `good`."""
     rng = np.random.default_rng(5)
     golds = {"STS12": rng.integers(0, 26, 300) / 5, "STS13": rng.integers(0, 26, 200) / 5}
-    noisy = lambda noise: {task: gold + noise * rng.normal(size=len(gold)) for task, gold in golds.items()}  # noqa: E731
+    noisy = lambda noise: {
+        task: gold + noise * rng.normal(size=len(gold)) for task, gold in golds.items()
+    }  # noqa: E731
     return golds, noisy(1.0), noisy(1.0), noisy(4.0)
 
 
 def differences(a, b, resamples, seed):
     """The paired bootstrap: both sides see the same draws."""
-    return np.subtract(*(resampled_figures(items, resamples, np.random.default_rng(seed)) for items in (a, b)))
+    return np.subtract(
+        *(resampled_figures(items, resamples, np.random.default_rng(seed)) for items in (a, b))
+    )
 
 
 def test_the_bootstrap_is_a_slow_loop_over_the_same_draws(monkeypatch):
@@ -69,7 +88,9 @@ def test_the_bootstrap_is_a_slow_loop_over_the_same_draws(monkeypatch):
     fast = differences(*items, 50, 3)
     slow = []
     for index in np.random.default_rng(3).integers(40, size=(50, 40)):
-        first, second = (spearmanr(similarity[index], gold[index]).statistic for similarity in (left, right))
+        first, second = (
+            spearmanr(similarity[index], gold[index]).statistic for similarity in (left, right)
+        )
         slow.append(100 * (first - second))
     assert np.allclose(fast, slow, atol=1e-10)
     assert percentile(fast) == pytest.approx(tuple(np.percentile(slow, [2.5, 97.5])))
@@ -88,9 +109,13 @@ def test_the_interval_covers_the_true_difference_as_often_as_stated():
     rng, covered, trials = np.random.default_rng(0), 0, 200
     for trial in range(trials):
         ability = rng.normal(size=200)  # what both models share
-        left, right = ((ability + rng.normal(size=200) < limit).astype(float) for limit in (0.5, 0.0))
+        left, right = (
+            (ability + rng.normal(size=200) < limit).astype(float) for limit in (0.5, 0.0)
+        )
         low, high = percentile(differences({"value": left}, {"value": right}, 300, trial))
-        covered += low <= 100 * (0.5 * (1 + math.erf(0.5 / 2)) - 0.5) <= high  # P(N(0, 2) < 0.5) - P(N(0, 2) < 0)
+        covered += (
+            low <= 100 * (0.5 * (1 + math.erf(0.5 / 2)) - 0.5) <= high
+        )  # P(N(0, 2) < 0.5) - P(N(0, 2) < 0)
     assert 0.90 <= covered / trials <= 0.99
 
 
@@ -103,20 +128,33 @@ def test_the_average_is_taken_over_one_independent_draw_of_every_task(pairs, tmp
         rng = draws_of(Key(task, "test", "test", "spearman"), 4)
         draws.append(
             [
-                100 * (spearmanr(good[task][i], gold[i]).statistic - spearmanr(other[task][i], gold[i]).statistic)
+                100
+                * (
+                    spearmanr(good[task][i], gold[i]).statistic
+                    - spearmanr(other[task][i], gold[i]).statistic
+                )
                 for i in rng.integers(len(gold), size=(100, len(gold)))
             ]
         )
     assert line.key == AVERAGE
-    assert (line.outcome.low, line.outcome.high) == pytest.approx(tuple(np.percentile(np.mean(draws, 0), [2.5, 97.5])))
+    assert (line.outcome.low, line.outcome.high) == pytest.approx(
+        tuple(np.percentile(np.mean(draws, 0), [2.5, 97.5]))
+    )
     assert compare(a, b, 100, seed=4) == compare(a, b, 100, seed=4) != compare(a, b, 100, seed=5)
 
 
 def test_two_files_get_one_verdict_per_task(pairs, tmp_path):
     golds, good, other, bad = pairs
-    a, b, c = (scored(tmp_path, name, cosines, golds) for name, cosines in (("a", good), ("b", bad), ("c", other)))
-    assert verdicts(compare(side(a), side(b), 200)) == dict.fromkeys(["STS12", "STS13", "Avg."], ABOVE)
-    assert verdicts(compare(side(b), side(a), 200)) == dict.fromkeys(["STS12", "STS13", "Avg."], BELOW)
+    a, b, c = (
+        scored(tmp_path, name, cosines, golds)
+        for name, cosines in (("a", good), ("b", bad), ("c", other))
+    )
+    assert verdicts(compare(side(a), side(b), 200)) == dict.fromkeys(
+        ["STS12", "STS13", "Avg."], ABOVE
+    )
+    assert verdicts(compare(side(b), side(a), 200)) == dict.fromkeys(
+        ["STS12", "STS13", "Avg."], BELOW
+    )
     assert verdicts(compare(side(a), side(c), 200))["Avg."] == INSIDE
 
 
@@ -124,7 +162,9 @@ def test_without_examples_there_is_no_verdict(pairs, tmp_path):
     golds, good, other, _ = pairs
     a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
     items_path(b).unlink()
-    assert set(verdicts(compare(side(a), side(b), 100)).values()) == {"cannot say: no examples of B"}
+    assert set(verdicts(compare(side(a), side(b), 100)).values()) == {
+        "cannot say: no examples of B"
+    }
     rows = json.loads(a.read_text())
     rows[0]["value"] += 1
     write_rows(a, rows)
@@ -143,14 +183,23 @@ def test_files_scored_on_other_data_are_not_compared(pairs, tmp_path, change):
     else:
         for path, example in ((a, np.arange(300)), (b, np.arange(300) % 299)):
             rows = json.loads(path.read_text())
-            write_rows(path, [row | {"value": 100.0} if row["task"] == "STS12" else row for row in rows])
-            np.savez(items_path(path), **{"STS12|test|test|value": np.ones(300), "STS12|test|test|example": example})
+            write_rows(
+                path, [row | {"value": 100.0} if row["task"] == "STS12" else row for row in rows]
+            )
+            np.savez(
+                items_path(path),
+                **{"STS12|test|test|value": np.ones(300), "STS12|test|test|example": example},
+            )
     said = verdicts(compare(side(a), side(b), 100))
-    assert said["STS12"].startswith("cannot say: different examples") and said["Avg."].startswith("cannot say")
+    assert said["STS12"].startswith("cannot say: different examples") and said["Avg."].startswith(
+        "cannot say"
+    )
 
 
 def test_intervals_over_runs_are_the_textbook_ones():
-    low, high = welch(Score(70.0, 4, 2.0), Score(68.0, 4, 2.0))  # equal spread and n: 2n - 2 degrees of freedom
+    low, high = welch(
+        Score(70.0, 4, 2.0), Score(68.0, 4, 2.0)
+    )  # equal spread and n: 2n - 2 degrees of freedom
     half = t.ppf(0.975, 6) * 2.0 * math.sqrt(2 / 4)
     assert (low, high) == pytest.approx((2 - half, 2 + half))
     assert welch(Score(70.0, 2, 0.0), Score(70.0, 2, 0.0)) == (0.0, 0.0)
@@ -161,7 +210,12 @@ def test_intervals_over_runs_are_the_textbook_ones():
 
 def test_several_seeds_a_side_get_welchs_interval(tmp_path):
     def runs(*values):
-        return side(*(of_values(tmp_path, f"{values[0]}-{i}", {"STS-B": value}) for i, value in enumerate(values)))
+        return side(
+            *(
+                of_values(tmp_path, f"{values[0]}-{i}", {"STS-B": value})
+                for i, value in enumerate(values)
+            )
+        )
 
     (line,) = compare(runs(70.0, 71.0, 72.0), runs(60.0, 62.0, 61.0))
     assert line.a == Score(71.0, 3, 1.0, examples=100, protocol="all")
@@ -172,10 +226,14 @@ def test_several_seeds_a_side_get_welchs_interval(tmp_path):
 
 
 def test_figures_of_two_protocols_are_not_compared(tmp_path):
-    a, b = (of_values(tmp_path, name, {"STS-B": value}) for name, value in (("a", 70.0), ("b", 60.0)))
+    a, b = (
+        of_values(tmp_path, name, {"STS-B": value}) for name, value in (("a", 70.0), ("b", 60.0))
+    )
     rows = json.loads(b.read_text())
     b.write_text(json.dumps([row | {"aggregation": "identical"} for row in rows]))
-    assert verdicts(compare(side(a), side(b))) == {"STS-B": "cannot say: protocol all against identical"}
+    assert verdicts(compare(side(a), side(b))) == {
+        "STS-B": "cannot say: protocol all against identical"
+    }
 
 
 @pytest.mark.parametrize(("average", "verdict"), [(76.5, INSIDE), (78.0, ABOVE), (72.0, BELOW)])
@@ -187,10 +245,18 @@ def test_a_published_spread_says_whether_seeds_explain_the_difference(tmp_path, 
     opposite = {ABOVE: BELOW, BELOW: ABOVE, INSIDE: INSIDE}[verdict]
     assert verdicts(compare(spread, ours))["Avg."] == opposite
     one_run = compare(ours, published("simcse-bert-base"))
-    averages = [(line.b.mean, line.against, line.verdict) for line in one_run if line.key == AVERAGE]
-    assert averages == [(76.25, None, "cannot say from one run"), (75.11, "simcse-bert-base-50-seeds", verdict)]
+    averages = [
+        (line.b.mean, line.against, line.verdict) for line in one_run if line.key == AVERAGE
+    ]
+    assert averages == [
+        (76.25, None, "cannot say from one run"),
+        (75.11, "simcse-bert-base-50-seeds", verdict),
+    ]
     turned = compare(published("simcse-bert-base"), ours)
-    assert [line.verdict for line in turned if line.key == AVERAGE] == ["cannot say from one run", opposite]
+    assert [line.verdict for line in turned if line.key == AVERAGE] == [
+        "cannot say from one run",
+        opposite,
+    ]
 
 
 def test_averages_over_other_tasks_and_other_numbers_of_examples_are_not_compared(tmp_path):
@@ -201,7 +267,9 @@ def test_averages_over_other_tasks_and_other_numbers_of_examples_are_not_compare
     lines = verdicts(compare(ours, other))
     assert lines["Avg."] == "cannot say: averages over different tasks"
     assert (lines["STS13"], lines["STS14"]) == ("missing in B", "missing in A")
-    result = Result([{**row("STS-B retrieval", "test", f"recall@{k}", "queries", 97, 80.0)} for k in (1, 5, 10)])
+    result = Result(
+        [{**row("STS-B retrieval", "test", f"recall@{k}", "queries", 97, 80.0)} for k in (1, 5, 10)]
+    )
     write_rows(tmp_path / "r.json", rows_of({"task": result}, "r", None))
     ours = side(tmp_path / "r.json")
     said = verdicts(compare(ours, published("diffcse-bert-base-194-queries")))
@@ -212,9 +280,15 @@ def test_an_average_of_other_figures_than_its_tasks_has_no_interval(pairs, tmp_p
     golds, good, other, _ = pairs
     a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
     rows = json.loads(b.read_text())
-    b.write_text(json.dumps([row | {"value": row["value"] + 5 * (row["task"] == "Avg.")} for row in rows]))
+    b.write_text(
+        json.dumps([row | {"value": row["value"] + 5 * (row["task"] == "Avg.")} for row in rows])
+    )
     said = verdicts(compare(side(a), side(b)))
-    assert "have the mean" in said["Avg."] and {said["STS12"], said["STS13"]} <= {ABOVE, BELOW, INSIDE}
+    assert "have the mean" in said["Avg."] and {said["STS12"], said["STS13"]} <= {
+        ABOVE,
+        BELOW,
+        INSIDE,
+    }
 
 
 @pytest.mark.parametrize("change", [{"gold": [math.nan] * 300}, {"gold": [1.0]}, None])
@@ -222,8 +296,12 @@ def test_damaged_examples_are_refused(pairs, tmp_path, change):
     golds, good, other, _ = pairs
     a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
     with np.load(items_path(a)) as archive:
-        items = dict(archive) | {f"STS12|test|test|{name}": values for name, values in (change or {}).items()}
-    np.savez(items_path(a), **items) if change else items_path(a).write_bytes(items_path(a).read_bytes()[:200])
+        items = dict(archive) | {
+            f"STS12|test|test|{name}": values for name, values in (change or {}).items()
+        }
+    np.savez(items_path(a), **items) if change else items_path(a).write_bytes(
+        items_path(a).read_bytes()[:200]
+    )
     with pytest.raises(BadInput, match=r"a/scores\.items\.npz: .*score the model again"):
         compare(side(a), side(b), 100)
 
@@ -238,7 +316,10 @@ def test_runs_of_one_side_must_be_alike_and_different(tmp_path):
 
 def test_the_command_prints_a_table(pairs, tmp_path, capsys):
     golds, good, other, _ = pairs
-    a, b = (str(scored(tmp_path, name, cosines, golds)) for name, cosines in (("a", good), ("{b}", other)))
+    a, b = (
+        str(scored(tmp_path, name, cosines, golds))
+        for name, cosines in (("a", good), ("{b}", other))
+    )
     rows = command.main([a, b, "--output", str(tmp_path / "out.json")])
     out = capsys.readouterr().out
     assert next(line for line in out.splitlines() if line.startswith("| Avg.")).count("|") == 7
@@ -253,7 +334,10 @@ def test_the_command_prints_a_table(pairs, tmp_path, capsys):
 
 
 def test_a_name_may_have_a_comma_and_a_run_is_its_scores(pairs, tmp_path):
-    comma, other = of_values(tmp_path, "lr=1e-5,bs=64", {"STS12": 70.0}), of_values(tmp_path, "b", {"STS12": 71.0})
+    comma, other = (
+        of_values(tmp_path, "lr=1e-5,bs=64", {"STS12": 70.0}),
+        of_values(tmp_path, "b", {"STS12": 71.0}),
+    )
     assert [row["difference"] for row in command.main([str(other), str(comma)])] == [1.0]
     golds, good, _, _ = pairs
     folder = scored(tmp_path, "a", good, golds).parent
@@ -264,13 +348,21 @@ def test_files_that_were_scored_differently_are_named(tmp_path, capsys):
     short = {"pooling": "avg", "max_length": 32, "bf16": False}
     old = of_values(tmp_path, "old", {"STS12": 70.0})  # of a version without settings
     first = of_values(tmp_path, "one", {"STS12": 71.0}, **short)
-    other = of_values(tmp_path, "other", {"STS12": 72.0}, **short | {"max_length": 128, "bf16": True})
+    other = of_values(
+        tmp_path, "other", {"STS12": 72.0}, **short | {"max_length": 128, "bf16": True}
+    )
     command.main([str(first), str(other)])
-    assert "A and B were scored differently: max_length 32 and 128, bf16 False and True" in capsys.readouterr().out
+    assert (
+        "A and B were scored differently: max_length 32 and 128, bf16 False and True"
+        in capsys.readouterr().out
+    )
     for unknown_or_same in (old, first):
         command.main([str(first), str(unknown_or_same)])
         assert "differently" not in capsys.readouterr().out
     assert side(old, first).scores == side(first, old).scores
     for sides in ((first, other), (old, first, other)):
-        with pytest.raises(BadInput, match=r"other.json: differs .*max_length 128, before 32, bf16 True, before False"):
+        with pytest.raises(
+            BadInput,
+            match=r"other.json: differs .*max_length 128, before 32, bf16 True, before False",
+        ):
             side(*sides)

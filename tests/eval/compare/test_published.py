@@ -14,13 +14,23 @@ AVERAGES = [
     (name, key)
     for name, record in RECORDS.items()
     for key in record.scores
-    if key.task == "Avg." and all(Key(task, *key[1:]) in record.scores for task in record.averaged[key[1:]])
+    if key.task == "Avg."
+    and all(Key(task, *key[1:]) in record.scores for task in record.averaged[key[1:]])
 ]
 COARSER = {
     ("mirror-bert-base", "spearman"): 0.05,  # printed with one decimal
-    ("sbert-nli-bert-base", "spearman"): 0.035,  # the printed 74.89 is not the mean of what is printed beside it, 74.86
-    ("bert-base-avg", "accuracy"): 0.015,  # the printed 84.94 is not the mean of what is printed beside it, 84.95
-    ("promptbert-bert-base", "spearman"): 0.02,  # the printed 78.54 is not the mean of what is printed beside it, 78.52
+    (
+        "sbert-nli-bert-base",
+        "spearman",
+    ): 0.035,  # the printed 74.89 is not the mean of what is printed beside it, 74.86
+    (
+        "bert-base-avg",
+        "accuracy",
+    ): 0.015,  # the printed 84.94 is not the mean of what is printed beside it, 84.95
+    (
+        "promptbert-bert-base",
+        "spearman",
+    ): 0.02,  # the printed 78.54 is not the mean of what is printed beside it, 78.52
 }
 
 
@@ -35,7 +45,11 @@ def test_the_file_is_well_formed():
 
 @pytest.mark.parametrize("record", CONTENT["records"], ids=lambda record: record["id"])
 def test_a_record_is_well_formed(record):
-    check_entry(record, {"id": str, "backbone": str, "scores": list}, {"runs": int, "spread": str, "note": str})
+    check_entry(
+        record,
+        {"id": str, "backbone": str, "scores": list},
+        {"runs": int, "spread": str, "note": str},
+    )
     figures = []
     for block in record["scores"]:
         check_entry(block, {"source": str, "values": dict}, {"split": str, "metric": str, "n": int})
@@ -81,4 +95,10 @@ def test_the_figures_that_people_quote():
     assert value("infocse-bert-base", "STS-B retrieval", "test", "test", "recall@1") == 80.41
     assert value("infocse-bert-base", "quora", "test", "test", "ndcg@10") == 82.41
     fifty = published("simcse-bert-base-50-seeds").scores[Key("Avg.", "test", "test", "spearman")]
-    assert (fifty.mean, fifty.std, fifty.runs, fifty.low, fifty.high) == (75.11, 0.84, 50, 73.16, 76.70)
+    assert (fifty.mean, fifty.std, fifty.runs, fifty.low, fifty.high) == (
+        75.11,
+        0.84,
+        50,
+        73.16,
+        76.70,
+    )

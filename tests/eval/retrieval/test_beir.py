@@ -38,7 +38,9 @@ def by_hand(ranking, grades):
             precisions += hits / rank
             first = first or 1 / rank
     recall = sum(gain > 0 for gain in gains[:100]) / relevant
-    return [100 * x for x in (dcg(gains[:10]) / dcg(ideal[:10]), recall, precisions / relevant, first)]
+    return [
+        100 * x for x in (dcg(gains[:10]) / dcg(ideal[:10]), recall, precisions / relevant, first)
+    ]
 
 
 def expected(folder, without_own_id=False, kept=1000):
@@ -52,8 +54,12 @@ def expected(folder, without_own_id=False, kept=1000):
             continue
         asked = encode([text])[0].astype(np.float64)
         cosine = [vectors[i] @ asked / norms[i] if norms[i] else 0.0 for i in range(len(names))]
-        ranking = [names[i] for i in sorted(range(len(names)), key=lambda i: (-round(cosine[i], 6), i))]
-        values.append(by_hand([n for n in ranking if not (without_own_id and n == query)][:kept], grades))
+        ranking = [
+            names[i] for i in sorted(range(len(names)), key=lambda i: (-round(cosine[i], 6), i))
+        ]
+        values.append(
+            by_hand([n for n in ranking if not (without_own_id and n == query)][:kept], grades)
+        )
     return np.array(values)
 
 
@@ -61,12 +67,22 @@ def test_a_set_has_the_scores_of_slow_loops(beir):
     result = BeirTask("small").score(encode, beir.root)
     values = expected(beir)
     assert values.shape == (4, 4) and values.mean(0).min() > 0 and len(np.unique(values)) > 8
-    assert [row["metric"] for row in result.rows] == ["ndcg@10", "recall@100", "map", "mrr"] == list(METRICS)
+    assert (
+        [row["metric"] for row in result.rows]
+        == ["ndcg@10", "recall@100", "map", "mrr"]
+        == list(METRICS)
+    )
     assert [row["value"] for row in result.rows] == pytest.approx(values.mean(0).tolist(), abs=1e-9)
     assert 100 * result.items["value"] == pytest.approx(values[:, 0], abs=1e-9)
     row = result.rows[0]
     del row["value"], row["metric"]
-    assert row == {"task": "small", "split": "test", "mode": "test", "aggregation": "mean of queries", "n": 4}
+    assert row == {
+        "task": "small",
+        "split": "test",
+        "mode": "test",
+        "aggregation": "mean of queries",
+        "n": 4,
+    }
 
 
 def test_metrics_on_long_rankings_equal_the_formulas():
@@ -78,13 +94,17 @@ def test_metrics_on_long_rankings_equal_the_formulas():
         judgements.append({name: int(rng.integers(-2, 4)) for name in rng.permutation(names)[:60]})
     figures = per_query(rankings, judgements)
     values = np.array([by_hand(*pair) for pair in zip(rankings, judgements, strict=True)])
-    assert np.stack([figures[name] for name in METRICS], axis=1) == pytest.approx(values, abs=1e-4)  # map is a float32
+    assert np.stack([figures[name] for name in METRICS], axis=1) == pytest.approx(
+        values, abs=1e-4
+    )  # map is a float32
 
 
 def test_only_the_best_documents_are_kept(beir, monkeypatch):
     monkeypatch.setattr(eval.retrieval.beir, "RETRIEVED", 3)
     rows = BeirTask("small").score(encode, beir.root).rows
-    assert [row["value"] for row in rows] == pytest.approx(expected(beir, kept=3).mean(0).tolist(), abs=1e-9)
+    assert [row["value"] for row in rows] == pytest.approx(
+        expected(beir, kept=3).mean(0).tolist(), abs=1e-9
+    )
     assert expected(beir, kept=3).mean(0)[2] < expected(beir).mean(0)[2]
 
 
@@ -101,7 +121,9 @@ def test_a_document_with_the_id_of_the_query_is_dropped_where_the_set_says_so(be
 
 def test_a_set_keeps_its_rule_however_its_folder_is_written(tmp_path):
     assert tasks(["./arguana/", "arguana", "paper14"]) == tasks(["arguana", *PAPER14])
-    assert tasks(["cqadupstack/"]) == tasks(["cqadupstack"]) and tasks(["./arguana"])[0].without_own_id
+    assert (
+        tasks(["cqadupstack/"]) == tasks(["cqadupstack"]) and tasks(["./arguana"])[0].without_own_id
+    )
     assert name_of(tmp_path / "beir" / "cqadupstack" / "android") == "cqadupstack/android"
     assert name_of(tmp_path / "android") == "android" and name_of(Path("/")) == "/"
 
@@ -116,8 +138,13 @@ def test_parts_are_scored_alone_and_averaged(tmp_path):
     means = np.mean([part.mean(0) for part in values], axis=0)
     assert [row["value"] for row in result.rows[:4]] == pytest.approx(means.tolist(), abs=1e-9)
     assert {(row["aggregation"], row["n"]) for row in result.rows[:4]} == {("mean of forums", 6)}
-    assert [(row["aggregation"], row["n"]) for row in result.rows[4:]] == [("forum one", 4), ("forum two", 2)]
-    assert [row["value"] for row in result.rows[4:]] == pytest.approx([part[:, 0].mean() for part in values], abs=1e-9)
+    assert [(row["aggregation"], row["n"]) for row in result.rows[4:]] == [
+        ("forum one", 4),
+        ("forum two", 2),
+    ]
+    assert [row["value"] for row in result.rows[4:]] == pytest.approx(
+        [part[:, 0].mean() for part in values], abs=1e-9
+    )
     weighed = [part[:, 0] * 6 / (2 * len(part)) for part in values]  # a query weighs as its forum
     assert 100 * result.items["value"] == pytest.approx(np.concatenate(weighed), abs=1e-9)
     assert 100 * result.items["value"].mean() == pytest.approx(means[0])
@@ -199,7 +226,9 @@ def test_a_bad_judgement_or_header_is_refused_with_its_line(beir, number, line):
     lines = path.read_bytes().splitlines(keepends=True)
     lines[number - 1] = (line if isinstance(line, bytes) else line.encode()) + b"\n"
     path.write_bytes(b"".join(lines))
-    assert refusal(beir).startswith(f"{path}:{number}: expected query-id, corpus-id, score separated by tabs")
+    assert refusal(beir).startswith(
+        f"{path}:{number}: expected query-id, corpus-id, score separated by tabs"
+    )
 
 
 def test_a_judged_document_that_is_not_in_the_corpus_counts_as_not_found(beir, caplog):
@@ -209,10 +238,14 @@ def test_a_judged_document_that_is_not_in_the_corpus_counts_as_not_found(beir, c
         file.write("q0\tgone\t2\nq0\talso gone\t1\n")
     beir.grades["q0"] |= {"gone": 2, "also gone": 1}
     rows = BeirTask("small").score(encode, beir.root).rows
-    assert [row["value"] for row in rows] == pytest.approx(expected(beir).mean(0).tolist(), abs=1e-9)
+    assert [row["value"] for row in rows] == pytest.approx(
+        expected(beir).mean(0).tolist(), abs=1e-9
+    )
     assert rows[1]["value"] < before[1] and "judged documents are not in the corpus" in caplog.text
     lines = path.read_text().splitlines()
-    path.write_text("".join(f"{line}\n" for line in [lines[0], *(f"q0\tx{i}\t1" for i in range(9)), lines[1]]))
+    path.write_text(
+        "".join(f"{line}\n" for line in [lines[0], *(f"q0\tx{i}\t1" for i in range(9)), lines[1]])
+    )
     assert refusal(beir).startswith(f"{path}:2: document 'x0' is not in ")
 
 
@@ -228,8 +261,12 @@ def test_sets_are_chosen_by_name_and_shorthand():
         return tasks_named(["beir"], Options(split, beir=names, embeddings="kept"))
 
     assert [task.name for task in named("paper14")] == PAPER14 and len(PAPER14) == 14
-    assert [task.name for task in named("nano", "NanoNQ", "own")] == [*NANO, "own"] and len(NANO) == 13
-    plain, nano, cqa, forum = named("own", "NanoQuoraRetrieval", "cqadupstack", "cqadupstack/tex", split="dev")
+    assert [task.name for task in named("nano", "NanoNQ", "own")] == [*NANO, "own"] and len(
+        NANO
+    ) == 13
+    plain, nano, cqa, forum = named(
+        "own", "NanoQuoraRetrieval", "cqadupstack", "cqadupstack/tex", split="dev"
+    )
     assert [task.without_own_id for task in (plain, nano, cqa, forum)] == [False, True, True, True]
     assert cqa.parts == tuple(FORUMS) and len(FORUMS) == 12 and forum.parts == plain.parts == ("",)
     assert {(task.split, task.embeddings) for task in (plain, cqa)} == {("dev", "kept")}

@@ -27,15 +27,24 @@ def test_every_document_has_its_vector(beir, corpus, tmp_path, size):
     assert (filled(Letters(), corpus, None, size) == expected).all()
     names = sorted(path.name for path in (tmp_path / "kept").iterdir())
     shards = range(-(-40 // size))
-    assert names == [MANIFEST, *(f"shard-{i:05}.{end}" for i in shards for end in ("done.json", "npy"))]
+    assert names == [
+        MANIFEST,
+        *(f"shard-{i:05}.{end}" for i in shards for end in ("done.json", "npy")),
+    ]
 
 
-def test_a_folder_of_another_model_size_or_corpus_is_refused_with_the_difference(beir, corpus, tmp_path):
+def test_a_folder_of_another_model_size_or_corpus_is_refused_with_the_difference(
+    beir, corpus, tmp_path
+):
     kept = tmp_path / "kept"
     filled(Letters(), corpus, kept)
-    assert "(model letters, now others)" in refused(filled, Letters(identity="others"), corpus, kept)
+    assert "(model letters, now others)" in refused(
+        filled, Letters(identity="others"), corpus, kept
+    )
     assert "(shard_size 7, now 8)" in refused(filled, Letters(), corpus, kept, size=8)
     beir.documents["d7"] = "another text"
     beir.write()
     changed = read_corpus(corpus.path)
-    assert f"(corpus {corpus.sha256}, now {changed.sha256})" in refused(filled, Letters(), changed, kept)
+    assert f"(corpus {corpus.sha256}, now {changed.sha256})" in refused(
+        filled, Letters(), changed, kept
+    )

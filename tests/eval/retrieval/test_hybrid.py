@@ -18,7 +18,11 @@ def test_cosines_are_standardised_over_the_corpus_and_bm25_is_scaled_over_its_ma
 
 def test_without_a_known_word_the_dense_order_stays_ties_included():
     dense = np.nextafter(np.float32([0.5, 0.5, 0.5, 0.5]), np.float32([0, 1, 1, 0]))
-    assert best(fused(dense, np.zeros(4, np.float32)), 4).tolist() == best(dense, 4).tolist() == [1, 2, 0, 3]
+    assert (
+        best(fused(dense, np.zeros(4, np.float32)), 4).tolist()
+        == best(dense, 4).tolist()
+        == [1, 2, 0, 3]
+    )
 
 
 @pytest.mark.parametrize("k", [0, 1, 3, 7, 9])
@@ -31,13 +35,19 @@ def test_cosines_of_all_documents_by_block():
     rng = np.random.default_rng(1)
     queries, documents = rng.normal(size=(3, 8)), rng.normal(size=(20, 8))
     documents[4] = 0
-    norms = np.linalg.norm(queries, axis=1)[:, None] * np.maximum(np.linalg.norm(documents, axis=1), 1e-9)
-    assert cosines(queries, in_blocks(documents, 7), 20) == pytest.approx(queries @ documents.T / norms, abs=1e-6)
+    norms = np.linalg.norm(queries, axis=1)[:, None] * np.maximum(
+        np.linalg.norm(documents, axis=1), 1e-9
+    )
+    assert cosines(queries, in_blocks(documents, 7), 20) == pytest.approx(
+        queries @ documents.T / norms, abs=1e-6
+    )
 
 
 def encode(texts):
     """Vectors by letter counts."""
-    return np.array([[text.lower().count(letter) for letter in "abcdefgh"] for text in texts], dtype=np.float32)
+    return np.array(
+        [[text.lower().count(letter) for letter in "abcdefgh"] for text in texts], dtype=np.float32
+    )
 
 
 def test_a_set_is_ranked_by_each_search(beir, monkeypatch):
@@ -60,4 +70,6 @@ def test_a_set_is_ranked_by_each_search(beir, monkeypatch):
         assert rankings["hybrid-0.2"][query] == [str(i) for i in best(fused(row, words, 0.2), 99)]
         assert len(rankings["hybrid"][query]) == len(texts)
     for query in ("empty", "unknown"):
-        assert rankings["bm25"][query] == [] and rankings["hybrid"][query] == rankings["dense"][query]
+        assert (
+            rankings["bm25"][query] == [] and rankings["hybrid"][query] == rankings["dense"][query]
+        )

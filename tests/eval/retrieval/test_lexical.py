@@ -44,7 +44,14 @@ def test_scores_equal_the_formula(language, sentences, tmp_path):
     lexical = Lexical.of(iter(texts), language)
     lexical.save(tmp_path / "bm25")
     kept = Lexical.load(tmp_path / "bm25", language, len(texts))
-    for query in ("cats and dogs", "cat cat dog", "the purr of 猫", "CAT unheardof", sentences[3], sentences[90]):
+    for query in (
+        "cats and dogs",
+        "cat cat dog",
+        "the purr of 猫",
+        "CAT unheardof",
+        sentences[3],
+        sentences[90],
+    ):
         expected = by_hand(texts, query, words)
         assert lexical.scores(query) == pytest.approx(expected, abs=1e-5) and max(expected) > 0
         assert np.array_equal(kept.scores(query), lexical.scores(query))
@@ -66,7 +73,12 @@ def test_a_corpus_without_a_word_scores_nothing(tmp_path):
 def test_words_are_stemmed_in_english_only_and_know_their_places():
     text = "The Running dogs, 猫犬."
     assert Words()(text) == [term for *_, term in Words().spans(text)] == ["run", "dog", "猫", "犬"]
-    assert [text[start:end] for start, end, _ in Words().spans(text)] == ["Running", "dogs", "猫", "犬"]
+    assert [text[start:end] for start, end, _ in Words().spans(text)] == [
+        "Running",
+        "dogs",
+        "猫",
+        "犬",
+    ]
     assert Words("none")(text) == ["the", "running", "dogs", "猫", "犬"]
     assert Words("german")("Die Hunde und Katzen") == ["hunde", "katzen"]
     assert all(LANGUAGES[name] for name in LANGUAGES if name != "none")
@@ -75,6 +87,8 @@ def test_words_are_stemmed_in_english_only_and_know_their_places():
 def test_jax_is_not_imported(tmp_path):
     """bm25s runs JAX where it is installed, and JAX takes most of a GPU's memory."""
     (tmp_path / "jax").mkdir()
-    (tmp_path / "jax" / "__init__.py").write_text("raise SystemExit('JAX was imported')", encoding="utf-8")
+    (tmp_path / "jax" / "__init__.py").write_text(
+        "raise SystemExit('JAX was imported')", encoding="utf-8"
+    )
     command = [sys.executable, "-c", "import eval.retrieval.lexical"]
     subprocess.run(command, check=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(tmp_path)})

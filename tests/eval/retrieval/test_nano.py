@@ -12,7 +12,10 @@ def test_a_set_is_fetched_once(tmp_path, monkeypatch):
     parts = {
         "corpus": [{"_id": f"d{i}", "text": text} for i, text in enumerate(texts)],
         "queries": [{"_id": "q0", "text": "a dog"}, {"_id": 'say "q1"', "text": "sunny"}],
-        "qrels": [{"query-id": "q0", "corpus-id": "d0"}, {"query-id": 'say "q1"', "corpus-id": "d1"}],
+        "qrels": [
+            {"query-id": "q0", "corpus-id": "d0"},
+            {"query-id": 'say "q1"', "corpus-id": "d1"},
+        ],
     }
 
     def load_dataset(source, part, split):
@@ -28,6 +31,8 @@ def test_a_set_is_fetched_once(tmp_path, monkeypatch):
 
 
 def test_a_set_that_cannot_be_found_is_one_error(tmp_path):
-    with pytest.raises(BadInput, match=r"NanoFEVER: not found, and zeta-alpha-ai/NanoFEVER cannot be loaded from"):
+    with pytest.raises(
+        BadInput, match=r"NanoFEVER: not found, and zeta-alpha-ai/NanoFEVER cannot be loaded from"
+    ):
         beir.BeirTask("NanoFEVER").load(tmp_path)
     assert not list(tmp_path.iterdir())

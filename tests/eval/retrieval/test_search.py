@@ -32,7 +32,9 @@ def test_ties_go_to_the_lower_index_in_every_division_and_order(k, size):
     expected_scores, expected = sorted_by_hand(queries, documents, k)
     assert len(np.unique(expected_scores)) <= 3 and expected.shape == (9, min(k, 40))
     for largest in [(1, 1), (4, 6), (9, 40)]:
-        scores, indices = top_k(queries, reversed([*in_blocks(documents, size)]), k, largest=largest)
+        scores, indices = top_k(
+            queries, reversed([*in_blocks(documents, size)]), k, largest=largest
+        )
         assert indices.tolist() == expected.tolist()
         assert scores.tolist() == expected_scores.tolist()
         assert (scores.dtype, indices.dtype) == (np.float32, np.int64)
@@ -40,7 +42,10 @@ def test_ties_go_to_the_lower_index_in_every_division_and_order(k, size):
 
 def test_cosines_of_both_signs_are_in_order_and_lengths_do_not_count():
     rng = np.random.default_rng(5)
-    queries, documents = rng.normal(size=(6, 16)), rng.normal(size=(300, 16)) * rng.uniform(0.1, 9, size=(300, 1))
+    queries, documents = (
+        rng.normal(size=(6, 16)),
+        rng.normal(size=(300, 16)) * rng.uniform(0.1, 9, size=(300, 1)),
+    )
     expected_scores, expected = sorted_by_hand(queries, documents, 300)
     assert expected_scores[0, 0] > 0.5 and expected_scores[0, -1] < -0.5
     scores, indices = top_k(queries, in_blocks(documents, 37), 300, largest=(4, 50))

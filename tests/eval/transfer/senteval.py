@@ -1,6 +1,8 @@
-"""SentEval's transfer protocol, one fit after the other: the oracle of eval/transfer, which trains all fits together.
+"""SentEval's transfer protocol, one fit after the other: the oracle of eval/transfer, which trains
+all fits together.
 
-One `nn.Linear` is trained by autograd; the global generators are seeded before every fit, like SentEval.
+One `nn.Linear` is trained by autograd; the global generators are seeded before every fit, like
+SentEval.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ class Classifier:
         algorithm = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.RMSprop
         self.optimizer = algorithm(self.linear.parameters(), weight_decay=penalty)
 
-    def fit(self, x: np.ndarray, y: np.ndarray, dev: tuple[np.ndarray, np.ndarray] | None = None) -> Classifier:
+    def fit(
+        self, x: np.ndarray, y: np.ndarray, dev: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> Classifier:
         if dev is None:
             order, held = np.random.permutation(len(x)), int(0.05 * len(x))
             dev = x[order[:held]], y[order[:held]]
@@ -66,7 +70,9 @@ class Classifier:
 
 
 def _folds(settings, y: np.ndarray):
-    return StratifiedKFold(settings.folds, shuffle=True, random_state=SEED).split(np.zeros(len(y)), y)
+    return StratifiedKFold(settings.folds, shuffle=True, random_state=SEED).split(
+        np.zeros(len(y)), y
+    )
 
 
 def _best_penalty(settings, x: np.ndarray, y: np.ndarray, classes: int) -> tuple[float, float]:
@@ -74,7 +80,9 @@ def _best_penalty(settings, x: np.ndarray, y: np.ndarray, classes: int) -> tuple
     for penalty in PENALTIES:
         accuracies = []
         for train, dev in _folds(settings, y):
-            fitted = Classifier(settings, x.shape[1], classes, penalty).fit(x[train], y[train], (x[dev], y[dev]))
+            fitted = Classifier(settings, x.shape[1], classes, penalty).fit(
+                x[train], y[train], (x[dev], y[dev])
+            )
             accuracies.append(fitted.score(x[dev], y[dev]))
         scores.append(round(100 * np.mean(accuracies), 2))
     return PENALTIES[int(np.argmax(scores))], max(scores)
@@ -88,7 +96,9 @@ def nested(settings, x: np.ndarray, y: np.ndarray, outer: int | None = None) -> 
     return dev, test
 
 
-def crossed(settings, x: np.ndarray, y: np.ndarray, test_x: np.ndarray, test_y: np.ndarray) -> tuple[float, float]:
+def crossed(
+    settings, x: np.ndarray, y: np.ndarray, test_x: np.ndarray, test_y: np.ndarray
+) -> tuple[float, float]:
     """Dev accuracy by cross-validation on the training rows, and test accuracy on the official rows."""
     classes = int(y.max()) + 1
     penalty, dev = _best_penalty(settings, x, y, classes)
@@ -102,5 +112,7 @@ def split(settings, train: tuple, dev: tuple, test: tuple) -> tuple[float, float
     for penalty in PENALTIES:
         fitted = Classifier(settings, train[0].shape[1], classes, penalty).fit(*train, dev)
         scores.append(round(100 * fitted.score(*dev), 2))
-    fitted = Classifier(settings, train[0].shape[1], classes, PENALTIES[int(np.argmax(scores))]).fit(*train, dev)
+    fitted = Classifier(
+        settings, train[0].shape[1], classes, PENALTIES[int(np.argmax(scores))]
+    ).fit(*train, dev)
     return max(scores), round(100 * fitted.score(*test), 2)

@@ -97,7 +97,9 @@ def test_a_damaged_file_is_refused(tmp_path, name, file, line):
 def by_hash(sentences):
     """Vectors of 8 numbers that depend on the sentence alone, with a trace of its label word."""
     rng = [np.random.default_rng(sum(map(ord, s)) + 7 * len(s)) for s in sentences]
-    return np.array([r.normal(size=8) + 2 * ("good" in s) for r, s in zip(rng, sentences, strict=True)])
+    return np.array(
+        [r.normal(size=8) + 2 * ("good" in s) for r, s in zip(rng, sentences, strict=True)]
+    )
 
 
 def small(name, sizes, mode="fasttest"):
@@ -109,7 +111,12 @@ def test_a_set_without_official_test_rows_is_scored_by_nested_folds(tmp_path):
     put(tmp_path, FILES["MR"][1], "".join(f"film {i}\n" for i in range(40)))
     result = small("MR", (80,)).score(by_hash, tmp_path)
     headline, dev = result.rows
-    assert (headline["task"], headline["split"], headline["mode"], headline["n"]) == ("MR", "test", "fasttest", 80)
+    assert (headline["task"], headline["split"], headline["mode"], headline["n"]) == (
+        "MR",
+        "test",
+        "fasttest",
+        80,
+    )
     assert (headline["aggregation"], dev["split"]) == ("mean of folds", "dev")
     assert headline["value"] == pytest.approx(100 * result.items["value"].mean(), abs=0.01)
     assert 60 < headline["value"] <= 100
@@ -132,5 +139,9 @@ def test_pairs_are_judged_by_difference_and_product_with_f1_beside(tmp_path):
     accuracy, dev, f1 = result.rows
     assert (accuracy["value"], dev["value"], f1["metric"]) == (expected.test, expected.dev, "f1")
     hits = (expected.predicted == 1) & (labels[60:] == 1)
-    assert f1["value"] == round(200 * hits.sum() / ((expected.predicted == 1).sum() + (labels[60:] == 1).sum()), 2)
-    assert result.items["value"].tolist() == (expected.predicted == labels[60:]).astype(float).tolist()
+    assert f1["value"] == round(
+        200 * hits.sum() / ((expected.predicted == 1).sum() + (labels[60:] == 1).sum()), 2
+    )
+    assert (
+        result.items["value"].tolist() == (expected.predicted == labels[60:]).astype(float).tolist()
+    )
