@@ -59,7 +59,7 @@ def missing(name: str) -> list[str]:
     asked = [
         (
             method.about.endswith("."),
-            f"{file}: a first line that says what the method is and ends with a full stop",
+            f"{file}: a first paragraph that says what the method is and ends with a full stop",
         ),
         (
             method.citations,

@@ -292,8 +292,9 @@ class Method:
 
     @property
     def about(self) -> str:
-        """What it is, on a model card and in docs/methods.md: the first line of its file's docstring."""
-        return (sys.modules[type(self).__module__].__doc__ or self.name).splitlines()[0]
+        """What it is, on a model card and in docs/methods.md: its file's first paragraph."""
+        text = sys.modules[type(self).__module__].__doc__ or self.name
+        return " ".join(text.partition("\n\n")[0].split())
 
     @property
     def title(self) -> str:
