@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from common.errors import run_command
-from common.files import ROOT
+from common.files import ROOT, own_folder
 
 # isort: split
 
@@ -69,6 +69,7 @@ def main(argv: list[str] | None = None) -> dict[str, list[list[dict]]]:
     check_range("seed", args.seed, Seed)
     began, used = time.perf_counter(), time.process_time()
     corpus, runs = Path(args.corpus), output_folder(args.runs, "runs")
+    own_folder(runs, ["scores.json", "quickstart.png"])
     text = generate.generate(args.seed, 20_000, 1_000)
     generate.write(text, corpus)
     train(

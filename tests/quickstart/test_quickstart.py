@@ -3,6 +3,7 @@
 import pytest
 
 import quickstart.generate
+from common.errors import BadInput
 from common.files import digest
 from quickstart import __main__ as command
 from quickstart.generate import CONCEPTS, LEXICON, Frame, frame_key, generate, gold
@@ -101,6 +102,13 @@ def test_two_steps_of_every_run_give_a_table_a_figure_and_neighbours(tmp_path, c
         command.main(flags) == rows
         and (tmp_path / "runs" / "infocse-0" / "run.json").read_bytes() == before
     )
+
+
+def test_a_folder_with_results_of_another_command_is_refused(tmp_path):
+    (tmp_path / "scores.json").write_text("[]")
+    with pytest.raises(BadInput, match=r"scores\.json"):
+        command.main([f"--runs={tmp_path}", f"--corpus={tmp_path / 'toy'}"])
+    assert [path.name for path in tmp_path.iterdir()] == ["scores.json"]
 
 
 @pytest.mark.slow
