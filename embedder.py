@@ -1,13 +1,5 @@
 """Encode and search texts from Python.
 
-    from embedder import Embedder
-
-    model = Embedder("runs/my-simcse")
-    model.encode(["A sentence.", "Another one."])  # (2, D)
-    model.build_index(documents).search("a question", top_k=5)  # [(text, cosine), ...]
-    model.build_index(documents, lexical=True).save("runs/index")
-    Embedder.load_index("runs/index").search("a question", weight=0.7)  # [(text, score), ...]
-
 The interface follows SimCSE's own class (princeton-nlp/SimCSE, simcse/tool.py).
 """
 
@@ -46,11 +38,20 @@ class Embedder:
 
     Attributes:
         index: set by `build_index` and `load_index`.
+        encoder: the callable that the tasks of `eval` score: N texts -> (N, D).
         tokenizer: the model's.
         recipe: how to search with the model, if its folder says so.
 
     Raises:
         BadInput: the model does not exist.
+
+    >>> documents = ["A dog sleeps.", "The server is down.", "A cat sleeps."]
+    >>> model = Embedder("MODEL", pooling="avg")
+    >>> model.encode(documents).shape
+    (3, 32)
+    >>> model.build_index(documents, lexical=True).save("runs/index")
+    >>> Embedder.load_index("runs/index").search("server", top_k=1, weight=0)[0][0]
+    'The server is down.'
     """
 
     def __init__(
@@ -68,11 +69,11 @@ class Embedder:
         encoder, self.tokenizer = load_encoder(name, pooling, max_length, prompts)
         self.recipe = Recipe.of(name)
         self.device = device or device_here()
-        self._encode = Encode(encoder.to(self.device), self.tokenizer, bf16=bf16, progress=progress)
+        self.encoder = Encode(encoder.to(self.device), self.tokenizer, bf16=bf16, progress=progress)
         self._source = {
             "model": str(Path(name).absolute()) if Path(name).exists() else name,
             "pooling": pooling,
-            "max_length": self._encode.max_length,
+            "max_length": self.encoder.max_length,
             "bf16": bf16,
             "query_prompt": query_prompt,
             "document_prompt": document_prompt,
@@ -96,7 +97,7 @@ class Embedder:
     @property
     def longest(self) -> int:
         """The tokens that the model reads of a text, special ones left out."""
-        return self._encode.max_length - self.tokenizer.num_special_tokens_to_add()
+        return self.encoder.max_length - self.tokenizer.num_special_tokens_to_add()
 
     def encode(
         self, texts: str | Iterable[str], role: Literal["query", "document"] | None = None
@@ -106,7 +107,7 @@ class Embedder:
         With a role, the model's prompt for it is put before.
         """
         batch = _list([texts] if isinstance(texts, str) else texts)
-        vectors = (self._encode.of(role) if role else self._encode)(batch)
+        vectors = (self.encoder.of(role) if role else self.encoder)(batch)
         return vectors[0] if isinstance(texts, str) else vectors
 
     def similarity(self, left: str | Sequence[str], right: str | Sequence[str]) -> np.ndarray:
@@ -175,7 +176,7 @@ class Embedder:
 
     def save(self, folder: str | PathLike, dtype: str = "float16") -> None:
         """Write the index to a new folder, its vectors in float16, int8 or float32; see `search.index`."""
-        self._built().save(Path(folder), {**self._source, "identity": self._encode.identity}, dtype)
+        self._built().save(Path(folder), {**self._source, "identity": self.encoder.identity}, dtype)
 
     def _built(self) -> Index:
         if self.index is None:
@@ -199,7 +200,7 @@ class Embedder:
         facts = read_facts(Path(folder))
         settings = {name: facts[name] for name in _SETTINGS}
         embedder = cls(model or facts["model"], **settings, **options)
-        if embedder._encode.identity != facts["identity"]:
+        if embedder.encoder.identity != facts["identity"]:
             raise BadInput(
                 f"{folder}: {model or facts['model']} is not the model that built the index; its "
                 "vectors would not "

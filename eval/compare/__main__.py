@@ -1,12 +1,10 @@
 """`python -m eval.compare A B`: is the difference between two models or published numbers more than chance?"""
 
-from pathlib import Path
-
 from common.errors import run_command
 from common.flags import Parser, check_output
 from common.streams import show
 from eval.compare.intervals import COLUMNS, NO_EXAMPLES, RESAMPLES, SEED, Interval, Line, compare
-from eval.compare.sides import PREFIX, Side, from_files, published, records, unlike
+from eval.compare.sides import Side, records, side, unlike
 from eval.scores import AVERAGE, Key, markdown, refuse_foreign, write_rows
 
 _NAMED = 5  # missing figures listed by name
@@ -55,14 +53,6 @@ def main(argv: list[str] | None = None) -> list[dict]:
         write_rows(args.output, rows)
     show(report(a, b, lines))
     return rows
-
-
-def side(text: str) -> Side:
-    """Parse one side: `published:ID`, or scores files separated by commas."""
-    if text.startswith(PREFIX):
-        return published(text.removeprefix(PREFIX))
-    paths = [Path(part) for part in ([text] if Path(text).exists() else text.split(","))]
-    return from_files(text, [path / "scores.json" if path.is_dir() else path for path in paths])
 
 
 def listing() -> str:

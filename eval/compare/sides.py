@@ -171,6 +171,14 @@ def published(name: str | Mapping[str, Any]) -> Side:
     return records()[name]
 
 
+def side(text: str) -> Side:
+    """Parse one side: `published:ID`, or scores files separated by commas."""
+    if text.startswith(PREFIX):
+        return published(text.removeprefix(PREFIX))
+    paths = [Path(part) for part in ([text] if Path(text).exists() else text.split(","))]
+    return from_files(text, [path / "scores.json" if path.is_dir() else path for path in paths])
+
+
 def backbone_of(config) -> str | None:
     """The published backbone of this architecture and size."""
     size = (
