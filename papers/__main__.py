@@ -19,6 +19,7 @@ from papers.results import collect, needed
 from papers.runs import Choice, RunPlan, finished, plan_of
 from papers.specification import Table
 from papers.study import Study
+from training.signals import stoppable
 
 logger = logging.getLogger(__name__)
 _EXAMPLES = """examples:
@@ -67,6 +68,7 @@ def parser() -> Parser:
     return p
 
 
+@stoppable
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it wrote."""
     args = parser().parse_args(argv)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from common.arguments import NLI_COLUMNS
-from common.errors import BadInput, ProjectError
+from common.errors import BadInput, ProjectError, Stopped
 from common.files import ROOT, digest, read_json
 from eval.compare.sides import backbone_of
 from eval.encode import Encode, device_here
@@ -348,11 +348,19 @@ def model_difference(
 
 
 def launch(script: str, *argv: str) -> None:
-    """Run a training script, or with `-m` a module; ProjectError with its exit code if it fails."""
+    """Run a training script, or with `-m` a module; when this process is stopped, it stops first.
+
+    Raises:
+        ProjectError: it failed; the error has its exit code.
+    """
     script_path = script if script == "-m" else str(ROOT / script)
-    code = subprocess.call(
-        [sys.executable, script_path, *argv], stdout=sys.stderr
-    )  # stdout is for the table
+    command = [sys.executable, script_path, *argv]
+    with subprocess.Popen(command, stdout=sys.stderr) as process:  # stdout is for the table
+        try:
+            code = process.wait()
+        except Stopped:
+            process.terminate()
+            raise
     if code:
         advice = "see above" if code == BadInput.exit_code else "run it again to resume"
         error = ProjectError(f"{script} {' '.join(argv)} failed with exit code {code}; {advice}")

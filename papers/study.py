@@ -18,8 +18,6 @@ Flags may contain `stage_one`, the flags of the run whose model is the initial o
 """
 
 import logging
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -34,7 +32,7 @@ from eval.encode import device_here
 from eval.scores import AVERAGE, average, headline
 from eval.sts import STS_TEST
 from eval.tasks import Options, Task, tasks_named
-from papers.runs import CONFIGS, Choice, RunPlan, facts_of, finished, read_once, start_flags
+from papers.runs import CONFIGS, Choice, RunPlan, facts_of, finished, launch, read_once, start_flags
 from report.runs import read_log
 from training import curves
 from training.settings import words_of
@@ -334,15 +332,12 @@ def _adapted(study: Study, levels: Key, choice: Choice, seed: int, train: bool) 
         }
         common |= {"bf16": str(choice.bf16).lower(), "disable_tqdm": "true"}
         words = [str(model), "--train", *words_of(common | flags)]
-        code = subprocess.call([sys.executable, "-m", "adapt", *words], stdout=sys.stderr)
-        if (
-            code == BadInput.exit_code
-        ):  # explained above: no bag of words from a model without a vocabulary head
+        try:
+            launch("-m", "adapt", *words)
+        except ProjectError as error:  # no bag of words from a model without a vocabulary head
+            if error.exit_code != BadInput.exit_code:
+                raise
             logger.error("%s: refused, skipped", folder)
-        elif code:
-            raise ProjectError(
-                f"{folder}: adapt failed with exit code {code}; run it again to resume"
-            )
     if not (record := finished(folder)):
         return []
     facts = read_json(output / FACTS, "the verdict of adapt", "remove the run")

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from typing import ParamSpec, TypeVar
 
 from common.errors import Stopped
 
 ONE_REQUEST = (
     2.0  # seconds; a signal to a process tree arrives directly and again through the parents
 )
+P, T = ParamSpec("P"), TypeVar("T")
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -107,7 +109,7 @@ def outlast_signals(_: int) -> None:
 STOPPING = Stopping()  # signals belong to the process
 
 
-def stoppable(main: Callable[..., str]) -> Callable[..., str]:
+def stoppable(main: Callable[P, T]) -> Callable[P, T]:
     """Decorate a command's `main` to handle signals.
 
     Raises:
@@ -116,7 +118,7 @@ def stoppable(main: Callable[..., str]) -> Callable[..., str]:
     """
 
     @wraps(main)
-    def run(*args, **named) -> str:
+    def run(*args: P.args, **named: P.kwargs) -> T:
         with STOPPING.handled():
             return main(*args, **named)
 

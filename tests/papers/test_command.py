@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from common.errors import BadInput, NonFinite, ProjectError, StorageError
+from common.errors import BadInput, NonFinite, ProjectError, StorageError, Stopped
+from papers import __main__ as command
 from papers import runs
 from papers.__main__ import main
 from papers.runs import start_flags
@@ -160,10 +161,28 @@ def test_where_a_method_starts():
     assert start("diffcse-bert-base", {}) == {"model_name_or_path": "m"}  # it names its generator
 
 
-def test_a_runner_s_error_keeps_its_exit_code(monkeypatch):
-    monkeypatch.setattr(runs.subprocess, "call", lambda command, stdout: 3)
-    with pytest.raises(
-        ProjectError, match=r"run_unsup\.py --a=b failed with exit code 3"
-    ) as caught:
-        runs.launch("run_unsup.py", "--a=b")
+def test_a_runner_s_error_keeps_its_exit_code(tmp_path):
+    (tmp_path / "script.py").write_text("raise SystemExit(3)")
+    with pytest.raises(ProjectError, match=r"--a=b failed with exit code 3") as caught:
+        runs.launch(str(tmp_path / "script.py"), "--a=b")
     assert caught.value.exit_code == 3
+
+
+ASKS_ITS_PARENT_TO_STOP = """
+import os, signal
+from pathlib import Path
+
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+os.kill(os.getppid(), signal.SIGTERM)
+signal.sigwait([signal.SIGTERM])
+Path(__file__).with_name("stopped").touch()
+"""
+
+
+def test_a_signal_stops_the_training_run_too(tmp_path, monkeypatch):
+    script = tmp_path / "run_pretrain_aux.py"
+    script.write_text(ASKS_ITS_PARENT_TO_STOP)
+    monkeypatch.setattr(command, "_fill", lambda *_: runs.launch(str(script)))
+    with pytest.raises(Stopped):
+        main(["infocse-4", f"--output={tmp_path / 'results'}"])
+    assert (tmp_path / "stopped").exists()

@@ -265,12 +265,15 @@ def adapts(monkeypatch, tmp_path):
         lambda plan, choice, seed: stages.append(flags_of(plan.command(choice, seed)[1:])),
     )
 
-    def run(command, stdout):
+    def run(*command):
         commands.append(command)
-        return run.code
+        if run.code:
+            error = ProjectError(f"failed with exit code {run.code}")
+            error.exit_code = run.code
+            raise error
 
     run.code, run.commands, run.stages = 0, commands, stages
-    monkeypatch.setattr(study.subprocess, "call", run)
+    monkeypatch.setattr(study, "launch", run)
     return run
 
 
@@ -284,7 +287,7 @@ def test_stage_1_reads_the_training_documents_and_adapt_continues_from_it(adapts
     assert ["--aux_init=checkpoint" in command for command in adapts.commands] == [False] * 6 + [
         True
     ] * 6
-    assert all("runs/aux-read-mini_" in command[3] for command in adapts.commands)
+    assert all("runs/aux-read-mini_" in command[2] for command in adapts.commands)
 
 
 @pytest.mark.parametrize(
@@ -300,8 +303,8 @@ def test_a_start_that_a_method_refuses_is_left_out_and_a_failure_stops(adapts, f
 def test_a_run_of_adapt_is_gathered_from_its_folder(adapts, filled, tmp_path, monkeypatch):
     score = {"start": 1.0, "result": 2.0, "interval": [0.5, 1.5], "verdict": "better"}
 
-    def run(command, stdout):
-        output = Path(flags_of([word for word in command[4:] if word != "--train"])["output"])
+    def run(*command):
+        output = Path(flags_of([word for word in command[3:] if word != "--train"])["output"])
         output.mkdir(parents=True)
         folder = output.with_name(f"{output.name}-training")
         runs.record_untrained(folder, {"trajectory": {"start": "s"}})
@@ -311,9 +314,8 @@ def test_a_run_of_adapt_is_gathered_from_its_folder(adapts, filled, tmp_path, mo
         (folder / "log.jsonl").write_text(
             '{"step": 30, "loss": 1}\n{"step": 30, "eval_search_ndcg": 2.0}\n'
         )
-        return 0
 
-    monkeypatch.setattr(study.subprocess, "call", run)
+    monkeypatch.setattr(study, "launch", run)
     rows = filled("own-text", "--rows", "mini-bert", "--seeds", "0")
     assert (
         len(rows) == 30 and rows[0]["curve"] == [[0, 1.0], [30, 2.0]] and rows[0]["real"] == score
