@@ -29,7 +29,7 @@ from models.loading import dropout_rates, load_config, set_dropout, usable_lengt
 from models.masked_lm import AuxiliaryMaskedLM
 from models.training import build_model
 from training.graph import GraphedTrainer
-from training.run_arguments import recomputes, steps_of
+from training.run_arguments import recomputes
 from training.settings import Settings
 from training.trainer import CachedTrainer, EmbeddingTrainer
 
@@ -96,7 +96,7 @@ def build_training(
         "masking": describe_masking(collator.masking),
         "pooling": model_args.pooling,
     }
-    return trainer, plan(model, args, trainer.sampler, facts)
+    return trainer, plan(model, args, trainer.sampler, trainer.count_steps(), facts)
 
 
 def build_collator(settings: Settings, corpus: TokenisedText, tokenizer, model) -> Collator:
@@ -232,11 +232,15 @@ def build_pretraining(
         "head": f"{layers} layers over layer {model_args.skip_from}, {model_args.aux_cls} [CLS]",
         "packed": model.packed,
     }
-    return trainer, plan(model, args, trainer.sampler, facts)
+    return trainer, plan(model, args, trainer.sampler, trainer.count_steps(), facts)
 
 
 def plan(
-    model: nn.Module, args: TrainingArguments, sampler: KeyedSampler, facts: dict[str, Any]
+    model: nn.Module,
+    args: TrainingArguments,
+    sampler: KeyedSampler,
+    steps: int,
+    facts: dict[str, Any],
 ) -> str:
     """The plan, one fact per line."""
     size = {True: 0, False: 0}
@@ -244,7 +248,6 @@ def plan(
         size[parameter.requires_grad] += parameter.numel()
     rates = dropout_rates(model.config)
     held_out = f", {len(sampler.held)} held out" if sampler.held else ""
-    steps = steps_of(args, sampler.count)
     batch = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
     precision = (
         "bf16" if args.bf16 else "fp16" if args.fp16 else "float32"

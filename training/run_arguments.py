@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -122,10 +121,3 @@ def check_machine(args: TrainingArguments, count: int, held_out: int) -> None:
             f"{args.per_device_train_batch_size} in each of "
             f"{args.world_size} processes; lower --per_device_train_batch_size or give more text"
         )
-
-
-def steps_of(args: TrainingArguments, count: int) -> int:
-    """Optimizer steps of a run over `count` examples, as the Trainer counts them: an epoch's last may be smaller."""
-    batches = count // (args.per_device_train_batch_size * args.world_size)
-    updates = math.ceil(batches / args.gradient_accumulation_steps)
-    return args.max_steps if args.max_steps > 0 else math.ceil(updates * args.num_train_epochs)

@@ -50,7 +50,7 @@ from training.folder import (
 )
 from training.provenance import contents, earlier_starts, provenance, weights_hash
 from training.result import dev_set, load_tests, save_result, score_result
-from training.run_arguments import RunArguments, settle_packing, steps_of
+from training.run_arguments import RunArguments, settle_packing
 from training.settings import Settings
 from training.signals import STOPPING
 from training.trainer import EmbeddingTrainer, RunLog
@@ -293,7 +293,6 @@ def take_steps(
         StorageError: the disk is full; NonFinite: a number is not finite.
     """
     args, folder = trainer.args, Path(trainer.args.output_dir)
-    steps = steps_of(args, trainer.sampler.count)
     if trainer.is_world_process_zero():
         write_run(folder, record | {"status": "running"})
     wait_for_everyone(args.device)
@@ -304,7 +303,7 @@ def take_steps(
     if start.checkpoint:
         logger.info("resuming from %s", start.checkpoint)
         state = state_of(start.checkpoint)
-        over = state["global_step"] >= steps or trainer.is_out_of_patience(
+        over = state["global_step"] >= state["max_steps"] or trainer.is_out_of_patience(
             state.get("log_history", [])
         )
     with STOPPING.held():

@@ -111,6 +111,11 @@ class EmbeddingTrainer(Trainer):
         loader.base_dataloader.worker_init_fn = outlast_signals
         return loader
 
+    def count_steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        *_, steps = self.set_initial_training_values(self.args, self.get_train_dataloader())
+        return steps
+
     def floating_point_ops(self, inputs) -> int:
         """0: nothing shows this number, and the stock count walks over all modules for every batch."""
         return 0

@@ -192,9 +192,16 @@ EPOCHS = {
     "save_steps": 4,
     "bf16": "true",
 }  # of 3 steps
+SMALLER = {  # 4 steps, the last one of 6 sentences
+    "num_train_epochs": 1,
+    "max_steps": -1,
+    "max_rows": 30,
+    "dataloader_drop_last": "false",
+}
 RESUMED = {
     "simcse with a worker, padded, other AdamW, accumulated": ("simcse", ACCUMULATED | OTHERS),
     "second epoch in bf16": ("infocse", EPOCHS),
+    "a smaller last batch": ("simcse", SMALLER),
     "bf16 chunks, accumulated": ("infocse", ACCUMULATED | {"chunk_size": 3, "bf16": "true"}),
 }
 

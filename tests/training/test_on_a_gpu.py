@@ -52,9 +52,9 @@ def test_tf32_is_an_option_and_in_the_plan(arguments, monkeypatch):
     assert args.tf32 is None and arguments("cuda", torch_compile=True).tf32 is False, (
         "transformers would switch it on"
     )
-    assert "1 on cuda, float32\n" in plan(model, args, sampler, {"last": ""})
+    assert "1 on cuda, float32\n" in plan(model, args, sampler, 15, {"last": ""})
     args.tf32 = True
-    assert "1 on cuda, float32, TF32 products\n" in plan(model, args, sampler, {"last": ""})
+    assert "1 on cuda, float32, TF32 products\n" in plan(model, args, sampler, 15, {"last": ""})
     with pytest.raises(ValueError, match="--tf32 requires"):
         arguments("cpu", tf32=True)
 
