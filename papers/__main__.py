@@ -223,7 +223,7 @@ def _fill(
     with writing(file) as part:
         part.write_text(text, encoding="utf-8")
     if content.figure:
-        (page if is_table else study_page).draw(content, rows, path.with_suffix(".png"))
+        (page.draw if is_table else study_page.draw_curves)(content, rows, path.with_suffix(".png"))
     show(made or text.rstrip("\n"))
     return rows
 

@@ -1,10 +1,11 @@
-"""A table of results as Markdown and, for a figure of the paper, a picture: a curve or a heat map."""
+"""The page of a paper's table as Markdown, and the picture of a figure: curves or a heat map."""
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 
 from common.files import writing
@@ -19,188 +20,204 @@ _TITLES = {
     "text": "sha256 of the text",
     "start": "sha256 of the initial model, or its hub name",
 }
-_MEANING = """Two lines per row: the paper's number, and ours as mean ± standard deviation (n - 1) over the seeds; n is
-the number of runs. The verdict is about the last column: inside, above or below the 95 % interval of the known
-differences between seeds; other backbones, texts or budgets are not compared."""
+_MEANING = (
+    "Two lines per row: the paper's number, and ours as mean ± standard deviation (n - 1) over the "
+    "seeds; n is\nthe number of runs. The verdict is about the last column: inside, above or below "
+    "the 95 % interval of the known\ndifferences between seeds; other backbones, texts or budgets "
+    "are not compared."
+)
+Rows = Sequence[Mapping[str, Any]]  # of the table's JSON file, see `papers.results`
 
 
-def page(table: Table, rows: list[dict[str, Any]], choice: Choice) -> str:
+def page(table: Table, rows: Rows, choice: Choice) -> str:
     """Title, command, table, notes and provenance of the runs."""
-    flags = [f"--backbone {choice.backbone}"] if choice.backbone else []
-    flags += [f"--steps {choice.steps}"] if choice.steps else []
-    flags += [] if choice.bf16 else ["--float32"]
-    command = (
-        f"    python -m papers {' '.join([table.name, *flags, '--seeds', *map(str, choice.seeds)])}"
-    )
-    notes = "\n".join(f"- {row.label}: {row.note}" for row in table.rows if row.note)
     parts = [
         f"# {table.title}",
         f"{table.paper}, {table.where}.",
-        command,
-        markdown(_body(table, rows)),
+        f"    {_command(table, choice)}",
+        markdown(_lines(table, rows)),
         _MEANING,
     ]
-    return "\n\n".join(filter(None, [*parts, table.note, notes, _sources(rows)])) + "\n"
+    if table.note:
+        parts.append(table.note)
+    if notes := [f"- {row.label}: {row.note}" for row in table.rows if row.note]:
+        parts.append("\n".join(notes))
+    parts.append(_provenance(rows))
+    return "\n\n".join(parts) + "\n"
 
 
-def _body(table: Table, rows: list[dict[str, Any]]) -> list[list[str]]:
-    body = [["", "", *(column.name for column in table.columns), "n", "verdict"]]
+def _command(table: Table, choice: Choice) -> str:
+    words = ["python -m papers", table.name]
+    if choice.backbone:
+        words.append(f"--backbone {choice.backbone}")
+    if choice.steps:
+        words.append(f"--steps {choice.steps}")
+    if not choice.bf16:
+        words.append("--float32")
+    return " ".join([*words, "--seeds", *map(str, choice.seeds)])
+
+
+def _lines(table: Table, rows: Rows) -> list[list[str]]:
+    """A header, and for every row of the table a line of the paper's numbers and one of ours."""
+    lines = [["", "", *(column.name for column in table.columns), "n", "verdict"]]
     for row in table.rows:
         by_column = {result["column"]: result for result in rows if result["label"] == row.label}
         results = [by_column[column.name] for column in table.columns]
-        theirs, ours = (
-            max(result[f"{name}_runs"] for result in results) for name in ("published", "ours")
-        )
-        body.append(
-            [
-                row.label,
-                "paper",
-                *(_number(r, "published", "-") for r in results),
-                str(theirs or "-"),
-                "",
-            ]
-        )
-        body.append(
-            [
-                "",
-                "ours",
-                *(_number(r, "ours", MISSING) for r in results),
-                str(ours),
-                results[-1]["verdict"],
-            ]
-        )
-    return body
+        published = [_published(result) for result in results]
+        ours = [_number(result, "ours", MISSING) for result in results]
+        runs = {
+            name: max(result[f"{name}_runs"] for result in results)
+            for name in ("published", "ours")
+        }
+        lines.append([row.label, "paper", *published, str(runs["published"] or "-"), ""])
+        lines.append(["", "ours", *ours, str(runs["ours"]), results[-1]["verdict"]])
+    return lines
 
 
-def _number(result: dict[str, Any], name: str, missing: str) -> str:
+def _published(result: Mapping[str, Any]) -> str:
+    text = _number(result, "published", "-")
+    if result["misprint"] is not None:
+        text += f" (the table prints {result['misprint']:.2f})"
+    return text
+
+
+def _number(result: Mapping[str, Any], name: str, missing: str) -> str:
     if result[name] is None:
         return missing
-    std, printed = result[f"{name}_std"], result["misprint"] if name == "published" else None
-    text = f"{result[name]:.2f}" + (f" ± {std:.2f}" if std is not None else "")
-    return text if printed is None else f"{text} (the table prints {printed:.2f})"
+    return with_deviation(result[name], result[f"{name}_std"])
 
 
-def mean_and_std(values: Sequence[float], missing: str) -> str:
-    """`mean ± standard deviation` (n - 1) with two decimals, only the mean for one value, `missing` for none."""
-    if not values:
+def with_deviation(mean: float, deviation: float | None) -> str:
+    """`mean ± standard deviation` with two decimals; only the mean of one run."""
+    if deviation is None:
+        return f"{mean:.2f}"
+    return f"{mean:.2f} ± {deviation:.2f}"
+
+
+def mean_and_deviation(values: pd.Series, missing: str) -> str:
+    """Mean and standard deviation (n - 1) of a figure over runs.
+
+    `missing` stands for no value; if only some runs have one, it is said how many.
+    """
+    known = values.dropna().tolist()
+    if not known:
         return missing
-    return f"{statistics.mean(values):.2f}" + (
-        f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    # `statistics` sums exactly: two roundings of a mean that lies between them do not take turns
+    text = with_deviation(
+        statistics.mean(known), statistics.stdev(known) if len(known) > 1 else None
     )
+    if len(known) < len(values):
+        text += f" (n = {len(known)})"
+    return text
 
 
-def _sources(rows: list[dict[str, Any]]) -> str:
+def _provenance(rows: Rows) -> str:
     """The facts of all runs, without repetition."""
-    records = [record for row in rows for record in row["provenance"].values()]
-    if not records:
+    runs = [facts for row in rows for facts in row["provenance"].values()]
+    if not runs:
         return "Nothing was run."
     lines = []
     for name in FACTS:
-        values = dict.fromkeys(
-            _plain(record[name]) for record in records if record.get(name) is not None
-        )
-        lines += [f"- {_TITLES.get(name, name)}: {'; '.join(values)}"] if values else []
+        values = [_in_words(facts[name]) for facts in runs if facts.get(name) is not None]
+        if values:
+            lines.append(f"- {_TITLES.get(name, name)}: {'; '.join(dict.fromkeys(values))}")
     return "\n".join(lines)
 
 
-def _plain(value: Any) -> str:
-    return (
-        ", ".join(f"{key} {item}" for key, item in value.items())
-        if isinstance(value, dict)
-        else str(value)
-    )
+def _in_words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {item}" for key, item in value.items())
+    return str(value)
 
 
 def rewritten(page: str, name: str, command: str, content: str) -> str:
-    """The page with new content between the markers of `name`, which come last on a page without them."""
-    begin, end = f"<!-- {name}: made by `{command}` -->", f"<!-- end of {name} -->"
-    before, marker, rest = page.partition(begin)
-    after = rest.partition(end)[2] if marker else "\n"
-    return f"{before}{'' if marker else chr(10)}{begin}\n{content}\n{end}{after}"
+    """The page with new content between the markers of `name`; at its end if it has no markers."""
+    begin = f"<!-- {name}: made by `{command}` -->"
+    end = f"<!-- end of {name} -->"
+    generated = f"{begin}\n{content}\n{end}"
+    if begin not in page:
+        return f"{page}\n{generated}\n"
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return before + generated + after
 
 
-def draw(table: Table, rows: list[dict[str, Any]], path: Path) -> None:
+def draw(table: Table, rows: Rows, path: Path) -> None:
     """Draw a table that has a `figure`; points that are neither published nor run are skipped."""
-    figure, axes = frame(
-        f"{table.figure.title}\n{table.paper}, {table.where}", table.figure.x, table.figure.y
-    )
-    (_heat_map if table.figure.chart == "heat map" else _curve)(axes, table, rows)
+    title = f"{table.figure.title}\n{table.paper}, {table.where}"
+    figure, axes = frame(title, table.figure.x, table.figure.y)
+    if table.figure.chart == "heat map":
+        _heat_map(axes, points(table, rows))
+    else:
+        _curves(axes, points(table, rows), table.figure.log)
     with writing(path) as part:
         figure.savefig(part, dpi=200, format="png")
 
 
-def points(
-    table: Table, rows: list[dict[str, Any]]
-) -> Iterator[tuple[str, Any, Any, dict[str, Any]]]:
-    """(series, x, y, JSON row) of every figure."""
-    columns = {column.name: column for column in table.columns}
-    lines = {row.label: row for row in table.rows}
-    for result in rows:
-        row, column = lines[result["label"]], columns[result["column"]]
-        series, x = (
-            (row.label, column.x)
-            if column.x is not None
-            else (row.series or result["column"], row.x)
+def points(table: Table, rows: Rows) -> pd.DataFrame:
+    """The rows of results with their place in the figure: `series`, `x` and `y`.
+
+    A column with an `x` is a place on its row's curve; otherwise the row is one on its series'.
+    """
+    places = {column.name: column.x for column in table.columns}
+    labels = {row.label: row for row in table.rows}
+    results = pd.DataFrame(rows)
+    results["series"], results["x"], results["y"] = None, None, None
+    for number, result in enumerate(rows):
+        row, x = labels[result["label"]], places[result["column"]]
+        series = row.label
+        if x is None:
+            series, x = row.series or result["column"], row.x
+        results.at[number, "series"] = series
+        results.at[number, "x"] = x
+        results.at[number, "y"] = row.y
+    return results
+
+
+def _curves(axes: Axes, results: pd.DataFrame, log: bool) -> None:
+    run = results[results["ours"].notna() & (results["backbone"] != results["paper_backbone"])]
+    backbone = f" ({', '.join(sorted(set(run['backbone'])))})" if len(run) else ""
+    names = [
+        (series, whose, value)
+        for series in results["series"].unique()
+        for whose, value in (("paper", "published"), ("ours", "ours"))
+    ]
+    looks = styles(f"{series}, {whose}" for series, whose, _ in names)
+    for (series, whose, value), look in zip(names, looks.values(), strict=True):
+        shown = results[(results["series"] == series) & results[value].notna()].sort_values("x")
+        if shown.empty:
+            continue
+        axes.errorbar(
+            shown["x"].tolist(),
+            shown[value].tolist(),
+            shown[f"{value}_std"].astype(float).fillna(0).tolist(),
+            label=f"{series}, {whose}" + (backbone if whose == "ours" else ""),
+            linestyle="--" if whose == "paper" else "-",
+            linewidth=1.6,
+            markersize=7,
+            capsize=3,
+            **look,
         )
-        yield series, x, row.y, result
-
-
-def _curve(axes: Axes, table: Table, rows: list[dict[str, Any]]) -> None:
-    drawn = list(points(table, rows))
-    others = sorted(
-        {
-            row["backbone"]
-            for row in rows
-            if row["ours"] and row["backbone"] != row["paper_backbone"]
-        }
-    )
-    backbone = f" ({', '.join(others)})" if others else ""
-    names = dict.fromkeys(
-        f"{series}, {whose}" for series, *_ in drawn for whose in ("paper", "ours")
-    )
-    for name, style in styles(names).items():
-        series, whose = name.rsplit(", ", 1)
-        value = "published" if whose == "paper" else "ours"
-        shown = [
-            (x, row[value], row[f"{value}_std"] or 0) for line, x, _, row in drawn if line == series
-        ]
-        shown = sorted(point for point in shown if point[1] is not None)
-        if shown:
-            xs, ys, stds = zip(*shown, strict=True)
-            style = {
-                "linestyle": "--" if whose == "paper" else "-",
-                "markersize": 7,
-                "linewidth": 1.6,
-                **style,
-            }
-            axes.errorbar(
-                xs,
-                ys,
-                stds,
-                capsize=3,
-                label=name if whose == "paper" else name + backbone,
-                **style,
-            )
-    if table.figure.log:
-        axes.set_xscale("symlog", linthresh=1) if any(
-            x == 0 for _, x, *_ in drawn
-        ) else axes.set_xscale("log")
+    if log and (results["x"] == 0).any():
+        axes.set_xscale("symlog", linthresh=1)
+    elif log:
+        axes.set_xscale("log")
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=10, frameon=False)
 
 
-def _heat_map(axes: Axes, table: Table, rows: list[dict[str, Any]]) -> None:
-    """One square per pair: our number, also as colour, and below it the paper's number in brackets."""
-    drawn = list(points(table, rows))
-    xs, ys = (list(dict.fromkeys(point[i] for point in drawn)) for i in (1, 2))
-    values = [[float("nan")] * len(xs) for _ in ys]
+def _heat_map(axes: Axes, results: pd.DataFrame) -> None:
+    """One square per pair: our number, also as colour; below it the paper's in brackets."""
+    xs, ys = list(results["x"].unique()), list(results["y"].unique())
+    values = results.pivot(index="y", columns="x", values="ours").loc[ys, xs].astype(float)
     box = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1.5}
-    for _, x, y, row in drawn:
-        text = MISSING if row["ours"] is None else f"{row['ours']:.2f}"
-        text += "" if row["published"] is None else f"\n({row['published']:.2f})"
-        values[ys.index(y)][xs.index(x)] = float("nan") if row["ours"] is None else row["ours"]
-        axes.text(xs.index(x), ys.index(y), text, ha="center", va="center", fontsize=9, bbox=box)
+    for result in results.to_dict("records"):
+        text = MISSING if pd.isna(result["ours"]) else f"{result['ours']:.2f}"
+        if pd.notna(result["published"]):
+            text += f"\n({result['published']:.2f})"
+        place = xs.index(result["x"]), ys.index(result["y"])
+        axes.text(*place, text, ha="center", va="center", fontsize=9, bbox=box)
     axes.imshow(values, cmap="viridis")
     axes.set_xticks(range(len(xs)), xs, rotation=30, ha="right")
     axes.set_yticks(range(len(ys)), ys)

@@ -1,345 +1,301 @@
-"""The tables of a study's page, each from the study and its rows, and the curves of its runs."""
+"""The generated part of a study's page: its tables as Markdown, and the curves of its runs."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from textwrap import wrap
 from typing import Any
 
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy import stats
 
 from common.files import writing
 from eval.analyse.pictures import styles
 from eval.compare.intervals import welch
 from eval.compare.sides import Score
 from eval.scores import AVERAGE, markdown
-from papers.page import mean_and_std
+from papers.differences import over_seeds
+from papers.page import mean_and_deviation
 from papers.study import Study
 from training.curves import CLEAR
 
-FIGURES = {
+TITLES = {
     "dev": "STS-B dev",
     "sts": "STS avg.",
     "search": "nDCG@10",
     "transfer": "transfer avg.",
     "gap": "gap, nats",
 }
-Rows = Sequence[Mapping[str, Any]]
-Body = list[list[str]]
+LOSSES = {
+    "contrastive loss": "contrastive",
+    "auxiliary loss": "aux_mlm",
+    "auxiliary / contrastive loss": "loss_ratio",
+    "contrastive gradient": "eval_gradient_contrastive",
+    "auxiliary gradient": "eval_gradient_aux_mlm",
+    "auxiliary / contrastive gradient": "gradient_ratio",
+}
+Cells = list[list[str]]  # of a Markdown table, the header first
 
 
-def tables(study: Study, rows: Rows) -> str:
+def tables(study: Study, rows: Sequence[Mapping[str, Any]]) -> str:
+    """All tables of a study, from the rows of its JSON file."""
+    runs = figures_of(rows)
     return "\n\n".join(
-        markdown(body) for name in study.tables for body in TABLES[name](study, rows)
+        markdown(cells) for name in study.tables for cells in TABLES[name](study, runs)
     )
 
 
-def grouped(rows: Rows, *names: str) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
-    """Rows by their values of `names`, in order of first appearance."""
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in names), []).append(row)
-    return groups
+def figures_of(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """The rows of a study, in which a figure of several tasks is their average, nan if missing."""
+    runs = pd.DataFrame(rows)
+    for name in TITLES:
+        if name not in runs:
+            runs[name] = None
+        runs[name] = pd.to_numeric(runs[name].map(_average))
+    return runs
 
 
-def figure(row: Mapping[str, Any], name: str) -> float | None:
-    """A figure of a run, or the average of its tasks."""
-    value = row.get(name)
-    return value.get(AVERAGE) if isinstance(value, Mapping) else value
+def _average(figure: Any) -> float | None:
+    return figure.get(AVERAGE) if isinstance(figure, Mapping) else figure
 
 
-def figures(rows: Rows, name: str) -> list[float]:
-    return [value for row in rows if (value := figure(row, name)) is not None]
+def groups_of(runs: pd.DataFrame, factors: Sequence[str]) -> Iterable[tuple[tuple, pd.DataFrame]]:
+    """The runs by the levels of some factors, in order of appearance; one group without factors."""
+    if not factors:
+        return [((), runs)]
+    return runs.groupby(list(factors), sort=False)
 
 
-def _cell(rows: Rows, name: str, missing: str) -> str:
-    """Mean and standard deviation of a figure, and of how many runs unless all have it."""
-    values = figures(rows, name)
-    return mean_and_std(values, missing) + (
-        f" (n = {len(values)})" if 0 < len(values) < len(rows) else ""
-    )
+def means(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
+    """Mean and standard deviation over the seeds for every combination of levels."""
+    cells = [[*study.levels, *(TITLES[name] for name in study.columns), "n"]]
+    for levels, group in groups_of(runs, list(study.levels)):
+        figures = [mean_and_deviation(group[name], missing="-") for name in study.columns]
+        cells.append([*levels, *figures, str(len(group))])
+    yield cells
+
+
+def tuned(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
+    """The means of every level of the first factor with its best level of the second.
+
+    Then each of them minus the level of `against`, with Welch's 95 % interval over at least two
+    runs of each.
+    """
+    factor, tuned_factor = study.levels
+    tried = f"{tuned_factor.replace('_', ' ')}s tried (dev, first seed)"
+    cells = [[factor, tried, "chosen", *(TITLES[name] for name in study.columns), "n"]]
+    chosen = {}
+    for (level,), group in groups_of(runs, [factor]):
+        first_seed = group["seed"].mode()[0]  # only the first seed has all levels
+        candidates = group[group["seed"] == first_seed]
+        best = candidates.loc[candidates["dev"].idxmax(), tuned_factor]
+        scored = group[(group[tuned_factor] == best) & group["sts"].notna()]
+        chosen[level] = scored
+        dev_scores = candidates[tuned_factor] + candidates["dev"].map(": {:.2f}".format)
+        cells.append(
+            [
+                _title(level),
+                ", ".join(dev_scores),
+                "-" if scored.empty else best,
+                *(mean_and_deviation(scored[name], missing="not run") for name in study.columns),
+                str(len(scored)),
+            ]
+        )
+    yield cells
+    base = chosen.pop(study.against["level"], runs.iloc[:0])
+    columns = study.columns[1:]
+    cells = [[study.against["title"], *(TITLES[name] for name in columns)]]
+    for level, scored in chosen.items():
+        differences = [_minus(scored[name], base[name]) for name in columns]
+        if set(differences) != {"-"}:
+            cells.append([_title(level), *differences])
+    if len(cells) > 1:
+        yield cells
 
 
 def _title(level: str) -> str:
     return level.replace("-mini", "", 1)
 
 
-def means(study: Study, rows: Rows) -> Iterator[Body]:
-    """Mean and standard deviation over the seeds for every combination of levels."""
-    body = [[*study.levels, *(FIGURES[name] for name in study.columns), "n"]]
-    for levels, group in grouped(rows, *study.levels).items():
-        body.append(
-            [*levels, *(_cell(group, name, "-") for name in study.columns), str(len(group))]
-        )
-    yield body
-
-
-def search(study: Study, rows: Rows) -> Iterator[Body]:
-    """For each level of the first factor, the levels of the second that were tried, and the means
-    with the best one.
-
-    Then each of them minus the level of `against`, with Welch's 95 % interval over at least two
-    runs of each.
-    """
-    factor, tried = study.levels
-    titles = [FIGURES[name] for name in study.columns]
-    body = [[factor, f"{tried.replace('_', ' ')}s tried (dev, first seed)", "chosen", *titles, "n"]]
-    chosen: dict[str, Rows] = {}
-    for (level,), group in grouped(rows, factor).items():
-        first = Counter(row["seed"] for row in group).most_common(1)[0][
-            0
-        ]  # every other seed has one level
-        of_first = [row for row in group if row["seed"] == first]
-        best = max(of_first, key=lambda row: row["dev"])[tried]
-        chosen[level] = [
-            row for row in group if row[tried] == best and figure(row, "sts") is not None
-        ]
-        said = ", ".join(f"{row[tried]}: {row['dev']:.2f}" for row in of_first)
-        cells = [_cell(chosen[level], name, "not run") for name in study.columns]
-        body.append(
-            [_title(level), said, best if chosen[level] else "-", *cells, str(len(chosen[level]))]
-        )
-    yield body
-    columns, base = study.columns[1:], chosen.pop(study.against["level"], [])
-    body = [[study.against["title"], *(FIGURES[name] for name in columns)]]
-    for level, group in chosen.items():
-        cells = [_difference(group, base, name) for name in columns]
-        body += [[_title(level), *cells]] if any(cell != "-" for cell in cells) else []
-    if len(body) > 1:
-        yield body
-
-
-def _difference(rows: Rows, base: Rows, name: str) -> str:
-    sides = [figures(part, name) for part in (rows, base)]
-    if any(
-        len(values) < max(2, len(part)) for values, part in zip(sides, (rows, base), strict=True)
-    ):
+def _minus(ours: pd.Series, others: pd.Series) -> str:
+    """The difference of two means, unless a run lacks the figure."""
+    if min(len(ours), len(others)) < 2 or ours.hasnans or others.hasnans:
         return "-"
-    ours, others = map(Score.over, sides)
-    low, high = welch(ours, others)
-    return f"{ours.mean - others.mean:+.2f} ({low:+.2f} to {high:+.2f})"
+    left, right = Score.over(ours), Score.over(others)
+    low, high = welch(left, right)
+    return f"{left.mean - right.mean:+.2f} ({low:+.2f} to {high:+.2f})"
 
 
-def effects(study: Study, rows: Rows) -> Iterator[Body]:
-    names = [
-        name
-        for name in study.columns
-        if name in ("sts", "search", "transfer") and figures(rows, name)
-    ]
-    return (effects_on(name, study.effects, rows) for name in names)
+def effects(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
+    """A table of effects for each score that the runs have."""
+    for name in ("sts", "search", "transfer"):
+        if name in study.columns and runs[name].notna().any():
+            yield effects_on(name, study.effects, runs)
 
 
-def effects_on(name: str, comparisons: Sequence[Sequence[str]], rows: Rows) -> Body:
-    """Each level of a factor against its first level: mean paired difference of a figure, and its
-    interval.
+def effects_on(name: str, comparisons: Sequence[Sequence[str]], runs: pd.DataFrame) -> Cells:
+    """Each level of a factor against its first level, by the runs that differ in nothing else.
 
-    A comparison is a factor, and the factors whose levels have lines of their own. The two runs of
-    a pair differ only in that factor. Pairs of one seed are averaged first, since they are not
-    independent; the interval is Student's t interval over the seeds. It does not cover the seeds of
-    a stage 1 that has one run.
+    A comparison is a factor, and the factors whose levels have lines of their own. Pairs of one
+    seed are averaged first, since they are not independent. The interval over the seeds does not
+    cover those of a stage 1 that has one run.
     """
-    rows, seen = [row for row in rows if name in row], set()
+    cells = [["factor", "at", "against", f"{TITLES[name]}, points", "95 % interval", "seeds"]]
+    runs = runs[runs[name].notna()]
     factors = list(dict.fromkeys(factor for comparison in comparisons for factor in comparison))
-    body = [["factor", "at", "against", f"{FIGURES[name]}, points", "95 % interval", "seeds"]]
+    compared = set()
     for factor, *at in comparisons:
-        for where, group in grouped(rows, *at).items():
-            levels = [level for (level,) in grouped(group, factor)]
-            if (
-                compared := (factor, *map(id, group))
-            ) in seen:  # where only these rows were compared before
+        pair = [other for other in [*factors, "seed"] if other != factor]
+        for where, group in groups_of(runs, at):
+            if (factor, *group.index) in compared:  # `at` has one level here
                 continue
-            seen.add(compared)
-            for level in levels[1:]:
-                by_seed = _pairs(
-                    group,
-                    factor,
-                    [other for other in factors if other != factor],
-                    level,
-                    levels[0],
-                    name,
-                )
-                cells = [
-                    f"{factor} {level}",
-                    ", ".join(where) or "all",
-                    levels[0],
-                    *_interval(by_seed),
-                ]
-                body.append([*cells, str(len(by_seed))])
-    return body
+            compared.add((factor, *group.index))
+            by_level = group.pivot(index=pair, columns=factor, values=name)
+            first, *others = group[factor].unique()
+            for level in others:
+                differences = by_level[level] - by_level[first]
+                difference = over_seeds(differences.dropna().groupby("seed").mean())
+                line = [f"{factor} {level}", ", ".join(where) or "all", first]
+                cells.append([*line, *difference.cells(), str(difference.seeds)])
+    return cells
 
 
-def _pairs(
-    rows: Rows, factor: str, others: Sequence[str], level: str, first: str, name: str
-) -> list[float]:
-    """The mean difference over the pairs of each seed."""
-    values = {
-        (row[factor], *(row[other] for other in others), row["seed"]): figure(row, name)
-        for row in rows
-    }
-    by_seed: dict[int, list[float]] = {}
-    for (of_run, *key), value in values.items():
-        if of_run == level and (first, *key) in values:
-            by_seed.setdefault(key[-1], []).append(value - values[first, *key])
-    return [fmean(differences) for differences in by_seed.values()]
+def last_gap(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
+    """The last evaluation of each stage 1, and after how many tokens its gap was clear."""
+    titles = ["own [CLS]", "a neighbour's", "gap, nats", "MLM loss", "tokens"]
+    cells = [["stage 1", *titles, f"gap of {CLEAR} after"]]
+    for levels, evaluations in groups_of(runs, list(study.levels)):
+        last = evaluations.iloc[-1]
+        losses = [f"{last[name]:.3f}" for name in ("own", "other", "gap", "mlm")]
+        clear = evaluations[evaluations["gap"] >= CLEAR]
+        reached = "not reached" if clear.empty else f"{clear['tokens'].iloc[0]:,} tokens"
+        cells.append([", ".join(levels), *losses, f"{last['tokens']:,}", reached])
+    yield cells
 
 
-def _interval(differences: Sequence[float]) -> tuple[str, str]:
-    if not differences:
-        return "-", "-"
-    mean = fmean(differences)
-    if len(differences) < 2:
-        return f"{mean:+.2f}", "-"
-    half = float(stats.sem(differences) * stats.t.ppf(0.975, len(differences) - 1))
-    return f"{mean:+.2f}", f"{mean - half:+.2f} to {mean + half:+.2f}"
+def gradients(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
+    """Both losses and their gradients at every evaluation; then how much the gradients move.
 
-
-def last_gap(study: Study, rows: Rows) -> Iterator[Body]:
-    """The last evaluation of each stage 1, and the number of tokens after which its gap was clear."""
-    body = [
-        [
-            "stage 1",
-            "own [CLS]",
-            "a neighbour's",
-            "gap, nats",
-            "MLM loss",
-            "tokens",
-            f"gap of {CLEAR} after",
-        ]
-    ]
-    for levels, group in grouped(rows, *study.levels).items():
-        clear = next(
-            (f"{row['tokens']:,} tokens" for row in group if row["gap"] >= CLEAR), "not reached"
-        )
-        losses = [f"{group[-1][key]:.3f}" for key in ("own", "other", "gap", "mlm")]
-        body.append([", ".join(levels), *losses, f"{group[-1]['tokens']:,}", clear])
-    yield body
-
-
-def gradients(study: Study, rows: Rows) -> Iterator[Body]:
-    """Means over the seeds of both losses and their gradients at every evaluation; then how much
-    the gradients move.
-
-    Both are those before weighting; a loss is its mean over the steps since the evaluation before.
+    Means over the seeds, before weighting; a loss is its mean over the steps since the evaluation
+    before.
     """
-    parts = [("contrastive", "aux_mlm"), ("eval_gradient_contrastive", "eval_gradient_aux_mlm")]
-    titles = ["contrastive", "auxiliary", "auxiliary / contrastive"]
-    body = [
-        [
-            *study.levels,
-            "step",
-            *(f"{title} {part}" for part in ("loss", "gradient") for title in titles),
-            "n",
-        ]
-    ]
-    moves = [[*study.levels, "contrastive gradient moves by", "auxiliary gradient moves by", "n"]]
-    for levels, group in grouped(rows, *study.levels).items():
-        runs = [row["gradients"] for row in group]
-        for looks in zip(*runs, strict=True):
-            cells = []
-            for first, second in parts:
-                values = [(look[first], look[second], look[second] / look[first]) for look in looks]
-                cells += [f"{fmean(some):.3g}" for some in zip(*values, strict=True)]
-            body.append([*levels, str(looks[0]["step"]), *cells, str(len(looks))])
-        changes = [
-            [100 * _change([look[name] for look in run]) for run in runs] for name in parts[1]
-        ]
-        moves.append(
-            [*levels, *(f"{mean_and_std(some, '-')} %" for some in changes), str(len(group))]
-        )
-    yield from (body, moves)
+    evaluations = runs.explode("gradients", ignore_index=True)
+    evaluations = evaluations.join(pd.json_normalize(evaluations["gradients"].tolist()))
+    evaluations["loss_ratio"] = evaluations["aux_mlm"] / evaluations["contrastive"]
+    ratio = evaluations["eval_gradient_aux_mlm"] / evaluations["eval_gradient_contrastive"]
+    evaluations["gradient_ratio"] = ratio
+    cells = [[*study.levels, "step", *LOSSES, "n"]]
+    for (*levels, step), group in groups_of(evaluations, [*study.levels, "step"]):
+        figures = [f"{group[name].mean():.3g}" for name in LOSSES.values()]
+        cells.append([*levels, str(step), *figures, str(len(group))])
+    yield cells
+    names = ["contrastive gradient", "auxiliary gradient"]
+    cells = [[*study.levels, *(f"{name} moves by" for name in names), "n"]]
+    for levels, group in groups_of(evaluations, list(study.levels)):
+        norms = group.groupby("seed")[[LOSSES[name] for name in names]]
+        moves = 100 * norms.agg(_move)
+        figures = [f"{mean_and_deviation(moves[name], missing='-')} %" for name in moves]
+        cells.append([*levels, *figures, str(len(moves))])
+    yield cells
 
 
-def _change(norms: Sequence[float]) -> float:
+def _move(norms: pd.Series) -> float:
     """Mean absolute change from one evaluation to the next, as a share of the mean."""
-    return fmean(abs(after - before) for before, after in pairwise(norms)) / fmean(norms)
+    return norms.diff().abs().mean() / norms.mean()
 
 
-def adapted(study: Study, rows: Rows) -> Iterator[Body]:
-    """nDCG@10 on judged queries by initial model (`start`) and method: mean and deviation over the seeds of a set."""
-    sets = [name for (name,) in grouped(rows, "set")]
-    body = [["start", "method", *sets, "mean", "mean gain", "n"]]
-    for (start,), of_start in grouped(rows, "start").items():
-        # After stage 1, each seed has another initial model.
-        before = [
-            list({row["real"]["start"] for row in of_start if row["set"] == name}) for name in sets
-        ]
-        body.append([start, "as it is", *_by_set(before), "", ""])
-        for (method,), group in grouped(of_start, "method").items():
-            by_set = [[row["real"] for row in group if row["set"] == name] for name in sets]
-            gains = [
-                fmean(real["result"] - real["start"] for real in some) for some in by_set if some
-            ]
-            counts = sorted({len(some) for some in by_set if some})
-            cells = _by_set([[real["result"] for real in some] for some in by_set])
-            n = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
-            body.append([start, method, *cells, f"{fmean(gains):+.2f}", n])
-    yield body
+def adapted(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
+    """nDCG@10 on judged queries by initial model and method.
+
+    The line `as it is` has the initial models; after a stage 1, each seed has another one.
+    """
+    runs["before"] = runs["real"].map(lambda score: score["start"])
+    runs["after"] = runs["real"].map(lambda score: score["result"])
+    runs["gain"] = runs["after"] - runs["before"]
+    sets = list(runs["set"].unique())
+    cells = [["start", "method", *sets, "mean", "mean gain", "n"]]
+    for (start,), of_start in groups_of(runs, ["start"]):
+        initial_models = of_start.drop_duplicates(["set", "before"])
+        cells.append([start, "as it is", *_by_set(initial_models, "before", sets), "", ""])
+        for (method,), group in groups_of(of_start, ["method"]):
+            by_set = group.groupby("set")
+            counts = by_set.size()
+            n = " to ".join(dict.fromkeys([str(counts.min()), str(counts.max())]))
+            gain = f"{by_set['gain'].mean().mean():+.2f}"
+            cells.append([start, method, *_by_set(group, "after", sets), gain, n])
+    yield cells
 
 
-def _by_set(values: list[list[float]]) -> list[str]:
-    """One cell per set, and the mean over sets if all have values."""
-    mean = f"{fmean(map(fmean, values)):.2f}" if all(values) else "-"
-    return [*(mean_and_std(some, "-") for some in values), mean]
+def _by_set(runs: pd.DataFrame, name: str, sets: Sequence[str]) -> list[str]:
+    """A cell per set, and the mean over the sets if all have values."""
+    values = [runs.loc[runs["set"] == one, name] for one in sets]
+    means = pd.Series([value.mean() for value in values])
+    mean = "-" if means.hasnans else f"{means.mean():.2f}"
+    return [*(mean_and_deviation(value, missing="-") for value in values), mean]
 
 
 TABLES = {
     "means": means,
-    "search": search,
+    "tuned": tuned,
     "effects": effects,
     "last gap": last_gap,
     "adapted": adapted,
+    "gradients": gradients,
 }
-TABLES |= {"gradients": gradients}
 
 
-def draw(study: Study, rows: Rows, path: Path) -> None:
-    """Draw the curves in the rows from 0, or the gap at their evaluations, as means over the runs
-    of a line.
+def draw_curves(study: Study, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Draw how the runs of a study develop: means over the seeds, in panels.
 
     `study.figure` has a `title`, the names of the axes, `x` and `y`, the factor `line` whose levels
     are lines and, optionally, the factor `panel`, and the lines that are `named`; the others are
     grey.
     """
     spec = study.figure
-    panels = grouped(rows, *([spec["panel"]] if "panel" in spec else []))
-    picture = Figure(
-        figsize=(5.4, 4.6 if len(panels) == 1 else 6.4), layout="constrained"
-    )  # readable at 400 pixels
-    picture.suptitle("\n".join(wrap(spec["title"], 52)), fontsize=12)
-    axes = picture.subplots(
-        -(-len(panels) // 2), min(2, len(panels)), squeeze=False, sharex=True, sharey=True
+    points = _points(pd.DataFrame(rows))
+    panels = list(groups_of(points, [spec["panel"]] if "panel" in spec else []))
+    height = 4.6 if len(panels) == 1 else 6.4
+    figure = Figure(figsize=(5.4, height), layout="constrained")  # readable at 400 pixels
+    figure.suptitle("\n".join(wrap(spec["title"], 52)), fontsize=12)
+    columns = min(2, len(panels))
+    axes = figure.subplots(
+        -(-len(panels) // columns), columns, squeeze=False, sharex=True, sharey=True
     )
-    style = styles(spec.get("named") or dict.fromkeys(row[spec["line"]] for row in rows))
-    others = {"color": "0.65", "label": "other settings"}
-    for axis, (title, of_panel) in zip(axes.flat, panels.items(), strict=True):
-        for (name,), group in grouped(of_panel, spec["line"]).items():
-            points: dict[float, list[float]] = {}
-            for row in group:
-                for x, y in row.get("curve") or [(row["tokens"], row["gap"])]:
-                    points.setdefault(x, []).append(y - row["curve"][0][1] if "curve" in row else y)
-            curve = [(x, fmean(values)) for x, values in sorted(points.items())]
-            axis.plot(
-                *zip(*curve, strict=True),
-                **({"label": name} | style[name] if name in style else others),
-            )
-        axis.set_title("\n".join(wrap(", ".join(title), 26)), fontsize=10)
-        axis.axhline(0, color="0.3", linewidth=0.8, zorder=0)
-        axis.locator_params(axis="x", nbins=4)
-        axis.grid(alpha=0.3)
-    for axis in axes[-1]:
-        axis.set_xlabel(spec["x"], fontsize=11)
-    picture.supylabel(spec["y"], fontsize=11)
-    legend = {
-        label: line
-        for axis in axes.flat
-        for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
+    looks = styles(spec.get("named") or points[spec["line"]].unique())
+    for panel, (title, of_panel) in zip(axes.flat, panels, strict=True):
+        panel.set_title("\n".join(wrap(", ".join(title), 26)), fontsize=10)
+        _draw_panel(panel, of_panel, spec["line"], looks)
+    for panel in axes[-1]:
+        panel.set_xlabel(spec["x"], fontsize=11)
+    figure.supylabel(spec["y"], fontsize=11)
+    legend = {}
+    for panel in axes.flat:
+        lines, names = panel.get_legend_handles_labels()
+        legend |= dict(zip(names, lines, strict=True))
     columns = 3 if max(map(len, legend)) < 20 else 1
-    picture.legend(
-        legend.values(), legend, loc="outside lower center", ncols=columns, frameon=False
-    )
+    figure.legend(legend.values(), legend, loc="outside lower center", ncols=columns, frameon=False)
     with writing(path) as part:
-        picture.savefig(part, dpi=200, format="png")
+        figure.savefig(part, dpi=200, format="png")
+
+
+def _points(runs: pd.DataFrame) -> pd.DataFrame:
+    """A line for each point (`x`, `y`): the gains of a run's curve, or the gaps of a stage 1."""
+    if "curve" not in runs:
+        return runs.assign(x=runs["tokens"], y=runs["gap"])
+    points = runs.explode("curve", ignore_index=True)
+    before = points["curve"].where(~points["name"].duplicated()).ffill()  # a run's first point
+    points["x"] = [x for x, _ in points["curve"]]
+    points["y"] = [y - start for (_, y), (_, start) in zip(points["curve"], before, strict=True)]
+    return points
+
+
+def _draw_panel(axes: Axes, points: pd.DataFrame, factor: str, looks: Mapping[str, dict]) -> None:
+    for (name,), group in groups_of(points, [factor]):
+        curve = group.groupby("x")["y"].mean()
+        look = {"label": "other settings", "color": "0.65"}
+        if name in looks:
+            look = {"label": name, **looks[name]}
+        axes.plot(curve.index, curve, **look)
+    axes.axhline(0, color="0.3", linewidth=0.8, zorder=0)
+    axes.locator_params(axis="x", nbins=4)
+    axes.grid(alpha=0.3)

@@ -4,6 +4,7 @@ import json
 import statistics
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from eval.compare.sides import Score, published
@@ -182,8 +183,9 @@ def test_a_figure_shows_what_there_is(choice, tmp_path, chart):
     table = one_table(*rows, figure=Figure(chart, "A title.", "x", "y", log=True))
     finish(table, rows[0], choice, [80.0, 83.0])
     collected = collect(table, choice)
-    drawn = [(series, x, y, row["ours"]) for series, x, y, row in points(table, collected)]
-    assert drawn == [("STS-B dev", 1, 1, 81.5), ("STS-B dev", 2, 2, None)]
+    drawn = points(table, collected)[["series", "x", "y", "ours"]]
+    assert drawn.values.tolist()[0] == ["STS-B dev", 1, 1, 81.5]
+    assert drawn.loc[1, "x"] == 2 and pd.isna(drawn.loc[1, "ours"])
     draw(table, collected, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from common.errors import BadInput, ProjectError
@@ -210,7 +211,7 @@ def test_an_interval_is_students_over_the_means_of_pairs_of_each_seed():
         for seed, value in enumerate(values)
     ]
     _, _, line, *rest = study_page.effects_on(
-        "sts", STUDIES["infocse-factorial-mini"].effects, rows
+        "sts", STUDIES["infocse-factorial-mini"].effects, study_page.figures_of(rows)
     )
     # differences 0.5 and 1.5, 1 and 5: means 1 and 3, mean 2, standard error 1, t(0.975, 1) =
     # 12.706
@@ -227,7 +228,7 @@ def test_gains_of_search():
     assert (
         "| +8.00     |" in table and "| +0.25     |" in table
     )  # means of +17 and -1, of -0.5 and +1
-    [lines] = study_page.adapted(content, [*ADAPTED, later])
+    [lines] = study_page.adapted(content, pd.DataFrame([*ADAPTED, later]))
     assert lines[2][2:] == ["59.00 ± 1.41", "21.00", "40.00", "+8.50", "1 to 2"]
 
 
@@ -239,8 +240,9 @@ def test_gradients_are_read_from_the_log_and_their_moves_are_shares_of_the_mean(
         for step, (contrastive, auxiliary) in norms.items()
     ]
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    rows = [{"start": "with stage 1", "gradients": study.gradients_in(tmp_path)}] * 2
-    (_, *looks), (_, moves) = study_page.gradients(STUDIES["infocse-gradients-mini"], rows)
+    run = {"start": "with stage 1", "gradients": study.gradients_in(tmp_path)}
+    runs = pd.DataFrame([run | {"seed": seed} for seed in (0, 1)])
+    (_, *looks), (_, moves) = study_page.gradients(STUDIES["infocse-gradients-mini"], runs)
     assert looks[0] == ["with stage 1", "5", "0.5", "5", "10", "4", "1", "0.25", "2"]
     assert looks[1] == ["with stage 1", "10", "0.5", "5", "10", "2", "3", "1.5", "2"]
     assert moves == [
