@@ -14,9 +14,9 @@ from os import PathLike
 from typing import Any
 
 from common.errors import run_command
+from common.signals import stoppable
 from data.given import with_text
 from training.methods import SUP
-from training.signals import stoppable
 
 
 @stoppable

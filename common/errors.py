@@ -20,6 +20,7 @@ from typing import NoReturn
 from tqdm import tqdm
 
 from common.memory import keep_freed_memory
+from common.signals import STOPPING, Stopped
 from common.streams import visible
 
 _TOKEN = re.compile(r"hf_(?:[A-Za-z0-9]{30}|(?:oauth|jwt)_[\w.-]{20})")
@@ -81,27 +82,21 @@ _NAMED = {
 
 
 def unwritable(error: OSError, message: str) -> ProjectError:
-    """Return the error for a failed write: StorageError when the disk is at fault, BadInput when the path is."""
+    """Return the error for a failed write: StorageError if the disk is at fault, else BadInput."""
     return (StorageError if error.errno in DISK else BadInput)(message)
 
 
 def newer_format(what: str, version: int, known: int) -> str:
     """Return the message for a file in a newer format, which this version would misread."""
-    return f"{what} has format {version}, but this version reads {known}; update to the version that wrote it"
+    return (
+        f"{what} has format {version}, but this version reads {known}; update to the version that "
+        "wrote it"
+    )
 
 
 def brief(error: BaseException) -> str:
-    """Return an error's message on one line, cut to 300 characters, or its type if the message is empty."""
+    """Return an error's message on one line of at most 300 characters, or its type if it has none."""
     return " ".join(str(error).split())[:300] or type(error).__name__
-
-
-class Stopped(KeyboardInterrupt):
-    """A signal ended the command; running it again resumes.
-
-    Not a ProjectError: libraries swallow those.
-    """
-
-    exit_code = 75
 
 
 _PROGRAM = vars(
@@ -126,7 +121,7 @@ def run_command(main: Callable[[], object]) -> None:
 
 
 def _leave(code: int) -> None:
-    """End the process: threads of pyarrow and gloo can abort the interpreter's own end, after all work is done."""
+    """End the process: threads of pyarrow and gloo can abort the interpreter's own end."""
     # this and the next are what Python does first; multiprocessing ends its processes so, too
     threading._shutdown()
     atexit._run_exitfuncs()
@@ -156,7 +151,8 @@ def _run(main: Callable[[], object]) -> None:
     try:
         _refuse_empty(sys.argv[1:])
         refuse_tokens(sys.argv[1:])
-        main()
+        with STOPPING.handled():  # so that what a command cleans up at its end is cleaned up
+            main()
     except ProjectError as error:
         _exit(f"error: {error}", error.exit_code)
     except BrokenPipeError:  # the reader of the output has gone, as `| head -1` does
@@ -181,7 +177,7 @@ def _refuse_empty(words: Sequence[str]) -> None:
 
 
 def refuse_tokens(words: Sequence[str]) -> None:
-    """Raise BadInput for anything that looks like a hub token: arguments are recorded and printed."""
+    """Raise BadInput for what looks like a hub token: arguments are recorded and printed."""
     for before, word in zip(["", *words], words, strict=False):
         if _TOKEN.search(word):
             flag = next(

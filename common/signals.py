@@ -1,4 +1,7 @@
-"""Stop a run on a signal; imports nothing slow, because signals may arrive during the slow imports."""
+"""Stop a command on a signal.
+
+Imports nothing slow, because signals may arrive during the slow imports.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,23 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from common.errors import Stopped
-
-ONE_REQUEST = (
-    2.0  # seconds; a signal to a process tree arrives directly and again through the parents
-)
+# Seconds: a signal to a process tree arrives directly and again through the parents.
+ONE_REQUEST = 2.0
 P, T = ParamSpec("P"), TypeVar("T")
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
+class Stopped(KeyboardInterrupt):
+    """A signal ended the command; running it again resumes.
+
+    Not a ProjectError: libraries swallow those.
+    """
+
+    exit_code = 75
+
+
 class Stopping:
-    """Stops this process on a signal: immediately if nothing can be lost, else after the optimizer
-    step.
+    """Stops this process on a signal: at once, or while `held` when its owner looks.
 
     Attributes:
         name: the received signal, or None.
@@ -53,10 +61,9 @@ class Stopping:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle the signals while the block runs; one this process was started to ignore (nohup)
-        stays ignored.
+        """Handle the signals while the block runs.
 
-        Python handles signals in the main thread alone: in any other one this does nothing.
+        One that this process was started to ignore (nohup) stays ignored. Python handles signals in the main thread alone: in any other one this does nothing.
         """
         if threading.current_thread() is not threading.main_thread():
             yield

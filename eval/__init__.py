@@ -3,7 +3,7 @@
 analyse/        the papers' analyses of sentence vectors; each is a small function on arrays
 compare/        is the difference between two models, or to a published number, more than chance?
 encode_corpus/  the vectors of a corpus of any size, in the store of `vectors.py`
-metrics/        nDCG and others of a ranking; Spearman, which also loads by path, offline: `evaluate.load(FILE)`
+metrics/        nDCG and others of a ranking; Spearman and Pearson
 retrieval/      in-domain on STS-B, and any set in BEIR's format
 transfer/       SentEval's transfer tasks
 """

@@ -10,9 +10,10 @@ import numpy as np
 from common.errors import BadInput
 from eval.compare.intervals import Items, percentile, resampled_figures
 from eval.encode import Encoder
+from eval.metrics.correlation import spearman
 from eval.metrics.retrieval import METRICS
 from eval.retrieval.beir import WHOLE, BeirSet, BeirTask, drops_own_id, name_of, read_set
-from eval.sts import Pairs, correlation, similarities
+from eval.sts import Pairs, similarities
 
 RESAMPLES = 2000
 _MANY = 20  # examples; a bootstrap of fewer is overconfident
@@ -66,7 +67,7 @@ def _part(items: Items, chosen: Sequence[int] | None) -> Items:
 def score_of(items: Items) -> float:
     """Spearman's correlation of pairs or the mean over queries, x 100, from the scores of every example."""
     if "gold" in items:
-        return correlation(items["similarity"], items["gold"])
+        return float(spearman(items["similarity"], items["gold"]))
     return 100 * float(items["value"].mean())
 
 

@@ -13,14 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
 
 import numpy as np
-from scipy.stats import pearsonr
 
 from common.errors import BadInput
 from eval.encode import Encoder
-from eval.metrics.spearman import Spearman
+from eval.metrics.correlation import pearson, spearman
 from eval.scores import Result, row
 from eval.text_files import DOWNSTREAM, read_lines, tidy
 
@@ -162,7 +160,7 @@ class StsTask:
             metric,
             aggregation,
             len(gold),
-            _METRICS[metric](similarity, gold),
+            float(_METRICS[metric](similarity, gold)),
         )
 
 
@@ -185,20 +183,7 @@ def similarities(encode: Encoder, pairs: Pairs) -> np.ndarray:
     return cosines(vectors[: len(pairs.left)], vectors[len(pairs.left) :])
 
 
-def correlation(similarity: np.ndarray, gold: np.ndarray) -> float:
-    """Spearman's correlation x 100 by `eval/metrics/spearman.py`."""
-    metric = Spearman(
-        keep_in_memory=True, cache_dir=gettempdir()
-    )  # creates a folder; the hub's cache may be read-only
-    return metric.compute(predictions=similarity, references=gold)["spearman"]
-
-
-def _pearson(similarity: np.ndarray, gold: np.ndarray) -> float:
-    constant = np.ptp(similarity) == 0 or np.ptp(gold) == 0
-    return 0.0 if constant else 100 * float(pearsonr(similarity, gold).statistic)
-
-
-_METRICS = {"spearman": correlation, "pearson": _pearson}
+_METRICS = {"spearman": spearman, "pearson": pearson}
 
 
 def _year(name: str, pairs: int, subsets: str) -> StsTask:

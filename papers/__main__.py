@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 from common.errors import BadInput, NonFinite, ProjectError, run_command
 from common.files import read_json, writing
 from common.flags import Parser, output_folder, positive
+from common.signals import stoppable
 from common.streams import show
 from eval.scores import markdown, write_rows
 from papers import page, specification, study, study_page
@@ -19,7 +20,6 @@ from papers.results import collect, needed
 from papers.runs import Choice, RunPlan, finished, plan_of
 from papers.specification import Table
 from papers.study import Study
-from training.signals import stoppable
 
 logger = logging.getLogger(__name__)
 _EXAMPLES = """examples:

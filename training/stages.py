@@ -20,6 +20,7 @@ from transformers import TrainerCallback, TrainerState
 
 from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped, brief, unwritable
 from common.files import digest, hashes
+from common.signals import STOPPING
 from common.streams import show
 from data.source import Source, source_of
 from data.template import frame_of
@@ -52,7 +53,6 @@ from training.provenance import contents, earlier_starts, provenance, weights_ha
 from training.result import dev_set, load_tests, save_result, score_result
 from training.run_arguments import RunArguments, settle_packing
 from training.settings import Settings
-from training.signals import STOPPING
 from training.trainer import EmbeddingTrainer, RunLog
 
 logger = logging.getLogger(__name__)

@@ -18,6 +18,7 @@ from transformers import Trainer, TrainerCallback
 
 from common.errors import BadInput, NonFinite
 from common.files import remove
+from common.signals import STOPPING, outlast_signals
 from data.draws import KeyedSampler, Keys
 from models.collectives import SharedFlag, wait_for_everyone
 from models.fast.chunking import GradientCache
@@ -27,7 +28,6 @@ from training.adamw import chosen_optimizer
 from training.checkpoint import STAGING, commit_checkpoint, keep_if_best
 from training.faults import FirstBad, not_finite
 from training.run_arguments import check_machine
-from training.signals import STOPPING, outlast_signals
 
 logger = logging.getLogger(__name__)
 _WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)

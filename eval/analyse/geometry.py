@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from eval.encode import unit
-from eval.sts import Pairs, correlation, cosines
+from eval.metrics.correlation import spearman
+from eval.sts import Pairs, cosines
 
 ABOVE = 4.0  # pairs with a higher gold score are positives
 EDGES = (0, 1, 2, 3, 4, 5)  # bins of gold scores
@@ -61,7 +62,7 @@ def measure(vectors: Mapping[str, np.ndarray], pairs: Pairs) -> dict[str, dict]:
     bins = by_gold(similarity, gold)
     first, last = bins[0]["mean"], bins[-1]["mean"]
     results["cosine_by_gold"] = {
-        "spearman": correlation(similarity, gold),
+        "spearman": float(spearman(similarity, gold)),
         "gap": None if first is None or last is None else last - first,
         "pairs": len(gold),
         "bins": bins,

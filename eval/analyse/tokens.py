@@ -20,8 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from eval.encode import Encode
+from eval.metrics.correlation import spearman
 from eval.scores import AVERAGE, Result, row
-from eval.sts import STS_TEST, Pairs, correlation, cosines, merged
+from eval.sts import STS_TEST, Pairs, cosines, merged
 
 WITHOUT_TOKENS = "spearman without {} tokens"  # the metric of ConSERT's figure 4
 
@@ -111,7 +112,7 @@ class FrequentTokens:
             left, right = vectors.transpose(0, 2, 1, 3)  # (K, N, H)
             scores.append(
                 [
-                    correlation(cosines(*both), np.array(pairs.gold))
+                    float(spearman(cosines(*both), np.array(pairs.gold)))
                     for both in zip(left, right, strict=True)
                 ]
             )

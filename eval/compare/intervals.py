@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from scipy.stats import rankdata, t
 
 from eval.compare.sides import Score, Side, published
+from eval.metrics.correlation import spearman
 from eval.scores import AVERAGE, Key, read_items
 
 Items = Mapping[
@@ -252,18 +252,10 @@ def same_examples(left: Items, right: Items) -> bool:
 
 
 def figure(items: Items, index: np.ndarray) -> np.ndarray:
-    """The metric x 100 of each row of example indices, (R, n) -> (R,): the mean of values, Spearman
-    of pairs.
-
-    Spearman is 0 if a row is constant.
-    """
+    """The metric x 100 of each row of example indices, (R, n) -> (R,): mean, or Spearman of pairs."""
     if "value" in items:
         return 100 * items["value"][index].mean(axis=1)
-    left, right = (rankdata(items[name][index], axis=1) for name in ("similarity", "gold"))
-    left, right = (ranks - ranks.mean(axis=1, keepdims=True) for ranks in (left, right))
-    product = np.einsum("ij,ij->i", left, right)
-    norms = np.sqrt(np.einsum("ij,ij->i", left, left) * np.einsum("ij,ij->i", right, right))
-    return 100 * np.divide(product, norms, out=np.zeros(len(product)), where=norms > 0)
+    return spearman(items["similarity"][index], items["gold"][index])
 
 
 def resampled_figures(items: Items, resamples: int, rng: np.random.Generator) -> np.ndarray:
@@ -293,8 +285,15 @@ def welch(a: Score, b: Score) -> tuple[float, float]:
     if variance == 0:
         return difference, difference
     freedom = variance**2 / sum(part**2 / free for part, free in parts)
-    half = float(t.ppf(0.975, freedom)) * math.sqrt(variance)
+    half = _t(freedom) * math.sqrt(variance)
     return difference - half, difference + half
+
+
+def _t(freedom: float) -> float:
+    """The 97.5 % quantile of Student's t distribution."""
+    from scipy.stats import t  # here: most commands need no quantile, and scipy takes a while
+
+    return float(t.ppf(0.975, freedom))
 
 
 def prediction(difference: float, known: Score, runs: int) -> tuple[float, float]:
@@ -303,5 +302,5 @@ def prediction(difference: float, known: Score, runs: int) -> tuple[float, float
     It contains 0 exactly if the mean of the `runs` runs lies in the prediction interval of `known`,
     mean ± t(0.975, n - 1) s sqrt(1 / n + 1 / runs). Both sides are assumed to have the same spread.
     """
-    half = float(t.ppf(0.975, known.runs - 1)) * known.std * math.sqrt(1 / known.runs + 1 / runs)
+    half = _t(known.runs - 1) * known.std * math.sqrt(1 / known.runs + 1 / runs)
     return difference - half, difference + half

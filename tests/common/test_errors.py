@@ -101,3 +101,19 @@ def test_a_program_ends_after_the_exit_handlers_and_its_other_threads(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (3, "thread\nhandler\n")
+
+
+def test_a_signal_lets_a_command_remove_its_temporary_files(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal, sys, tempfile\nfrom common.errors import run_command\n"
+        "def main():\n    with tempfile.TemporaryDirectory(dir=sys.argv[1]):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\nrun_command(main)\n"
+    )
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, script, folder]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, [*folder.iterdir()]) == (75, [])
+    assert done.stderr == "stopped by SIGTERM; repeat the command to resume\n"

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from common.signals import STOPPING
 from tests.ddp.launch import finish, flags, start, start_both
 from tests.faults.harness import check_at_rest, last_logged, newest_step
-from training.signals import STOPPING
 from training.trainer import StopWhenAsked
 
 STOPS = int(os.environ.get("FAULT_STOPS", "1"))

@@ -12,9 +12,10 @@ import eval.published.__main__ as command
 from common.errors import BadInput
 from data.template import templated
 from eval.compare.sides import published
+from eval.metrics.correlation import spearman
 from eval.published.__main__ import checkpoints, compared
 from eval.scores import Key, row
-from eval.sts import correlation, own_pairs
+from eval.sts import own_pairs
 from models.loading import load_backbone, load_tokenizer
 from models.pooling import POOLINGS
 from tests.sources import ROOT, check_entry
@@ -148,7 +149,7 @@ def test_promptbert_is_its_mask_in_the_template_behind_a_full_stop(tiny_bert, sm
         return torch.cat(states)
 
     cosine = torch.cosine_similarity(mask_states(pairs.left), mask_states(pairs.right))
-    assert entry["scores"][0]["ours"] == round(correlation(cosine.numpy(), np.array(pairs.gold)), 2)
+    assert entry["scores"][0]["ours"] == round(spearman(cosine.numpy(), np.array(pairs.gold)), 2)
     assert entry["settings"]["pooling"] == "mask"
 
 

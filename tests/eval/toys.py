@@ -4,12 +4,13 @@ import json
 
 import numpy as np
 
-from eval.sts import correlation, similarities
+from eval.metrics import correlation
+from eval.sts import similarities
 
 
 def spearman(encode, pairs):
     """Spearman's correlation x 100 between cosine and gold score."""
-    return correlation(similarities(encode, pairs), np.array(pairs.gold))
+    return float(correlation.spearman(similarities(encode, pairs), np.array(pairs.gold)))
 
 
 def write_stsb(root, rows, split="test"):

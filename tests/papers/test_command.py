@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from common.errors import BadInput, NonFinite, ProjectError, StorageError, Stopped
+from common.errors import BadInput, NonFinite, ProjectError, Stopped, StorageError
 from papers import __main__ as command
 from papers import runs
 from papers.__main__ import main

@@ -5,8 +5,8 @@ import pytest
 
 from eval.compare.intervals import compare
 from eval.dev import BETTER, judged
+from eval.metrics.correlation import spearman
 from eval.scores import AVERAGE, Result, row, rows_of, write_scores
-from eval.sts import correlation
 from report.runs import read_run_folder
 from report.score_table import headline, score_rows
 
@@ -26,7 +26,7 @@ def make(write_run):
             similarity = gold + noise * np.random.default_rng(number + int(100 * noise)).normal(
                 size=count
             )
-            value = correlation(similarity, gold)
+            value = spearman(similarity, gold)
             rows = [row(name, "test", "spearman", "all", count, value)]
             results[Named(name)] = Result(rows, {"similarity": similarity, "gold": gold})
         write_scores(write_run(folder) / "scores.json", results, rows_of(results, "m", None))

@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import nn
 
+from common import signals
 from common.errors import StorageError
-from training import faults, signals
-from training.signals import SIGNALS, Stopping
+from common.signals import SIGNALS, Stopping
+from training import faults
 
 
 @pytest.mark.parametrize(

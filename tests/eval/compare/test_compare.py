@@ -19,8 +19,8 @@ from eval.compare.intervals import (
     welch,
 )
 from eval.compare.sides import Score, from_files, published
+from eval.metrics.correlation import spearman
 from eval.scores import Key, Result, items_path, row, rows_of, write_rows, write_scores
-from eval.sts import correlation
 
 SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
 AVERAGE = Key("Avg.", "test", "test", "spearman")
@@ -30,7 +30,7 @@ def scored(folder, name, similarities, golds):
     """A file of scores as `python -m eval --output` writes it, from the cosines of every task."""
     results = {}
     for task, similarity in similarities.items():
-        value = correlation(similarity, golds[task])
+        value = spearman(similarity, golds[task])
         rows = [
             row(task, "test", *how, len(similarity), value)
             for how in (("spearman", "all"), ("pearson", "all"))
@@ -68,7 +68,7 @@ def pairs():
     golds = {"STS12": rng.integers(0, 26, 300) / 5, "STS13": rng.integers(0, 26, 200) / 5}
     noisy = lambda noise: {
         task: gold + noise * rng.normal(size=len(gold)) for task, gold in golds.items()
-    }  # noqa: E731
+    }
     return golds, noisy(1.0), noisy(1.0), noisy(4.0)
 
 
