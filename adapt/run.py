@@ -96,12 +96,9 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
     layers: dict[bool, Dense | None] = {}
     for is_trained, encoder in models.items():
         vectors = vectors_of(encoder, tokenizer)
-        layer = layers[is_trained] = (
-            None if encoder.flow else fitted(vectors(pseudo.documents, "document"))
-        )
+        layer = layers[is_trained] = fitted(vectors(pseudo.documents, "document"))
         if layer is None:
-            why = "the model ends in a flow" if encoder.flow else "there are too few documents"
-            logger.info("no linear layer: %s", why)
+            logger.info("no linear layer: there are too few documents")
         compared = searches(is_trained, layer is not None)
         judged |= ndcg(pseudo, vectors, compared, {POWER: layer}, args.language)
         real |= ndcg(labels, vectors, compared, {POWER: layer}, args.language) if labels else {}

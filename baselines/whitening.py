@@ -1,5 +1,4 @@
-"""BERT-whitening (Su et al. 2021, arXiv 2103.15316): a linear map after which the covariance is the
-identity.
+"""BERT-whitening (Su et al. 2021, arXiv 2103.15316): a linear map to identity covariance.
 
 With the eigenvectors u and eigenvalues s of the covariance, a vector x becomes (x - mean) u diag(1
 / sqrt(s)); the first K columns, those of the largest eigenvalues, are the K-dimensional version.
@@ -24,9 +23,7 @@ class Moments(NamedTuple):
 
     count: int
     mean: np.ndarray  # (D,)
-    covariance: (
-        np.ndarray
-    )  # (D, D), divided by N as in the paper (the official code divides by N - 1)
+    covariance: np.ndarray  # (D, D), divided by N as in the paper (official code: N - 1)
     length: float  # root of the mean squared length of the vectors
 
 
@@ -43,16 +40,16 @@ def moments(vectors: np.ndarray) -> Moments:
 
 
 def rank(eigenvalues: np.ndarray, length: float) -> int:
-    """The number of directions with more variation than the rounding of float32 vectors of this length."""
+    """The number of directions that vary more than float32 vectors of this length are rounded."""
     deviations = np.sqrt(np.maximum(eigenvalues, 0))
     return int((deviations > 10 * np.finfo(np.float32).eps * length).sum())
 
 
 def kernel(statistics: Moments, dimensions: int | None = None, power: float = 1.0) -> np.ndarray:
-    """The whitening matrix (D, K) in float64, columns by descending eigenvalue; K is `dimensions`,
-    by default the rank.
+    """The whitening matrix (D, K) in float64, columns by descending eigenvalue.
 
-    The rank is D - 1 after a layer norm (pooling avg and cls_before_pooler).
+    K is `dimensions`, by default the rank, which is D - 1 after a layer norm (pooling avg and
+    cls_before_pooler).
 
     Raises:
         BadInput: `dimensions` is outside 1..rank, which is less than the number of vectors; all
@@ -70,7 +67,7 @@ def kernel(statistics: Moments, dimensions: int | None = None, power: float = 1.
 
 
 def linear_map(matrix: np.ndarray, mean: np.ndarray) -> Dense:
-    """The map of x to (x - mean) matrix, (N, D) -> (N, K), in float32, as a module of saved format 1."""
+    """The map of x to (x - mean) matrix, (N, D) -> (N, K), in float32."""
     linear = nn.Linear(*matrix.shape)
     with torch.no_grad():
         linear.weight.copy_(torch.from_numpy(matrix.T))

@@ -147,9 +147,7 @@ def _prompt(module, role: str | None) -> str:
 
 
 def _rules(tokenizer) -> dict:
-    """How a tokenizer treats text, without the maximum length; our slow tokenizer has `rules`."""
-    if not tokenizer.is_fast:
-        return tokenizer.rules
+    """How a tokenizer treats text, without the maximum length."""
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
     return rules | {
         "truncation": tokenizer.truncation_side,

@@ -17,7 +17,6 @@ from models.encoder import SentenceEncoder
 from models.heads import Dense
 from models.loading import without_pooler
 from models.pooling import pooling_named
-from models.word_vectors import WordVectors
 from training.settings import kinds_of
 
 _TASK_TYPES = {
@@ -87,17 +86,6 @@ class Model:
         return any(self.encoder.prompts.values())
 
     @property
-    def custom_part(self) -> str | None:
-        """The part that only this repository implements, as text; None for most models."""
-        if isinstance(self.encoder.backbone, WordVectors):
-            return "this model's tokenization into words"
-        return (
-            "the flow after this model's pooling (`flow.safetensors`)"
-            if self.encoder.flow is not None
-            else None
-        )
-
-    @property
     def address(self) -> str:
         """The name that the snippets load: the hub id, or else the folder, never a name that could be a hub id."""
         return plain(self.repo or f"./{self.folder or self.name}")
@@ -140,8 +128,6 @@ def _metadata(model: Model, facts: Facts) -> ModelCardData:
     Scores go into `model-index`: the newer `.eval_results/` files are only for the hub's registered
     benchmarks, not for SentEval.
     """
-    library = None if model.custom_part else "sentence-transformers"
-    libraries = ["transformers"] if library else []
     results = []
     for row in headline(facts.rows):
         if row["task"] != AVERAGE:
@@ -160,12 +146,12 @@ def _metadata(model: Model, facts: Facts) -> ModelCardData:
     return ModelCardData(
         model_name=plain(model.name),
         base_model=facts.base_model,
-        library_name=library,
+        library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=[
             "feature-extraction",
             "sentence-similarity",
-            *libraries,
+            "transformers",
             *([facts.method.name] if facts.method else []),
         ],
         eval_results=results or None,
@@ -182,7 +168,6 @@ def _properties(model: Model) -> Markup:
         f"{count:.1f} M parameters",
     ]
     head = f" and a head of {len(model.layers)} layers" if model.layers else ""
-    head += " and a flow" if encoder.flow is not None else ""
     rows = {"backbone": escape(", ".join(size)), "pooling": f"`{encoder.pooling}`{head}"}
     rows |= {"vector": f"{model.dimension} numbers, compared by cosine"}
     rows |= {"longest text": f"{encoder.max_length} tokens; the rest is truncated"}

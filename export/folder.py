@@ -21,7 +21,7 @@ from training.faults import storage_errors
 # Files of an earlier export that would change how the model loads or searches if this export lacks
 # them.
 REPLACED = """modules.json sentence_bert_config.json config_sentence_transformers.json *_Pooling/* *_Dense/*
-    *_WordWeights/* *_WeightedLayerPooling/* model*.safetensors* onnx/* flow.safetensors search.json""".split()
+    *_WordWeights/* *_WeightedLayerPooling/* model*.safetensors* onnx/* search.json""".split()
 
 
 @contextmanager

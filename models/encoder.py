@@ -21,7 +21,6 @@ from common.files import share_weights
 from data.template import mask_place
 from models import fast
 from models.families import attends_backwards, check_apart, embeddings_of, layers_of
-from models.flow import Flow
 from models.heads import Dense, Head
 from models.loading import (
     NO_LIMIT,
@@ -45,7 +44,6 @@ from models.saved_format import (
     write_modules,
     write_settings,
 )
-from models.word_vectors import WordVectors
 
 logger = logging.getLogger(__name__)
 # a value of --pooling for commands that read a model; it is saved as `cls` with a head
@@ -225,49 +223,32 @@ class SentenceEncoder(Composite):
             "pooling": self.pooling,
             "head": len(dense) or None,
             "max_length": self.max_length,
-        } | (
-            {"flow": self.flow.sizes}
-            if self.flow is not None
-            else {"normalize": True}
-            if self.normalizes
-            else {}
-        )
+        }
+        if self.normalizes:
+            backbone.config.sentence_embedding["normalize"] = True
         with quiet():
             backbone.save_pretrained(folder)
         saved = copy.deepcopy(tokenizer)  # with the length limit of the encoder
         saved.model_max_length = self.max_length
         saved.save_pretrained(folder)
-        write_head(folder, dense, self.flow)
-        if self.has_modules:
-            options, limit = without_pooler(type(self.backbone)), self.max_length
-            write_modules(
-                folder,
-                self._pooling,
-                len(dense),
-                limit,
-                self.config,
-                options,
-                tokenizer,
-                self.normalizes,
-            )
-        if self.has_modules or self.prompts:
-            write_settings(folder, self.prompts, self.default_prompt)
+        write_head(folder, dense)
+        write_modules(
+            folder,
+            self._pooling,
+            len(dense),
+            self.max_length,
+            self.config,
+            without_pooler(type(self.backbone)),
+            tokenizer,
+            self.normalizes,
+        )
+        write_settings(folder, self.prompts, self.default_prompt)
         share_weights(Path(folder))
-
-    @property
-    def flow(self) -> Flow | None:
-        """The flow at the end of the kept head, if any."""
-        return getattr(self.head, "flow", None)
 
     @property
     def normalizes(self) -> bool:
         """Whether the saved model's vectors have length one."""
         return self.normalized or getattr(self.head, "normalizes", False)
-
-    @property
-    def has_modules(self) -> bool:
-        """Whether sentence-transformers has a module for every part; otherwise no modules.json is written."""
-        return self.flow is None and not isinstance(self.backbone, WordVectors)
 
 
 def load_encoder(

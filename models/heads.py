@@ -11,8 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.flow import Flow
-
 WIDE = 4096  # width of SG-OPT's head for any encoder
 ACTIVATIONS = ("Tanh", "ReLU", "Identity", "GELU", "Sigmoid")  # names in torch.nn
 
@@ -74,19 +72,15 @@ class BatchNormMLP(nn.Module):
 
 
 class Head(nn.Sequential):
-    """The modules after a saved encoder's pooling, (T, H) -> (T, D): Dense modules, then a flow, Normalize or none."""
-
-    @property
-    def flow(self) -> Flow | None:
-        return self[-1] if isinstance(self[-1], Flow) else None
+    """The modules after a saved encoder's pooling, (T, H) -> (T, D): Dense, then perhaps Normalize."""
 
     @property
     def normalizes(self) -> bool:
         return isinstance(self[-1], Normalize)
 
     def dense_layers(self) -> list[Dense]:
-        """All modules before a final flow or Normalize."""
-        return list(self)[: -1 if self.flow or self.normalizes else None]
+        """All modules before a final Normalize."""
+        return list(self)[: -1 if self.normalizes else None]
 
 
 def _folded(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:

@@ -189,8 +189,6 @@ def load_tokenizer(path: str):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     except Exception as error:  # as above
         raise _unreadable("tokenizer", path, error) from error
-    if hasattr(tokenizer, "rules"):  # our own, for word vectors
-        return tokenizer
     tokenizer.padding_side = (
         "right"  # as in training: positions are counted from a sentence's first token
     )

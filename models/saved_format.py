@@ -24,14 +24,12 @@ from torch import Tensor, nn
 
 from common.errors import BadInput, brief, newer_format
 from common.files import read_json, write_json
-from models.flow import Flow
 from models.heads import ACTIVATIONS, Dense, Normalize
 from models.loading import load_config, read_tensors
 from models.pooling import POOLINGS, Pooling
 
 logger = logging.getLogger(__name__)
 FORMAT = 1
-FLOW = "flow.safetensors"
 _TYPES = "sentence_transformers.models."
 # `models.Pooling`, `models.Pooling.Pooling`, `sentence_transformer.modules.pooling.Pooling`, by
 # version.
@@ -103,7 +101,7 @@ def _read(path: str, config) -> Described | None:
         )
         head = [_read_dense(path, f"{i}_Dense") for i in range(2, 2 + (count or 0))]
         if "flow" in ours:
-            head.append(_read_flow(path, _entry(path, "sentence_embedding", ours, "flow", dict)))
+            raise _unsupported(path, "a flow, which an earlier version saved,")
         if "normalize" in ours and _entry(path, "sentence_embedding", ours, "normalize", bool):
             head.append(Normalize())
         _check_modules(path, pooling, count or 0, any(isinstance(part, Normalize) for part in head))
@@ -250,18 +248,6 @@ def _read_dense(path: str, name: str) -> Dense:
     return Dense(linear, activation)
 
 
-def _read_flow(path: str, sizes: dict) -> Flow:
-    weights = _fetch(path, FLOW)
-    tensors = read_tensors(weights) if weights else {}
-    most = 1 + len(tensors)  # steps: one more than the file could fill
-    return _filled(
-        path,
-        FLOW,
-        lambda: Flow(sizes["width"], min(sizes["steps"], most), sizes["hidden"]),
-        tensors,
-    )
-
-
 def _filled(
     path: str, part: str, make: Callable[[], nn.Module], tensors: dict[str, Tensor]
 ) -> nn.Module:
@@ -321,15 +307,10 @@ def _fetch(path: str, name: str) -> Path | None:
         return None
 
 
-def write_head(folder: str | Path, dense: list[Dense], flow: Flow | None) -> None:
-    """Write the weights of a kept head: `2_Dense` and so on, and `flow.safetensors`."""
+def write_head(folder: str | Path, dense: list[Dense]) -> None:
+    """Write the weights of a kept head: `2_Dense` and so on."""
     for i, layer in enumerate(dense, start=2):
         _write_dense(Path(folder) / f"{i}_Dense", layer)
-    if flow is not None:
-        save_file(
-            {name: value.contiguous() for name, value in flow.state_dict().items()},
-            Path(folder) / FLOW,
-        )
 
 
 def write_modules(

@@ -11,11 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from baselines import __main__ as baselines
 from common.arguments import NLI_COLUMNS
 from common.errors import BadInput, ProjectError, Stopped
-from common.files import ROOT, digest, read_json
+from common.files import ROOT, digest, find_files
+from data.lines import content_hash
 from eval.compare.sides import backbone_of
-from eval.encode import Encode, device_here
+from eval.encode import Encode, Encoder, device_here
 from eval.scores import rows_of, write_scores
 from eval.tasks import Task, score_all
 from export.facts import BASELINE
@@ -87,6 +89,11 @@ class RunPlan:
         """Whether seeds give different figures; whitening and word vectors draw nothing."""
         return bool(self.starts_from or (self.flags and self.baseline in (None, "flow")))
 
+    @property
+    def scored_at_once(self) -> bool:
+        """Whether it is fitted where it is scored, and leaves no model."""
+        return self.baseline in ("flow", "word_vectors")
+
     def settings(self) -> dict[str, Any]:
         """The configuration, overridden by the flags."""
         config = read_once(self.flags["config"]) if "config" in self.flags else {}
@@ -111,7 +118,9 @@ class RunPlan:
         if self.baseline:
             model = str(self.starts_from.folder(choice, seed)) if self.starts_from else self.model
             flags = self.flags | ({"seed": seed} if self.baseline == "flow" else {})
-            flags |= {"data_dir": choice.data_dir, "output": self.folder(choice, seed)}
+            flags |= {"data_dir": choice.data_dir}
+            if not self.scored_at_once:
+                flags["output"] = self.folder(choice, seed)
             return ["-m", "baselines", self.baseline, *filter(None, [model]), *words_of(flags)]
         if not self.flags:
             return []
@@ -146,9 +155,11 @@ class RunPlan:
         if self.starts_from:
             self.starts_from.train(choice, seed)
         if self.baseline:
-            if not (folder / BASELINE).is_file():
+            if not self.scored_at_once and not (folder / BASELINE).is_file():
                 launch(*self.command(choice, seed))
-            text = read_json(folder / BASELINE, "a baseline's record").get("train_sha256")
+            text = None
+            if "train_file" in self.flags:
+                text = content_hash(find_files([self.flags["train_file"]], choice.data_dir))
             record_untrained(folder, provenance(), self.model, text)
         elif self.flags:
             launch(*self.command(choice, seed))
@@ -160,11 +171,18 @@ class RunPlan:
 
     def score(self, choice: Choice, seed: int, tasks: Mapping[str, Sequence[Task]]) -> None:
         """Write the missing scores files of the run."""
-        for name, some in tasks.items():
+        folder = self.folder(choice, seed)
+        missing = [name for name in tasks if not (folder / f"{name}.json").is_file()]
+        if missing and self.scored_at_once:
+            encode, facts = baselines.fitted(self.command(choice, seed)[2:])
+            for name in missing:
+                write(folder / f"{name}.json", tasks[name], choice.data_dir, encode, facts)
+            return
+        for name in missing:
             longest = SEARCH_LENGTH if name.startswith("search-") else None
             settings = {"pooling": self.pooling, "max_length": longest, "bf16": choice.bf16}
             model = None if self.baseline else self.model
-            score(self.folder(choice, seed), name, some, choice.data_dir, model, **settings)
+            score(folder, name, tasks[name], choice.data_dir, model, **settings)
 
 
 def plan_of(table: Table, row: TableRow, choice: Choice) -> RunPlan | str:
@@ -404,19 +422,22 @@ def score(
     model: str | None,
     **settings: Any,
 ) -> None:
-    """Write `NAME.json` and its examples atomically into a run's folder, unless they exist.
+    """Write `NAME.json` and its examples into a run's folder.
 
     `model` replaces the folder's model; `settings` are `pooling`, `max_length` and `bf16`.
     """
-    path = folder / f"{name}.json"
-    if path.is_file():
-        return
     encoder, tokenizer = load_encoder(
         model or str(folder), settings["pooling"], settings["max_length"]
     )
     encode = Encode(encoder.to(device_here()), tokenizer, bf16=settings["bf16"])
+    write(folder / f"{name}.json", tasks, data_dir, encode, encode.settings)
+
+
+def write(
+    path: Path, tasks: Sequence[Task], data_dir: str, encode: Encoder, facts: Mapping[str, Any]
+) -> None:
+    """Score and write the rows, with how the vectors were made, and the examples atomically."""
     results = score_all(encode, tasks, data_dir)
-    write_scores(
-        path, results, rows_of(results, folder.parent.name, folder.name, **encode.settings)
-    )
+    folder = path.parent
+    write_scores(path, results, rows_of(results, folder.parent.name, folder.name, **facts))
     logger.info("%s: scored", path)

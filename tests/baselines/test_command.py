@@ -1,6 +1,7 @@
 """`python -m baselines` as a user types it, and the scores of what it writes."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,34 +57,24 @@ def test_flags_are_checked_before_the_text_is_encoded(tiny_bert, tmp_path, monke
         )
 
 
-def test_flow_from_text_to_scores(tiny_bert, text_file, dev_file, sentences, tmp_path, capsys):
-    argv = [
-        "flow",
-        str(tiny_bert),
-        "--pooling=avg_first_last",
-        f"--train_file={text_file}",
-        "--epochs=2",
-        "--steps=2",
-    ]
-    command.main([*argv, f"--output={tmp_path / 'a'}"])
-    assert "mean negative log likelihood: " in capsys.readouterr().out
-    command.main([*argv, f"--output={tmp_path / 'b'}"])
-    assert record(tmp_path / "a")["nll_after"] < record(tmp_path / "a")["nll_before"]
-    assert np.array_equal(
-        encode_of(tmp_path / "a")(sentences[:9]), encode_of(tmp_path / "b")(sentences[:9])
-    )
-    flowed = scoring.main([str(tmp_path / "a"), f"--dev_file={dev_file}"])
-    plain = scoring.main([str(tiny_bert), "--pooling=avg_first_last", f"--dev_file={dev_file}"])
-    assert flowed[0]["value"] != pytest.approx(plain[0]["value"])
-    with pytest.raises(BadInput, match="ends in a flow"):
-        command.main(
-            [
-                "whitening",
-                str(tmp_path / "a"),
-                f"--train_file={text_file}",
-                f"--output={tmp_path / 'c'}",
-            ]
-        )
+def scored(*argv):
+    """The first row that a command writes."""
+    output = next(word for word in argv if word.startswith("--output="))
+    command.main(argv)
+    return json.loads(Path(output.removeprefix("--output=")).read_text())[0]
+
+
+def test_flow_from_text_to_scores(tiny_bert, text_file, dev_file, tmp_path, capsys):
+    pairs, pooling = f"--dev_file={dev_file}", "--pooling=avg_first_last"
+    text = [pooling, f"--train_file={text_file}", "--epochs=2", "--steps=2"]
+    flags = ["flow", str(tiny_bert), *text, pairs]
+    flowed = scored(*flags, f"--output={tmp_path / 'a.json'}")
+    assert capsys.readouterr().out.startswith("| model |")
+    assert flowed["nll_after"] < flowed["nll_before"] and len(flowed["train_sha256"]) == 64
+    assert scored(*flags, f"--output={tmp_path / 'b.json'}") == flowed
+    [plain, *_] = scoring.main([str(tiny_bert), pooling, pairs])
+    assert flowed["value"] != pytest.approx(plain["value"])
+    assert (flowed["task"], flowed["n"]) == (plain["task"], plain["n"])
 
 
 def test_word_vectors_from_file_to_scores(tmp_path):
@@ -92,13 +83,17 @@ def test_word_vectors_from_file_to_scores(tmp_path):
     pairs.write_text(
         "sentence1\tsentence2\tscore\nA dog.\tthe Cat\t5\nhouse zebra\tdog yak\t2\ncat\thouse\t1\n"
     )
-    out, scores = tmp_path / "words", tmp_path / "scores.json"
-    command.main(["word_vectors", str(tmp_path / "vectors.txt"), f"--output={out}"])
-    scoring.main([str(out), f"--dev_file={pairs}", f"--output={scores}"])
-    assert json.loads(scores.read_text())[0]["value"] == pytest.approx(
-        100
-    )  # cosines 0.8, 0 and -0.6
-    assert record(out)["words"] == 3 and record(out)["stop_words"] == "english"
+    flags = [f"--dev_file={pairs}", f"--output={tmp_path / 'scores.json'}"]
+    row = scored("word_vectors", str(tmp_path / "vectors.txt"), *flags)
+    assert row["value"] == pytest.approx(100)  # cosines 0.8, 0 and -0.6
+    assert row["words"] == 3 and len(row["sha256"]) == 64
+
+
+def test_missing_test_data_is_known_before_the_fit(tiny_bert, text_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
+    flags = [f"--train_file={text_file}", f"--data_dir={tmp_path}"]
+    with pytest.raises(BadInput, match="STS12"):
+        command.main(["flow", str(tiny_bert), "--pooling=avg", *flags])
 
 
 def test_a_killed_command_leaves_no_folder_and_the_same_command_ends(

@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 
-from baselines.__main__ import main as baseline
 from eval.encode import Encode
 from export.__main__ import main
 from export.card import Model
@@ -39,34 +38,6 @@ def test_every_snippet_gives_the_same_vectors(make_run, tmp_path, monkeypatch, p
         assert np.abs(theirs - expected).max() < 2e-6 * np.abs(expected).max(), snippet
     assert np.abs(expected[0] - expected[2]).max() > 0.1 * np.abs(expected).max()
     assert np.allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-6) == (head == "unit")
-
-
-@pytest.mark.parametrize("model", ["flow", "word_vectors"])
-def test_what_only_this_repository_computes_says_so(
-    model, tiny_bert, text_file, tmp_path, monkeypatch
-):
-    (tmp_path / "words.txt").write_text("child 1 2\ngirl 2 1\nstocks -1 0.5\n")
-    flow = [str(tiny_bert), "--pooling=avg", f"--train_file={text_file}", "--epochs=1", "--steps=1"]
-    baseline(
-        [
-            model,
-            *(flow if model == "flow" else [str(tmp_path / "words.txt")]),
-            f"--output={tmp_path / 'made'}",
-        ]
-    )
-    main([str(tmp_path / "made"), "--output", str(tmp_path / "a-model")])
-    card = (tmp_path / "a-model" / "README.md").read_text()
-    part = "the flow" if model == "flow" else "this model's tokenization"
-    assert f"Neither sentence-transformers nor transformers implements {part}" in card
-    assert "library_name" not in card and "- transformers" not in card.split("---")[1]
-    assert "Unknown: the model was exported" not in card and str(tmp_path) not in card
-    assert re.search(rf"\| command +\| {model} ", card) and "sha256" in card
-    [snippet] = SNIPPET.findall(card)
-    monkeypatch.chdir(tmp_path)
-    names = run_snippet(snippet)
-    encoder, tokenizer = load_encoder(str(tmp_path / "made"))
-    expected = Encode(encoder, tokenizer)(names["sentences"])
-    assert np.array_equal(names["embeddings"], expected) and np.abs(expected).max() > 0.1
 
 
 def test_a_pushed_head_is_fetched_from_the_hub(make_run):

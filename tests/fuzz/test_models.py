@@ -1,4 +1,4 @@
-"""Folders of models: how they pool, their heads and flows, Condenser's checkpoint, damaged weights."""
+"""Folders of models: how they pool, their heads, Condenser's checkpoint, damaged weights."""
 
 import io
 import json
@@ -15,15 +15,13 @@ from transformers import BertConfig, BertForMaskedLM
 
 from common.errors import BadInput
 from models.auxiliary import CONDENSER_FILE, HEAD_FILE, load_head, new_head, read_head
-from models.flow import Flow
 from models.heads import Dense
 from models.loading import load_backbone
 from models.pooling import POOLINGS
-from models.saved_format import FLOW, Described, read_modules, write_head, write_modules
+from models.saved_format import Described, read_modules, write_head, write_modules
 from tests.fuzz.damage import MANY, altered, as_json, damaged, result
 
-_FLOW = {"width": 4, "steps": 2, "hidden": 3}
-_OURS = {"format": 1, "pooling": "avg", "head": 1, "max_length": 32, "flow": _FLOW}
+_OURS = {"format": 1, "pooling": "avg", "head": 1, "max_length": 32}
 _SIZES = {
     "hidden_size": 8,
     "num_hidden_layers": 1,
@@ -46,10 +44,9 @@ _PICKLED = [
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A folder in both layouts: sentence-transformers' modules, and our head and flow."""
+    """A folder in both layouts: sentence-transformers' modules, and our head."""
     folder = tmp_path_factory.mktemp("saved")
-    flow = Flow(4, 2, 3)
-    write_head(str(folder), [Dense(torch.nn.Linear(4, 4), "Tanh")], flow)
+    write_head(str(folder), [Dense(torch.nn.Linear(4, 4), "Tanh")])
     write_modules(str(folder), POOLINGS["avg"], 1, 32, BertConfig(hidden_size=4), {}, {}, None)
     return folder
 
@@ -106,8 +103,9 @@ def test_our_description_is_read_or_refused(saved, content):
 
 
 @MANY
-@given(st.sampled_from(["2_Dense/model.safetensors", FLOW]), st.data())
-def test_damaged_heads_are_read_or_refused(saved, tmp_path, name, data):
+@given(st.data())
+def test_damaged_heads_are_read_or_refused(saved, tmp_path, data):
+    name = "2_Dense/model.safetensors"
     content = data.draw(damaged((saved / name).read_bytes(), [b"F16", b"I64", b"[4]", b"\x7f\xc0"]))
     with _changed(_copy(saved, tmp_path) / name, content):
         _described(tmp_path / "model", SimpleNamespace(sentence_embedding=_OURS))
@@ -155,14 +153,10 @@ def test_a_folder_whose_modules_make_no_vector_is_refused(saved, tmp_path, file,
         read_modules(str(folder), SimpleNamespace())
 
 
-@pytest.mark.parametrize(
-    "sizes", [{"steps": 10**9}, {"hidden": 10**12}, {"width": "4"}, {"width": None}]
-)
-def test_impossible_sizes_of_a_flow_are_refused(saved, sizes):
-    with pytest.raises(BadInput, match=r"flow"):
-        read_modules(
-            str(saved), SimpleNamespace(sentence_embedding=_OURS | {"flow": _OURS["flow"] | sizes})
-        )
+def test_a_flow_of_an_earlier_version_is_refused(saved):
+    older = _OURS | {"flow": {"width": 4, "steps": 2, "hidden": 3}}
+    with pytest.raises(BadInput, match="a flow, which an earlier version saved"):
+        read_modules(str(saved), SimpleNamespace(sentence_embedding=older))
 
 
 @pytest.fixture(scope="module")

@@ -69,9 +69,8 @@ def test_baselines_are_fitted_scored_and_kept(
     """Once per seed where something is drawn, and once where nothing is."""
     monkeypatch.chdir(tmp_path)
     started = []
-    monkeypatch.setattr(
-        runs, "launch", lambda *argv: started.append(argv) or baselines.main(list(argv[2:]))
-    )
+    fitted = baselines.fitted
+    monkeypatch.setattr(baselines, "fitted", lambda argv: started.append(argv) or fitted(argv))
     rows = (
         TableRow(
             "flow",
@@ -89,7 +88,7 @@ def test_baselines_are_fitted_scored_and_kept(
     plans = [plan_of(table, row, choice) for row in rows]
     for _ in range(2):
         _rows(table, choice, tmp_path / "t-1.json", collect_only=False)
-        assert [argv[2] for argv in started] == ["flow", "word_vectors", "flow"]
+        assert [argv[0] for argv in started] == ["flow", "word_vectors", "flow"]
     flow, words = collect(table, choice)
     assert (flow["ours_runs"], words["ours_runs"]) == (2, 1)
     assert flow["by_seed"][0] != flow["by_seed"][1]
