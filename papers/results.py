@@ -1,9 +1,11 @@
-"""A table's rows of results: which tasks its columns need, the paper's figure, ours, and how they compare."""
+"""A table's rows of results: the tasks of its columns, the paper's figures, ours, and a verdict."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from eval.analyse.tokens import FrequentTokens
 from eval.compare.intervals import ABOVE, BELOW, INSIDE, Interval, Line, compare
@@ -18,8 +20,14 @@ from papers.specification import Column, Table, TableRow
 
 STEPS = "steps"  # metric of a column of best steps, which are in the run's record
 FREQUENT = "frequent_tokens"  # metrics: "spearman without N tokens"
-_FAMILY = {"spearman": "sts", "accuracy": "transfer", "ndcg@10": "beir"}
-_FAMILY |= dict.fromkeys(("recall@1", "recall@5", "recall@10"), "retrieval")
+_GROUPS = {  # metric -> the tasks that have it
+    "spearman": "sts",
+    "accuracy": "transfer",
+    "ndcg@10": "beir",
+    "recall@1": "retrieval",
+    "recall@5": "retrieval",
+    "recall@10": "retrieval",
+}
 _WORDS = {ABOVE: "above", BELOW: "below", INSIDE: "inside"}
 
 
@@ -29,166 +37,165 @@ def needed(columns: Iterable[Column], data_dir: str) -> dict[str, list[Task]]:
     Each BEIR set has its own file. Sets that are not in DATA_DIR/beir are skipped, because few
     users have all fourteen; their figures are shown as missing.
     """
-    keys, options = (
-        [column.key for column in columns if column.key.metric != STEPS],
-        Options(device=device_here()),
-    )
+    keys = [column.key for column in columns if column.key.metric != STEPS]
+    options = Options(device=device_here())
     tasks: dict[str, list[Task]] = {}
-    for family in dict.fromkeys(
-        "dev" if key.split == "dev" else _FAMILY.get(key.metric, FREQUENT) for key in keys
-    ):
-        if family == "dev":
-            tasks[family] = tasks_named(["STS-B"], Options("dev"))
-        elif family == FREQUENT:
+    for group in dict.fromkeys(map(_group, keys)):
+        if group == "dev":
+            tasks[group] = tasks_named(["STS-B"], Options("dev"))
+        elif group == FREQUENT:
             counts = tuple(int(key.metric.split()[2]) for key in keys)
-            tasks[family] = [FrequentTokens(counts, pooling_named("avg_top2").pool)]
-        elif family == "beir":
-            names = (
-                PAPER14 if any(key.task == AVERAGE for key in keys) else [key.task for key in keys]
-            )
-            for name in (name for name in names if (Path(data_dir) / "beir" / name).is_dir()):
-                tasks[f"beir-{name}"] = tasks_named([name], replace(options, beir=(name,)))
+            tasks[group] = [FrequentTokens(counts, pooling_named("avg_top2").pool)]
+        elif group == "beir":
+            names = [key.task for key in keys]
+            for name in PAPER14 if AVERAGE in names else names:
+                if (Path(data_dir) / "beir" / name).is_dir():
+                    tasks[f"beir-{name}"] = tasks_named([name], replace(options, beir=(name,)))
         else:
-            tasks[family] = tasks_named([family], options)
+            tasks[group] = tasks_named([group], options)
     return tasks
+
+
+def _group(key: Key) -> str:
+    return "dev" if key.split == "dev" else _GROUPS.get(key.metric, FREQUENT)
 
 
 def figures_of(
     folder: Path, record: Mapping[str, Any], columns: Iterable[Column]
-) -> dict[Key, float]:
-    """The columns' figures in a run's scores files and record; averages over several files are computed here."""
-    figures: dict[Key, float] = {}
-    if best := record.get("best"):
-        figures = {column.key: best["step"] for column in columns if column.key.metric == STEPS}
+) -> dict[str, float]:
+    """Column -> figure, from a run's scores files and record.
+
+    Averages over several files are computed here.
+    """
+    scores: dict[Key, float] = {}
     for path in sorted(folder.glob("*.json")):
-        if path.stem in {*_FAMILY.values(), "dev", FREQUENT} or path.stem.startswith("beir-"):
-            figures |= {
-                key: score.mean for key, score in from_files(path.name, [path]).scores.items()
-            }
-    for key in {column.key for column in columns} - figures.keys():
-        sets = [
-            Key(task, *key[1:]) for task in sorted(averaged(key))
-        ]  # sorted for a reproducible sum
-        if sets and all(key in figures for key in sets):
-            figures[key] = average([{"value": figures[key], "n": 0} for key in sets])["value"]
-    return {column.key: figures[column.key] for column in columns if column.key in figures}
+        if path.stem in {*_GROUPS.values(), "dev", FREQUENT} or path.stem.startswith("beir-"):
+            for key, score in from_files(path.name, [path]).scores.items():
+                scores[key] = score.mean
+    figures: dict[str, float] = {}
+    for column in columns:
+        tasks = sorted(averaged(column.key))  # sorted for a reproducible sum
+        parts = [Key(task, *column.key[1:]) for task in tasks]
+        if column.key.metric == STEPS and record.get("best"):
+            figures[column.name] = record["best"]["step"]
+        elif column.key in scores:
+            figures[column.name] = scores[column.key]
+        elif parts and scores.keys() >= set(parts):
+            rows = [{"value": scores[key], "n": 0} for key in parts]
+            figures[column.name] = average(rows)["value"]
+    return figures
 
 
 def averaged(key: Key) -> frozenset[str]:
     """The tasks in an average; none for a single task."""
-    sets = next(iter(records().values())).averaged
-    return sets.get(key[1:], frozenset()) if key.task == AVERAGE else frozenset()
+    if key.task != AVERAGE:
+        return frozenset()
+    any_record = next(iter(records().values()))
+    return any_record.averaged.get(key[1:], frozenset())
 
 
 def collect(table: Table, choice: Choice) -> list[dict[str, Any]]:
     """One JSON row per figure of the table, in its order; `ours` is None without a run."""
-    return [result for row in table.rows for result in _row(table, row, choice)]
+    results = []
+    for row in table.rows:
+        results += _results_of(table, row, choice)
+    return results
 
 
-def _row(table: Table, row: TableRow, choice: Choice) -> Iterable[dict[str, Any]]:
+def _results_of(table: Table, row: TableRow, choice: Choice) -> list[dict[str, Any]]:
     plan = plan_of(table, row, choice)
-    done = {}  # seed -> folder and record
-    if isinstance(plan, RunPlan):
-        runs = {seed: (folder, finished(folder)) for seed, folder in plan.folders(choice).items()}
-        done = {seed: run for seed, run in runs.items() if run[1]}
-    figures = {
-        seed: figures_of(folder, record, table.columns) for seed, (folder, record) in done.items()
-    }
-    theirs = records()[row.published] if row.published else None
-    shared = {
-        "table": table.name,
-        "label": row.label,
-        "published_record": row.published,
-        "config": row.config,
-        "overrides": row.overrides,
-        "backbone": choice.backbone or row.backbone,
-        "paper_backbone": row.backbone,
-        "provenance": {
-            seed: {"run": str(run), **facts_of(record)} for seed, (run, record) in done.items()
-        },
-    }
-    by_key = {
-        column.key: {
-            seed: values[column.key] for seed, values in figures.items() if column.key in values
-        }
-        for column in table.columns
-    }
-    missing = "not run" if isinstance(plan, RunPlan) else plan
+    provenance, figures = {}, {}  # by seed
+    for seed, folder in plan.folders(choice).items() if isinstance(plan, RunPlan) else ():
+        if record := finished(folder):
+            provenance[seed] = {"run": str(folder), **facts_of(record)}
+            figures[seed] = figures_of(folder, record, table.columns)
+    by_column = pd.DataFrame(figures, dtype=float).reindex(column.name for column in table.columns)
+    published = records()[row.published] if row.published else None
+    results = []
     for column in table.columns:
-        score = statistic([*by_key[column.key].values()], column.statistic)
-        printed = theirs.scores.get(column.key) if theirs else None
-        if score and column.statistic == "max":
-            verdict = "cannot say: a maximum"
-        elif (
-            score
-            and len(by_key[column.key]) != chosen_of(column.statistic, len(by_key[column.key]))[1]
-        ):
-            verdict = f"cannot say: {column.statistic}, but {len(by_key[column.key])} runs"
-        elif score and isinstance(plan, RunPlan):
-            verdict = verdicts({column.key: score}, theirs, plan.differences)[column.key]
-        else:
-            verdict = missing
-        yield {
-            **shared,
-            "column": column.name,
-            **column.key._asdict(),
-            "statistic": column.statistic,
-            **_fields(printed, column, "published"),
-            "misprint": row.misprints.get(column.name),
-            "source": printed.source if printed else None,
-            **_fields(score, column, "ours"),
-            "by_seed": by_key[column.key],
-            "verdict": verdict,
-        }
+        values = by_column.loc[column.name].dropna()
+        ours = statistic(values.tolist(), column.statistic)
+        printed = published.scores.get(column.key) if published else None
+        results.append(
+            {
+                "table": table.name,
+                "label": row.label,
+                "published_record": row.published,
+                "config": row.config,
+                "overrides": row.overrides,
+                "backbone": choice.backbone or row.backbone,
+                "paper_backbone": row.backbone,
+                "provenance": provenance,
+                "column": column.name,
+                **column.key._asdict(),
+                "statistic": column.statistic,
+                **_fields(printed, column, "published"),
+                "misprint": row.misprints.get(column.name),
+                "source": printed.source if printed else None,
+                **_fields(ours, column, "ours"),
+                "by_seed": values.to_dict(),
+                "verdict": _judged(column, ours, len(values), published, plan),
+            }
+        )
+    return results
+
+
+def _fields(score: Score | None, column: Column, name: str) -> dict[str, Any]:
+    value, std, runs = None, None, 0
+    if score and column.statistic == "max":
+        value, runs = score.high, score.runs
+    elif score:
+        value, std, runs = score.mean, score.std, score.runs
+    return {name: value, f"{name}_std": std, f"{name}_runs": runs}
 
 
 def chosen_of(statistic: str, count: int) -> tuple[int, int]:
-    """How many of how many runs a statistic is over: 3 and 7 for `best 3 of 7`, otherwise all `count`."""
+    """How many of how many runs count: 3 of 7 for `best 3 of 7`, otherwise all of `count`."""
     _, *numbers = statistic.replace(" of ", " ").split()
     return (int(numbers[0]), int(numbers[1])) if numbers else (count, count)
 
 
 def statistic(values: Sequence[float], name: str) -> Score | None:
     """The score of a row's runs, or of the best among them; None without a run."""
-    best = sorted(values)[-chosen_of(name, len(values))[0] :]
+    chosen, _ = chosen_of(name, len(values))
+    best = sorted(values)[-chosen:]
     return Score.over(best, low=min(best), high=max(best)) if best else None
 
 
-def _fields(score: Score | None, column: Column, name: str) -> dict[str, Any]:
-    value, std, runs = (score.mean, score.std, score.runs) if score else (None, None, 0)
-    if score and column.statistic == "max":
-        value, std = score.high, None
-    return {name: value, f"{name}_std": std, f"{name}_runs": runs}
+def _judged(
+    column: Column, ours: Score | None, runs: int, published: Side | None, plan: RunPlan | str
+) -> str:
+    if isinstance(plan, str):
+        return plan
+    if ours is None:
+        return "not run"
+    if column.statistic == "max":
+        return "cannot say: a maximum"
+    _, expected = chosen_of(column.statistic, runs)
+    if runs != expected:
+        return f"cannot say: {column.statistic}, but {runs} runs"
+    return verdict(column.key, ours, published, plan.differences)
 
 
-def verdicts(
-    ours: dict[Key, Score], theirs: Side | None, differences: Sequence[str]
-) -> dict[Key, str]:
-    """For every figure: inside, above or below the 95 % interval over seeds, or why it cannot be
-    judged.
+def verdict(key: Key, ours: Score, published: Side | None, differences: Sequence[str]) -> str:
+    """Inside, above or below the 95 % interval over seeds, or why it cannot be judged.
 
     Runs that differ from the paper's are not judged. A published single run is judged by the record
     of its method's spread, if there is one.
     """
-    result = dict.fromkeys(ours, "not printed")
-    shared = tuple(key for key in ours if theirs and key in theirs.scores)
+    if published is None or key not in published.scores:
+        return "not printed"
     if differences:
-        return result | dict.fromkeys(shared, f"not comparable: {', '.join(differences)}")
-    if shared:
-        sets = {key[1:]: averaged(key) for key in shared if averaged(key)}
-        mine = Side("ours", {key: ours[key] for key in shared}, shared, sets)
-        printed = replace(
-            theirs, scores={key: theirs.scores[key] for key in shared}, headline=shared
-        )
-        judged: dict[Key, str] = {}
-        for line in compare(mine, printed):
-            if line.key not in judged or isinstance(line.outcome, Interval):
-                judged[line.key] = _verdict(line, theirs.note)
-        result |= judged
-    return result
+        return f"not comparable: {', '.join(differences)}"
+    sets = {key[1:]: averaged(key)} if averaged(key) else {}
+    mine = Side("ours", {key: ours}, (key,), sets)
+    theirs = replace(published, scores={key: published.scores[key]}, headline=(key,))
+    lines = compare(mine, theirs)
+    decided = [line for line in lines if isinstance(line.outcome, Interval)]
+    return _in_words(decided[-1] if decided else lines[0], published.note)
 
 
-def _verdict(line: Line, note: str | None) -> str:
+def _in_words(line: Line, note: str | None) -> str:
     """The verdict, and its reference if that is not the figure on the page."""
     if isinstance(line.outcome, str):
         return line.outcome

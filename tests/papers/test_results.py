@@ -79,9 +79,8 @@ def test_an_unfinished_run_is_not_counted(choice):
 
 def verdict(name, key, *values, differs=()):
     std = statistics.stdev(values) if len(values) > 1 else None
-    return results.verdicts(
-        {key: Score(statistics.mean(values), len(values), std)}, published(name), differs
-    )[key]
+    ours = Score(statistics.mean(values), len(values), std)
+    return results.verdict(key, ours, published(name), differs)
 
 
 def test_a_published_single_run_is_judged_by_its_method_s_spread():
@@ -105,7 +104,7 @@ def test_what_is_not_comparable_or_not_printed_is_not_judged():
         == "not comparable: other text"
     )
     assert verdict("simcse-mlm-bert-base", AVERAGE, 75.0) == "not printed"
-    assert results.verdicts({DEV: Score(80.0)}, None, ("other text",)) == {DEV: "not printed"}
+    assert results.verdict(DEV, Score(80.0), None, ("other text",)) == "not printed"
 
 
 def test_a_maximum_is_shown_and_not_judged(choice):
