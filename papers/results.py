@@ -1,12 +1,15 @@
 """A table's rows of results: the tasks of its columns, the paper's figures, ours, and a verdict."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pandas as pd
 
+from common.errors import BadInput, NonFinite, ProjectError
+from common.files import read_json
 from eval.analyse.tokens import FrequentTokens
 from eval.compare.intervals import ABOVE, BELOW, INSIDE, Interval, Line, compare
 from eval.compare.sides import Score, Side, from_files, records
@@ -15,9 +18,10 @@ from eval.retrieval.beir import PAPER14
 from eval.scores import AVERAGE, Key, average
 from eval.tasks import Options, Task, tasks_named
 from models.pooling import pooling_named
-from papers.runs import Choice, RunPlan, facts_of, finished, plan_of
+from papers.runs import Choice, RunPlan, facts_of, finished, load_all, plan_of
 from papers.specification import Column, Table, TableRow
 
+logger = logging.getLogger(__name__)
 STEPS = "steps"  # metric of a column of best steps, which are in the run's record
 FREQUENT = "frequent_tokens"  # metrics: "spearman without N tokens"
 _GROUPS = {  # metric -> the tasks that have it
@@ -29,6 +33,58 @@ _GROUPS = {  # metric -> the tasks that have it
     "recall@10": "retrieval",
 }
 _WORDS = {ABOVE: "above", BELOW: "below", INSIDE: "inside"}
+
+
+def fill(table: Table, choice: Choice, path: Path, collect_only: bool) -> list[dict[str, Any]]:
+    """The rows of a table; missing runs are trained and scored, every row before a second seed.
+
+    A run with non-finite numbers is logged and stays missing; any other error ends the command.
+
+    Raises:
+        BadInput: no row can be run, the table's file has figures that would be lost, or test data
+            is missing.
+        ProjectError: a script stopped; has its exit code.
+    """
+    plans = [plan_of(table, row, choice) for row in table.rows]
+    runnable = [plan for plan in plans if isinstance(plan, RunPlan)]
+    if collect_only:
+        _refuse_loss(path, choice, [])
+        return collect(table, choice)
+    if not runnable:
+        raise BadInput(f"{table.name}: no row can be run with these flags; --list says why")
+    _refuse_loss(path, choice, runnable)
+    tasks = needed(table.columns, choice.data_dir)
+    load_all(tasks, choice.data_dir)
+    for seed in choice.seeds:
+        for plan in runnable:
+            if seed not in plan.folders(choice):
+                continue
+            try:
+                plan.train(choice, seed)
+                plan.score(choice, seed, tasks)
+            except ProjectError as error:
+                if error.exit_code != NonFinite.exit_code:
+                    raise
+                logger.error("%s, seed %d: %s", plan.name, seed, error)
+    return collect(table, choice)
+
+
+def _refuse_loss(path: Path, choice: Choice, plans: Iterable[RunPlan]) -> None:
+    """Raise BadInput if the file has figures of runs that are neither here nor planned."""
+    if not path.is_file():
+        return
+    planned = set()
+    for plan in plans:
+        planned |= {folder.name for folder in plan.folders(choice).values()}
+    lost = set()
+    for row in read_json(path, "a results table", "give another --output", list):
+        for facts in row["provenance"].values():
+            run = PurePath(facts["run"]).name
+            if run not in planned and finished(Path(choice.runs) / run) is None:
+                lost.add(run)
+    if lost:
+        missing = f"{len(lost)} runs that are not in {choice.runs} ({min(lost)}, ...)"
+        raise BadInput(f"{path} has figures of {missing} and would be lost; give another --output")
 
 
 def needed(columns: Iterable[Column], data_dir: str) -> dict[str, list[Task]]:

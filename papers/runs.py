@@ -365,6 +365,13 @@ def model_difference(
     return None if model == usual else "initial model not compared"
 
 
+def load_all(tasks: Mapping[str, Sequence[Task]], data_dir: str) -> None:
+    """Read all test data, so that missing data is an error now and not after the training."""
+    for some in tasks.values():
+        for task in some:
+            task.load(data_dir)
+
+
 def launch(script: str, *argv: str) -> None:
     """Run a training script, or with `-m` a module; when this process is stopped, it stops first.
 

@@ -1,20 +1,21 @@
-"""The papers' tables as data: one file per table in papers/tables, read here and checked by
-tests/papers.
+"""The papers' tables as data: one file per table in papers/tables.
 
     title, paper, where    what the table shows and where it is printed
     backbone               default for rows: the second half of configs/METHOD-BACKBONE.yaml
     columns                [{tasks, split, metric, statistic, name, x}]: what is evaluated
-    rows                   [{label, and one of: config with overrides and after; evaluate; published_only}]; with
-                           baseline, a command of `python -m baselines` is fitted to the text of
-                           config
+    rows                   [{label, and one of: config with overrides and after; evaluate;
+                           published_only}]; with baseline, a command of `python -m baselines` is
+                           fitted to the text of config
     figure                 {chart: curve or heat map, title, x, y, log}, for a figure of the paper
     note                   for the reader
 
 A row refers to its published numbers by the id of a record in eval/compare/published.yaml.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,13 @@ FOLDER = Path(__file__).parent / "tables"
 
 @dataclass(frozen=True)
 class Column:
-    """One figure of a row: `statistic` of `key` over the runs (mean, max, or the mean of the `best
-    N of M` seeds).
+    """One figure of a row.
 
-    The metric `steps` is the step of the best model. `x` is the position on a curve.
+    Attributes:
+        name: its title.
+        key: the figure of a run; the metric `steps` is the step of the best model.
+        statistic: over the runs: mean, max, or the mean of the `best N of M` seeds.
+        x: the position on a curve.
     """
 
     name: str
@@ -77,7 +81,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Figure:
-    """How a table is drawn: `title` is a sentence, `x` and `y` name the axes; `log`: the x axis is logarithmic."""
+    """How a table is drawn: `title` is a sentence, `x` and `y` name the axes; `log`: that of x."""
 
     chart: str
     title: str
@@ -97,6 +101,10 @@ class Table:
     figure: Figure | None = None
     note: str | None = None
 
+    def with_rows(self, labels: Collection[str]) -> Table:
+        """The table with only these rows."""
+        return replace(self, rows=tuple(row for row in self.rows if row.label in labels))
+
 
 def names() -> list[str]:
     stems = (path.stem for path in FOLDER.glob("*.yaml"))
@@ -107,23 +115,25 @@ def read(name: str) -> Table:
     """The table with this name."""
     content = read_yaml(FOLDER / f"{name}.yaml")
     backbone, figure = content.pop("backbone"), content.pop("figure", None)
-    columns = tuple(column for entry in content.pop("columns") for column in _columns(**entry))
+    columns: list[Column] = []
+    for entry in content.pop("columns"):
+        columns += _columns(**entry)
     rows = tuple(_row({"backbone": backbone, **entry}) for entry in content.pop("rows"))
-    return Table(name, columns=columns, rows=rows, figure=figure and Figure(**figure), **content)
+    return Table(
+        name, columns=tuple(columns), rows=rows, figure=figure and Figure(**figure), **content
+    )
 
 
 def _columns(
     tasks: Sequence[str], split: str = "test", metric: str = "spearman", name: str = "", **more: Any
-) -> Iterator[Column]:
-    for key in (Key(task, split, "test", metric) for task in tasks):
-        yield Column(name or str(key), key, **more)
+) -> list[Column]:
+    keys = [Key(task, split, "test", metric) for task in tasks]
+    return [Column(name or str(key), key, **more) for key in keys]
 
 
 def _row(entry: Mapping[str, Any]) -> TableRow:
     """The row, with its overrides as words of a command line."""
-    overrides = entry.get("overrides", {})
-    flags = {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in overrides.items()
-    }
-    return TableRow(**{**entry, "overrides": flags})
+    overrides = {}
+    for name, value in entry.get("overrides", {}).items():
+        overrides[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return TableRow(**{**entry, "overrides": overrides})

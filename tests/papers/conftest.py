@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from eval.scores import row as score_row
-from papers import __main__ as command
-from papers import runs
+from papers import results, runs
 from papers.__main__ import main
 from training.checkpoint import commit
 
@@ -24,7 +23,7 @@ class Runner:
         self.asked, self.scored, self.broken = [], [], {}
         monkeypatch.setattr(runs, "launch", self.launch)
         monkeypatch.setattr(runs, "score", self.score)
-        monkeypatch.setattr(command, "needed", lambda columns, data_dir: {"dev": [Nothing()]})
+        monkeypatch.setattr(results, "needed", lambda columns, data_dir: {"dev": [Nothing()]})
 
     def launch(self, script, *argv):
         flags = flags_of(argv)

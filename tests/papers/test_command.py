@@ -1,4 +1,4 @@
-"""The command with a runner that only writes records: what is asked for, what is kept, what is said."""
+"""The command with a runner that only writes records: what is asked, kept and said."""
 
 import json
 import shutil

@@ -39,7 +39,7 @@ def infocse(label="InfoCSE", **more):
 
 
 def finish(table, row, choice, dev, **others):
-    """A finished run of the first seed (and of the others), as training and scoring would leave it."""
+    """Finished runs of the first seeds, as training and scoring would leave them."""
     plan = plan_of(table, row, choice)
     for seed, value in zip(choice.seeds, dev, strict=False):
         folder = plan.folder(choice, seed)

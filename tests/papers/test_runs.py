@@ -17,8 +17,8 @@ from eval.scores import Key
 from eval.sts import Pairs, cosines
 from models.pooling import POOLINGS
 from papers import runs
-from papers.__main__ import _rows, main
-from papers.results import collect
+from papers.__main__ import main
+from papers.results import collect, fill
 from papers.runs import Choice, RunPlan, model_difference, plan_of
 from papers.specification import Column, Table, TableRow
 from tests.encoders import encode_of
@@ -87,7 +87,7 @@ def test_baselines_are_fitted_scored_and_kept(
     choice = Choice(seeds=(0, 1), train_file=str(text_file), runs=str(tmp_path / "runs"), **flags)
     plans = [plan_of(table, row, choice) for row in rows]
     for _ in range(2):
-        _rows(table, choice, tmp_path / "t-1.json", collect_only=False)
+        fill(table, choice, tmp_path / "t-1.json", collect_only=False)
         assert [argv[0] for argv in started] == ["flow", "word_vectors", "flow"]
     flow, words = collect(table, choice)
     assert (flow["ours_runs"], words["ours_runs"]) == (2, 1)

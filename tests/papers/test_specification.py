@@ -1,4 +1,4 @@
-"""The tables as data: every file is well formed, and every row's configuration takes its overrides."""
+"""The tables as data: files are well formed, and configurations take the rows' overrides."""
 
 import re
 import shutil

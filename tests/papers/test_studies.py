@@ -9,7 +9,7 @@ import pytest
 
 from common.errors import BadInput, ProjectError
 from eval.scores import row as score_row
-from papers import runs, study, study_page
+from papers import runs, study, study_page, study_runs
 from papers.__main__ import main
 from papers.page import rewritten
 from papers.runs import Choice, RunPlan
@@ -46,13 +46,16 @@ class Task:
         pass
 
 
-def no_data(content, tasks_of=study.tasks_of):
+def no_data(content, tasks_of=study_runs.tasks_of):
     return {file: [Task(task.name) for task in tasks] for file, tasks in tasks_of(content).items()}
 
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Every command that would have trained; its dev score depends on the rate, its test scores on lambda and seed."""
+    """Every command that would have trained.
+
+    Its dev score depends on the rate, its test scores on lambda and seed.
+    """
     commands = []
 
     def launch(script, *argv):
@@ -91,7 +94,7 @@ def asked(monkeypatch):
         ]
         (folder / f"{name}.json").write_text(json.dumps(rows))
 
-    monkeypatch.setattr(study, "tasks_of", no_data)
+    monkeypatch.setattr(study_runs, "tasks_of", no_data)
     monkeypatch.setattr(runs, "launch", launch)
     monkeypatch.setattr(runs, "score", score)
     return commands
@@ -113,13 +116,13 @@ def test_a_page_of_results_is_that_of_its_json(name):
     page = (ROOT / "results" / f"{content.page or name}.md").read_text(encoding="utf-8")
     made = study_page.tables(content, study.ordered(content, rows))
     assert made in page and rewritten(page, name, f"python -m papers {name}", made) == page
-    study._refuse_mixed(content, rows)
+    study_runs.refuse_mixed(content, rows)
 
 
 @pytest.mark.parametrize("name", [name for name, content in STUDIES.items() if not content.adapt])
 def test_every_flag_of_a_study_is_one_of_its_script(name):
     for levels in STUDIES[name].combinations:
-        plan = study.plan_of(STUDIES[name], levels, Choice(model="m"))
+        plan = study_runs.plan_of(STUDIES[name], levels, Choice(model="m"))
         for planned in filter(None, (plan, plan.starts_from)):
             script, *words = planned.command(Choice(model="m", bf16=False), 0)
             fill(script, flags_of(words))
@@ -240,7 +243,7 @@ def test_gradients_are_read_from_the_log_and_their_moves_are_shares_of_the_mean(
         for step, (contrastive, auxiliary) in norms.items()
     ]
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    run = {"start": "with stage 1", "gradients": study.gradients_in(tmp_path)}
+    run = {"start": "with stage 1", "gradients": study_runs.gradients_in(tmp_path)}
     runs = pd.DataFrame([run | {"seed": seed} for seed in (0, 1)])
     (_, *looks), (_, moves) = study_page.gradients(STUDIES["infocse-gradients-mini"], runs)
     assert looks[0] == ["with stage 1", "5", "0.5", "5", "10", "4", "1", "0.25", "2"]
@@ -257,9 +260,9 @@ def test_gradients_are_read_from_the_log_and_their_moves_are_shares_of_the_mean(
 def adapts(monkeypatch, tmp_path):
     """The commands of `adapt`, and the plans of stage 1; `code` is the exit code of the former."""
     commands, stages = [], []
-    monkeypatch.setattr(study, "tasks_of", no_data)
+    monkeypatch.setattr(study_runs, "tasks_of", no_data)
     monkeypatch.setattr(
-        study, "prepare", lambda files, seed, *_: tmp_path / f"{files[0].parent.name}-{seed}"
+        study_runs, "prepare", lambda files, seed, *_: tmp_path / f"{files[0].parent.name}-{seed}"
     )
     monkeypatch.setattr(
         RunPlan,
@@ -275,7 +278,7 @@ def adapts(monkeypatch, tmp_path):
             raise error
 
     run.code, run.commands, run.stages = 0, commands, stages
-    monkeypatch.setattr(study, "launch", run)
+    monkeypatch.setattr(study_runs, "launch", run)
     return run
 
 
@@ -317,7 +320,7 @@ def test_a_run_of_adapt_is_gathered_from_its_folder(adapts, filled, tmp_path, mo
             '{"step": 30, "loss": 1}\n{"step": 30, "eval_search_ndcg": 2.0}\n'
         )
 
-    monkeypatch.setattr(study, "launch", run)
+    monkeypatch.setattr(study_runs, "launch", run)
     rows = filled("own-text", "--rows", "mini-bert", "--seeds", "0")
     assert (
         len(rows) == 30 and rows[0]["curve"] == [[0, 1.0], [30, 2.0]] and rows[0]["real"] == score

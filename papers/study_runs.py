@@ -1,0 +1,337 @@
+"""The runs of a study: which are asked for, how they are trained and scored, what is kept."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from adapt.run import FACTS, TRAINING, prepare
+from common.errors import BadInput, ProjectError
+from common.files import digest, read_json
+from eval.encode import device_here
+from eval.scores import AVERAGE, average, headline
+from eval.sts import STS_TEST
+from eval.tasks import Options, Task, tasks_named
+from papers.runs import (
+    CONFIGS,
+    Choice,
+    RunPlan,
+    facts_of,
+    finished,
+    launch,
+    load_all,
+    read_once,
+    start_flags,
+)
+from papers.study import Levels, Rows, Study, known_rows, ordered
+from report.runs import read_log
+from training.curves import auxiliary_losses
+from training.settings import words_of
+
+logger = logging.getLogger(__name__)
+DEV_SEARCH = "eval_search_ndcg"  # in the log of `adapt`
+_GRADIENTS = ("eval_gradient_contrastive", "eval_gradient_aux_mlm")
+
+
+def plan_of(study: Study, levels: Levels, choice: Choice) -> RunPlan | str:
+    """The plan of a combination of levels, or what trains it instead."""
+    if study.adapt:
+        return "trained by `python -m adapt`"
+    flags = dict(study.combinations[levels])
+    if choice.steps:
+        flags["max_steps"] = str(choice.steps)
+    if choice.train_file:
+        flags["train_file"] = choice.train_file
+    return _plan(flags, choice)
+
+
+def _plan(flags: Mapping[str, Any], choice: Choice) -> RunPlan:
+    """The plan of a run with these flags, one of which may be `stage_one`."""
+    config = CONFIGS / f"{flags['config']}.yaml"
+    given = {name: value for name, value in flags.items() if name != "stage_one"}
+    given["config"] = str(config)
+    if "stage_one" in flags:
+        return RunPlan(config.stem, given, _plan(flags["stage_one"], choice))
+    start = start_flags(config, given, choice.model, choice.stage_one)
+    return RunPlan(config.stem, {**start, **given})
+
+
+def tasks_of(study: Study) -> dict[str, Sequence[Task]]:
+    """Scores file of a run -> its test tasks."""
+    device = device_here()
+    tasks: dict[str, Sequence[Task]] = {}
+    for name in study.search:
+        tasks[f"search-{name}"] = tasks_named(["beir"], Options(beir=(name,), device=device))
+    if "sts" in study.columns:
+        tasks["sts"] = STS_TEST
+    if "transfer" in study.columns:
+        tasks["transfer"] = tasks_named(["transfer"], Options(mode="fasttest", device=device))
+    return tasks
+
+
+def fill(
+    study: Study, choice: Choice, path: Path, collect: bool, some: Sequence[str]
+) -> list[dict[str, Any]]:
+    """All rows of a study in its order; missing runs are trained and scored unless `collect`.
+
+    Rows in the file `path` stay, and their runs are not trained again; a run that is in its folder
+    replaces its rows. With `some`, only these levels of the first factor are run.
+
+    Raises:
+        BadInput: test data is missing, a flag is invalid, or the rows cannot be compared.
+    """
+    if not (collect or choice.model):
+        raise BadInput(f"{study.name}: give --model, the initial model")
+    asked, rows, tasks = study.chosen(some), known_rows(study, path), tasks_of(study)
+    if not collect:
+        load_all(tasks, choice.data_dir)
+    for seed in choice.seeds:
+        for levels in asked:
+            if not collect and (levels, seed) not in rows:
+                train(study, levels, choice, seed)
+            if found := found_rows(study, levels, choice, seed):
+                rows[levels, seed] = _with_scores(found, rows.get((levels, seed), []))
+        refuse_mixed(study, rows)
+        if study.choose and seed == choice.seeds[0]:
+            asked = _best(asked, rows, seed)
+    for seed, levels in product(choice.seeds, asked if study.columns else []):
+        plan = plan_of(study, levels, choice)
+        folder = plan.folder(choice, seed)
+        if finished(folder):
+            if not collect:
+                plan.score(choice, seed, tasks)
+            rows[levels, seed][0].update(scores_in(folder, tasks))
+    if not rows:
+        raise BadInput(f"{choice.runs}: no finished run of {study.name}; remove --collect to train")
+    return ordered(study, rows)
+
+
+def _with_scores(found: list[dict], known: list[dict]) -> list[dict]:
+    """Rows of a run, with the scores that are known of it: its scores files may be gone."""
+    by_name = {row["name"]: row for row in known}
+    return [{**by_name.get(row["name"], {}), **row} for row in found]
+
+
+def seeds_of(
+    study: Study, choice: Choice, path: Path, some: Sequence[str]
+) -> dict[Levels, Sequence[int]]:
+    """Levels -> seeds that `fill` trains.
+
+    With `choose`, a level that is not yet the best has the first seed only.
+    """
+    asked = study.chosen(some)
+    if not study.choose:
+        return dict.fromkeys(asked, choice.seeds)
+    rows, first = known_rows(study, path), choice.seeds[0]
+    for levels in asked:
+        if found := found_rows(study, levels, choice, first):
+            rows[levels, first] = found
+    best = _best(asked, rows, first)
+    return {levels: choice.seeds if levels in best else [first] for levels in asked}
+
+
+def _best(asked: Iterable[Levels], rows: Rows, seed: int) -> list[Levels]:
+    """For each level of the first factor the combination that is best on STS-B dev."""
+    best: dict[str, Levels] = {}
+    for levels in asked:
+        if (levels, seed) not in rows:
+            continue
+        before = best.setdefault(levels[0], levels)
+        if rows[levels, seed][0]["dev"] > rows[before, seed][0]["dev"]:
+            best[levels[0]] = levels
+    return list(best.values())
+
+
+def train(study: Study, levels: Levels, choice: Choice, seed: int) -> None:
+    """Train a run unless it has finished."""
+    if study.adapt:
+        AdaptRun(study, levels, choice, seed).train()
+    else:
+        plan_of(study, levels, choice).train(choice, seed)
+
+
+def found_rows(study: Study, levels: Levels, choice: Choice, seed: int) -> list[dict[str, Any]]:
+    """The rows of a run without its test scores; none if it has not finished.
+
+    A stage 1 has one per evaluation, other runs have one.
+    """
+    if study.adapt:
+        found = AdaptRun(study, levels, choice, seed).rows()
+    else:
+        found = _trained_rows(study, plan_of(study, levels, choice), choice, seed)
+    of_run = {**dict(zip(study.levels, levels, strict=True)), "seed": seed}
+    return [{**row, **of_run} for row in found]
+
+
+def _trained_rows(study: Study, plan: RunPlan, choice: Choice, seed: int) -> list[dict[str, Any]]:
+    folder = plan.folder(choice, seed)
+    record = finished(folder)
+    if record is None:
+        return []
+    row = {"name": folder.name, "facts": facts_of(record)}
+    evaluations = evaluations_in(folder)
+    if "method" not in plan.settings():  # a stage 1
+        return [{**row, **evaluation} for evaluation in evaluations]
+    if "probe_gradients" in study.flags:
+        row["gradients"] = gradients_in(folder)
+    best = record.get("best") or {}
+    row["dev"] = best.get("value")
+    row["best_step"] = best.get("step")
+    row["gap"] = evaluations[-1]["gap"] if evaluations else None
+    row["precision"] = "bf16" if choice.bf16 else "float32"
+    return [row]
+
+
+def evaluations_in(folder: Path) -> list[dict[str, Any]]:
+    """The auxiliary network's losses and gap at every evaluation in a run's log."""
+    history = read_log(folder)
+    mlm = {line["step"]: line["eval_mlm"] for line in history if "eval_mlm" in line}
+    evaluations = []
+    for losses in auxiliary_losses(history):
+        evaluations.append({**losses._asdict(), "gap": losses.gap, "mlm": mlm.get(losses.step)})
+    return evaluations
+
+
+def gradients_in(folder: Path) -> list[dict[str, Any]]:
+    """Every evaluation in a run's log: step, gradient norms, and the loss terms of that step."""
+    by_step: dict[int, dict] = {}
+    for line in read_log(folder):
+        by_step.setdefault(line["step"], {}).update(line)
+    names = ("step", "contrastive", "aux_mlm", *_GRADIENTS)
+    evaluations = [line for line in by_step.values() if _GRADIENTS[0] in line]
+    return [{name: line[name] for name in names} for line in evaluations]
+
+
+def scores_in(folder: Path, files: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Column -> task -> figure, with their average, from the scores `files` in a run's folder.
+
+    A column without all its files is left out.
+    """
+    columns: dict[str, list[Path]] = {}
+    for file in files:
+        columns.setdefault(file.partition("-")[0], []).append(folder / f"{file}.json")
+    scores = {}
+    for name, paths in columns.items():
+        if not all(path.is_file() for path in paths):
+            continue
+        rows = []
+        for path in paths:
+            rows += headline(read_json(path, "a scores file", kind=list))
+        values = {row["task"]: row["value"] for row in rows}
+        scores[name] = {AVERAGE: values.get(AVERAGE, average(rows)["value"]), **values}
+    return scores
+
+
+def refuse_mixed(study: Study, rows: Rows) -> None:
+    """Raise BadInput unless all runs have the same text, steps and precision.
+
+    Those of one `stage_one`, or of none, must also have the same initial model.
+    Rows of older versions lack some of these facts.
+    """
+    facts = []
+    for (levels, _), of_run in rows.items() if not study.adapt else ():
+        flags = study.combinations[levels]
+        usual = read_once(str(CONFIGS / f"{flags['config']}.yaml")).get("model_name_or_path")
+        start = flags.get("stage_one", "aux_init" not in flags and usual)
+        for row in of_run:
+            recorded = row.get("facts", row)
+            facts += [
+                (row["name"], "text", "", recorded.get("text")),
+                (row["name"], "steps", "", recorded.get("steps")),
+                (row["name"], "precision", "", row.get("precision")),
+                (row["name"], "start", str(start), recorded.get("start")),
+            ]
+    table = pd.DataFrame(facts, columns=["run", "fact", "of", "value"]).dropna()
+    for (fact, _), group in table.groupby(["fact", "of"], sort=False):
+        others = group[group["value"] != group["value"].iloc[0]]
+        if len(others):
+            raise BadInput(
+                f"{group['run'].iloc[0]} and {others['run'].iloc[0]} differ in {fact}; compare "
+                "them in two files: give another --output and --runs"
+            )
+
+
+class AdaptRun:
+    """A run of `python -m adapt` on the documents of a study's last level.
+
+    Attributes:
+        output: the folder of the command.
+        folder: the folder of its training.
+    """
+
+    def __init__(self, study: Study, levels: Levels, choice: Choice, seed: int) -> None:
+        flags = dict(study.combinations[levels])
+        if choice.steps:
+            flags["steps"] = str(choice.steps)
+        self.model, self.stage_one = flags.pop("model", choice.model), flags.pop("stage_one", None)
+        self.flags, self.choice, self.seed = flags, choice, seed
+        self.documents = Path(choice.data_dir) / "beir" / levels[-1]
+        in_order = dict(sorted(flags.items()))
+        hashed = digest([self.model, self.stage_one, in_order, levels[-1], choice.bf16])[:10]
+        name = f"adapt-{flags.get('method', 'spans')}_{hashed}_seed-{seed}"
+        self.output = Path(choice.runs) / name
+        self.folder = self.output.with_name(name + TRAINING)
+
+    def train(self) -> None:
+        """Train unless it has finished; a method that refuses the initial model is left out."""
+        if finished(self.folder):
+            return
+        flags = {
+            "text": self.documents / "corpus.jsonl",
+            "labels": self.documents,
+            "output": self.output,
+            "seed": self.seed,
+            "cache_dir": self._cache,
+            "bf16": str(self.choice.bf16).lower(),
+            "disable_tqdm": "true",
+            **self.flags,
+        }
+        model = self._trained_stage_one() if self.stage_one else self.model
+        try:
+            launch("-m", "adapt", str(model), "--train", *words_of(flags))
+        except ProjectError as error:  # no bag of words from a model without a vocabulary head
+            if error.exit_code != BadInput.exit_code:
+                raise
+            logger.error("%s: refused, skipped", self.folder)
+
+    @property
+    def _cache(self) -> str:
+        return str(Path(self.choice.runs) / "cache")
+
+    def _trained_stage_one(self) -> Path:
+        """The folder of the stage 1, trained on the documents that `adapt` trains on."""
+        prepared = prepare([self.documents / "corpus.jsonl"], self.seed, self._cache)
+        files = {
+            "model_name_or_path": self.model,
+            "train_file": str((prepared / "documents.jsonl").resolve()),
+            "cache_dir": self._cache,
+        }
+        plan = _plan({**files, **self.stage_one}, self.choice)
+        plan.train(self.choice, self.seed)
+        return plan.folder(self.choice, self.seed)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The row of the run; none if it has not finished."""
+        record = finished(self.folder)
+        if record is None:
+            return []
+        facts = read_json(self.output / FACTS, "the verdict of adapt", "remove the run")
+        verdict = facts["training"]
+        searches = {row["search"]: row for row in facts["searches"]}
+        real = searches["trained model"]["real"]
+        parts = ("start", "result", "interval", "verdict")
+        curve = [[0, verdict["dev_of_initial"]]]
+        for line in read_log(self.folder):
+            if DEV_SEARCH in line:
+                curve.append([line["step"], line[DEV_SEARCH]])
+        row = {
+            "name": self.folder.name,
+            "pseudo": {part: verdict[part] for part in parts},
+            "real": {part: real[part] for part in parts},
+            "facts": facts_of(record),
+            "curve": curve,
+        }
+        return [row]
