@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adapt.pseudo import PseudoQueries
+from adapt.pseudo import KINDS, PseudoQueries
 from common.errors import BadInput
 from data.draws import permutation
 from eval.retrieval.beir_files import write_set
@@ -31,7 +31,6 @@ logger = logging.getLogger(__name__)
 SHARE, MOST = 1 / 3, 600  # held-out documents: share and maximum
 FEWEST = 20  # queries; fewer cannot distinguish two searches
 SEARCHED = 10_000  # documents at most, held-out ones included
-MIXTURE = ("first", "first, keywords")  # kinds, each as often; results/pseudo-queries.md
 PASSAGE = 400  # words; a longer document is cut into passages
 COPY = 0.5  # a document with this share of another's shingles is a near-copy
 # a shingle in a larger share of the documents, and in more than `MANY`, is boilerplate, such as a
@@ -114,18 +113,16 @@ def split(documents: Sequence[Document], seed: int, language: str = "english") -
         if len(held) == wanted:
             break
         rng = np.random.default_rng([seed, index])
-        pairs = (
-            queries.make(kind, *documents[index], rng) for kind in rng.permutation(MIXTURE).tolist()
-        )
+        kinds = rng.permutation(KINDS).tolist()
+        pairs = (queries.make(kind, *documents[index], rng) for kind in kinds)
         pair = next((pair for pair in pairs if pair), None)
         if pair is not None and not shingles.has_copy_of(documents[index].text):
             held[index] = pair
             shingles.add(documents[index].text)
     if len(held) < FEWEST:
         raise BadInput(
-            f"only {len(held)} of {len(documents)} documents can be held out as pseudo-queries (a "
-            "third at most); "
-            f"{FEWEST} are needed: give more or longer documents"
+            f"only {len(held)} of {len(documents)} documents can be held out as pseudo-queries "
+            f"(a third at most); {FEWEST} are needed: give more or longer documents"
         )
     rest = [document for index, document in enumerate(documents) if index not in held]
     training = [document for document in rest if not shingles.has_copy_of(document.text)]

@@ -1,7 +1,5 @@
 """Documents of every format are the same documents, and held-out ones an honest search task."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,7 @@ from adapt.documents import (
     with_unique_titles,
     write_task,
 )
-from adapt.pseudo import PseudoQueries
+from adapt.pseudo import first_sentence
 from common.errors import BadInput
 from eval.retrieval.beir import read_set
 
@@ -102,10 +100,11 @@ def japanese(number):
 
 def test_documents_without_spaces_are_held_out_and_their_copies_found():
     text = japanese(1)
-    query, rest = PseudoQueries([text], "none").make("sentence", "", text, np.random.default_rng(0))
-    ends = [text.index(mark) + len(mark) for mark in ("並んでいます。", "言います。", "です\uff01")]
-    sentences = [text[start:end] for start, end in pairwise([0, *ends, None])]
-    assert query in sentences and rest == text.replace(query, ""), "a quoted sentence ends none"
+    query, rest = first_sentence("", text)
+    assert query == text[: text.index("並んでいます。") + len("並んでいます。")]
+    assert rest == text.removeprefix(query)
+    quoted, _ = first_sentence("", rest)
+    assert quoted.endswith("言います。"), "a quoted sentence ends none"
     texts = [japanese(number) for number in range(150)]
     parts = split(
         [Document("", f"{more}{text}") for text in texts for more in ("", "追記あり。")], 0, "none"

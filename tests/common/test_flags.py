@@ -18,8 +18,6 @@ NEEDED = {
     "eval.encode_corpus.__main__": "x --model=x --output=x",
     "export.__main__": "x --output=x",
     "report.__main__": "x",
-    "papers.pseudo_queries": "x",
-    "reproduce": "x",
     "run_pretrain_aux": "--use_cpu=true",
     "run_sup": "--method=nli --use_cpu=true",
     "run_unsup": "--method=simcse --use_cpu=true",
