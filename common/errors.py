@@ -65,6 +65,10 @@ class CheckpointRefused(ProjectError):
     exit_code = 5
 
 
+class FolderInUse(CheckpointRefused):
+    """Another command is working in this folder."""
+
+
 DISK = {
     errno.ENOSPC: "No space left on the device",
     errno.EDQUOT: "No space left: the disk quota is used up",

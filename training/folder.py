@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from common.errors import BadInput, CheckpointRefused, newer_format
+from common.errors import BadInput, CheckpointRefused, FolderInUse, newer_format
 from common.files import RUN_FILE, read_json, remove, sha256, write_json
 from training.checkpoint import BEST, check_best, checkpoint_problem, checkpoints, owner
 
@@ -247,7 +247,7 @@ def locked(folder: str | Path) -> Iterator[None]:
     except (BlockingIOError, PermissionError) as error:  # depends on the system
         pid = os.read(descriptor, 20).decode(errors="replace")
         os.close(descriptor)
-        raise CheckpointRefused(f"{root}: in use by another command (pid {pid})") from error
+        raise FolderInUse(f"{root}: in use by another command (pid {pid})") from error
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, str(os.getpid()).encode(), 0)
     try:

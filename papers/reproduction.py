@@ -1,0 +1,257 @@
+"""The page of a reproduction, made from its runs: `python reproduce.py` writes it.
+
+reproductions/NAME/ has README.md, result.json and curves.png; reproductions/README.md lists all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from common.files import read_json, write_json, writing
+from eval.compare.sides import PREFIX
+from eval.scores import AVERAGE, markdown
+from infocse import compare
+from report.runs import read_log
+from training.folder import read_run
+from training.provenance import provenance
+
+TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", AVERAGE)
+RECORDS = {"simcse": "simcse-bert-base", "infocse": "infocse-bert-base"}  # by arm
+# STS-B dev of the authors' InfoCSE, the first evaluations that are published (PAPERS.md).
+AUTHORS_CURVE = {125: 64.37, 250: 70.08, 375: 72.37, 500: 73.03, 625: 73.96, 750: 77.79}
+AUTHORS_BEST = 85.49
+_DEV, _OWN, _OTHER = "eval_stsb_spearman", "eval_aux_mlm", "eval_aux_mlm_shuffled_cls"
+INDEX = """# Reproductions
+
+Pages that `python reproduce.py` wrote, on machines of this project and of others. To add yours,
+send its folder as a pull request. A row counts if it has all seven STS sets, a checkpoint chosen on
+STS-B dev, the commit, and the dev scores of the run in its result.json. STS: mean of the seven test
+sets, Spearman x 100; published: InfoCSE 78.85, SimCSE 76.25 (single runs, bert-base).
+
+"""
+
+
+def write_page(runs: Path, pages: Path, name: str, scale: str) -> Path:
+    """Collect what is finished in `runs`, write the page, list it; return its folder."""
+    arms = [name for name in ("simcse", "infocse", "simcse-control") if folders_of(runs, name)]
+    record = runs / "checkpoints.json"
+    result = {
+        "name": name,
+        "scale": scale,
+        "checkpoints": read_json(record, "scores", kind=list) if record.is_file() else [],
+        "arms": {arm: facts_of(folders_of(runs, arm)) for arm in arms},
+        "differences": differences(runs, arms),
+        **provenance(),
+    }
+    folder = pages / name
+    write_json(folder / "result.json", result)
+    draw(result, folder / "curves.png")
+    with writing(folder / "README.md") as part:
+        part.write_text(page(result), encoding="utf-8")
+    results = [
+        read_json(path, "a reproduction's result") for path in sorted(pages.glob("*/result.json"))
+    ]
+    with writing(pages / "README.md") as part:
+        part.write_text(index(results), encoding="utf-8")
+    return folder
+
+
+def folders_of(runs: Path, arm: str) -> list[Path]:
+    """The finished runs of an arm, by seed."""
+    folders = [path for path in runs.glob(f"{arm}-seed-*") if (path / "scores.json").is_file()]
+    finished = [path for path in folders if read_run(path)["status"] == "finished"]
+    return sorted(finished, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def facts_of(folders: list[Path]) -> dict[str, Any]:
+    """Scores by task and seed, curves, minutes, and what the auxiliary network does with [CLS]."""
+    facts: dict[str, Any] = {"seeds": [], "scores": {}, "minutes": [], "curves": [], "cls": []}
+    for folder in folders:
+        run, log = read_run(folder), read_log(folder)
+        facts["seeds"].append(run["settings"]["seed"])
+        facts["minutes"].append(run["seconds_of_last_start"] / 60)
+        facts["curves"].append([[line["step"], line[_DEV]] for line in log if _DEV in line])
+        losses = [[line["step"], line[_OWN], line[_OTHER]] for line in log if _OTHER in line]
+        facts["cls"].append(losses[-1] if losses else None)
+        rows = read_json(folder / "scores.json", "scores", kind=list)
+        for row in rows:
+            if row["headline"] and row["task"] in TASKS:
+                facts["scores"].setdefault(row["task"], []).append(row["value"])
+        facts.update({name: run[name] for name in ("commit", "versions", "hardware")})
+        facts["aux_init"] = run["settings"].get("aux_init")
+    return facts
+
+
+def differences(runs: Path, arms: list[str]) -> list[dict[str, Any]]:
+    """The average of each arm against its published score, and InfoCSE against its control."""
+    sides = {arm: ",".join(str(folder) for folder in folders_of(runs, arm)) for arm in arms}
+    pairs = [(arm, f"{PREFIX}{RECORDS[arm]}") for arm in arms if arm in RECORDS]
+    if "infocse" in arms and "simcse-control" in arms:
+        pairs.append(("infocse", "simcse-control"))
+    rows = []
+    for arm, other in pairs:
+        for row in compare(sides[arm], sides.get(other, other)):
+            if row["task"] == AVERAGE and row["difference"] is not None:
+                against = f"{PREFIX}{row['against']}" if row["against"] else other
+                rows.append({"arm": arm, "other": against, **row})
+                rows[-1]["word"] = word(rows[-1])
+    return rows
+
+
+def word(row: dict[str, Any]) -> str:
+    """What the interval of a difference allows to say."""
+    if row["low"] is None:
+        return "one seed says little"
+    if row["low"] > 0:
+        found = "above"
+    elif row["high"] < 0:
+        found = "below"
+    elif row["other"].startswith(PREFIX):
+        found = "reproduced within the spread of seeds"
+    else:
+        found = "not told apart"
+    return f"{found}, of these two runs alone" if row["method"] == "bootstrap" else found
+
+
+def spread(values: list[float]) -> str:
+    """Mean and standard deviation over the seeds."""
+    if len(values) < 2:
+        return f"{values[0]:.2f}"
+    return f"{mean(values):.2f} ± {stdev(values):.2f}"
+
+
+def page(result: dict[str, Any]) -> str:
+    """The page in Markdown."""
+    parts = [f"# Reproduction: {result['name']}", summary(result)]
+    if result["arms"] or result["checkpoints"]:
+        parts.append(table(result))
+    if result["differences"]:
+        rows = [["", "against", "difference", "95 % interval", ""]]
+        for row in result["differences"]:
+            interval = "-" if row["low"] is None else f"{row['low']:+.2f} to {row['high']:+.2f}"
+            rows.append(
+                [row["arm"], row["other"], f"{row['difference']:+.2f}", interval, row["word"]]
+            )
+        parts += ["## Differences of the STS average", markdown(rows)]
+    if result["arms"]:
+        parts += ["## STS-B dev while training", "![dev scores](curves.png)", curve_table(result)]
+        parts += ["## How", "\n".join(f"- {line}" for line in how(result))]
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(result: dict[str, Any]) -> str:
+    """The finding in words, computed from the rows."""
+    lines = []
+    for row in result["differences"]:
+        if row["other"].startswith(PREFIX):
+            other = row["other"].removeprefix(PREFIX)
+            lines.append(
+                f"{row['arm']}: {row['a']:.2f} here, {row['b']:.2f} in {other}: {row['word']}."
+            )
+    if not lines:
+        return "No training is finished."
+    if result["scale"] != "full":
+        lines.append("A small BERT: its scores are not those of the papers' bert-base.")
+    return " ".join(lines)
+
+
+def table(result: dict[str, Any]) -> str:
+    """Published scores, the authors' checkpoint scored here, and what was trained here."""
+    rows = [["Spearman x 100", "runs", *TASKS]]
+    for entry in result["checkpoints"]:
+        scores = {score["task"]: score for score in entry["scores"]}
+        for name, column in (("published", "published"), ("the authors' checkpoint, here", "ours")):
+            cells = [
+                f"{scores[task][column]:.2f}" if column in scores.get(task, {}) else "-"
+                for task in TASKS
+            ]
+            rows.append([f"{entry['name']}: {name}", "1", *cells])
+    for arm, facts in result["arms"].items():
+        cells = [
+            spread(facts["scores"][task]) if task in facts["scores"] else "-" for task in TASKS
+        ]
+        rows.append([f"{arm}: trained here", str(len(facts["seeds"])), *cells])
+    return markdown(rows)
+
+
+def curve_table(result: dict[str, Any]) -> str:
+    """The first dev scores beside the authors' published ones, and the best."""
+    rows = [["step", *map(str, AUTHORS_CURVE), "best"]]
+    authors = [f"{score:.2f}" for score in AUTHORS_CURVE.values()]
+    rows.append(["InfoCSE, published", *authors, f"{AUTHORS_BEST:.2f}"])
+    for arm, facts in result["arms"].items():
+        for seed, curve in zip(facts["seeds"], facts["curves"], strict=True):
+            scores = dict(curve)
+            cells = [f"{scores[step]:.2f}" if step in scores else "-" for step in AUTHORS_CURVE]
+            rows.append([f"{arm}, seed {seed}", *cells, f"{max(scores.values()):.2f}"])
+    return markdown(rows)
+
+
+def how(result: dict[str, Any]) -> list[str]:
+    """Machine, minutes, versions, and what the auxiliary network does."""
+    lines = []
+    for arm, facts in result["arms"].items():
+        minutes = ", ".join(f"{value:.0f}" for value in facts["minutes"])
+        lines.append(f"{arm}: {minutes} minutes on {facts['hardware']['device']}")
+        for seed, losses in zip(facts["seeds"], facts["cls"], strict=True):
+            if losses:
+                step, own, other = losses
+                lines.append(
+                    f"{arm}, seed {seed}, step {step}: auxiliary loss {own:.3f} nats with the "
+                    f"sentence's own [CLS], {other:.3f} with another sentence's"
+                )
+        if facts["aux_init"] == "random":
+            lines.append(
+                f"{arm}: the checkpoint has no auxiliary layers (Condenser's public one is "
+                "headless), so they began as random ones, as in the published script"
+            )
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    changed = f", {result['changed_files']} changed files" if result["changed_files"] else ""
+    lines.append(f"commit {result['commit']}{changed}; {versions}")
+    return lines
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Dev scores by step of every run, and the authors' published points."""
+    if not result["arms"]:
+        return
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    for number, (arm, facts) in enumerate(result["arms"].items()):
+        for curve in facts["curves"]:
+            steps, scores = zip(*curve, strict=True)
+            axes.plot(steps, scores, color=f"C{number}", linewidth=1)
+        axes.plot([], [], color=f"C{number}", label=f"{arm}, {len(facts['seeds'])} seeds")
+    if result["scale"] == "full":
+        points = AUTHORS_CURVE.items()
+        axes.plot(*zip(*points, strict=True), "k.", label="InfoCSE, the authors' log")
+    axes.set_xlabel("step")
+    axes.set_ylabel("STS-B dev, Spearman x 100")
+    axes.legend()
+    with writing(path) as part:
+        figure.savefig(part, format="png", dpi=150)
+
+
+def index(results: list[dict[str, Any]]) -> str:
+    """The table of all pages, by score, then by minutes."""
+    rows = []
+    for result in results:
+        for arm, facts in result["arms"].items():
+            averages = facts["scores"].get(AVERAGE)
+            if averages:
+                minutes = mean(facts["minutes"])
+                rows.append((-mean(averages), minutes, arm, len(averages), averages, result))
+    if not rows:
+        return INDEX + "No page has been sent yet: no number of a paper has been reproduced.\n"
+    body = [["arm", "STS", "seeds", "minutes a run", "machine", "scale", "page"]]
+    for _, minutes, arm, count, averages, result in sorted(rows, key=lambda row: row[:3]):
+        device = result["arms"][arm]["hardware"]["device"]
+        link = f"[{result['name']}]({result['name']}/README.md)"
+        body.append(
+            [arm, spread(averages), str(count), f"{minutes:.0f}", device, result["scale"], link]
+        )
+    return INDEX + markdown(body) + "\n"

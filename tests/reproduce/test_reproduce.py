@@ -1,0 +1,156 @@
+"""The whole reproduction against a stand-in of the hub: every part, a kill in each, the page."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+import infocse
+import reproduce
+from common.errors import BadInput, StorageError
+from papers.reproduction import word, write_page
+
+ARMS = ("simcse", "infocse", "simcse-control")
+
+
+class Killed(BaseException):
+    """Ends a part as a kill does: nothing catches it."""
+
+
+@pytest.fixture
+def quick(hub, monkeypatch):
+    """The hub; one author's model is scored, and no step is measured."""
+    monkeypatch.setattr(reproduce, "AUTHORS", reproduce.AUTHORS[:1])
+    monkeypatch.setattr(reproduce, "measured_step", lambda config, scale: 100.0)
+    return hub
+
+
+def result(folder):
+    return json.loads((folder / "reproductions" / "full-cpu" / "result.json").read_text())
+
+
+def kill_at(monkeypatch, step):
+    """Let the next training be killed at a step, after a checkpoint at every fifth."""
+    train = infocse.train
+
+    class Kill(reproduce.TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step == step:
+                raise Killed
+
+    def killed(*args, **settings):
+        return train(*args, **settings, save_steps=5, callbacks=[Kill()])
+
+    monkeypatch.setattr(infocse, "train", killed)
+
+
+def test_every_part_may_be_killed_and_the_same_command_goes_on(quick, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("data.prepare._prepare_file", lambda *_: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            reproduce.main([])
+    with monkeypatch.context() as patch:
+        patch.setattr(reproduce.published, "score", lambda *_: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            reproduce.main([])
+    for parts in (["simcse"], ["infocse"]):
+        with monkeypatch.context() as patch:
+            kill_at(patch, 12)
+            with pytest.raises(Killed):
+                reproduce.main(["--parts", *parts])
+    assert reproduce.main([]) == "reproductions/full-cpu"
+    broken = result(tmp_path)
+    assert [entry["name"] for entry in broken["checkpoints"]] == ["infocse-bert-base"]
+    assert {arm: facts["seeds"] for arm, facts in broken["arms"].items()} == {
+        arm: [0] for arm in ARMS
+    }
+    page = (tmp_path / "reproductions" / "full-cpu" / "README.md").read_text(encoding="utf-8")
+    assert "one seed says little" in page and "headless" in page
+    listed = (tmp_path / "reproductions" / "README.md").read_text(encoding="utf-8")
+    assert all(f"| {arm} " in listed for arm in ARMS)
+
+    shutil.rmtree("runs")  # the same without a kill
+    reproduce.main([])
+    whole = result(tmp_path)
+    for arm in ARMS:
+        assert whole["arms"][arm]["scores"] == broken["arms"][arm]["scores"]
+        assert whole["arms"][arm]["curves"] == broken["arms"][arm]["curves"]
+
+    monkeypatch.setattr(reproduce.published, "score", None)  # nothing is done a second time
+    reproduce.main([])
+    assert result(tmp_path)["arms"] == whole["arms"]
+
+
+def test_a_failing_part_says_in_one_line_what_is_kept(quick, tmp_path, monkeypatch):
+    quick.files["datasets/princeton-nlp/datasets-for-simcse"]["senteval.tar"] = b"changed"
+    with pytest.raises(BadInput, match=r"the data: .*; what is finished in corpora is kept"):
+        reproduce.main([])
+    monkeypatch.setattr(reproduce, "prepare", lambda *_: [])
+    quick.files["ffgcc/InfoCSE-bert-base"] = {}
+    with pytest.raises(BadInput, match=r"checkpoint infocse-bert-base: .* is kept: repeat"):
+        reproduce.main([])
+    quick.down = True
+    with pytest.raises(BadInput, match=r"infocse-seed-0: '.*' cannot be fetched"):
+        reproduce.main(["--parts", "infocse"])
+
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("3 GiB")
+
+    monkeypatch.setattr(infocse, "train", full)
+    with pytest.raises(StorageError, match=r"simcse-seed-0: out of memory \(3 GiB\)"):
+        reproduce.main(["--parts", "simcse"])
+
+
+def test_a_run_of_another_command_is_left_to_it(quick, monkeypatch, capsys):
+    train = infocse.train
+
+    def taken(*args, **settings):
+        if settings["seed"] == 0:
+            raise reproduce.FolderInUse("in use by another command (pid 1)")
+        return train(*args, **settings)
+
+    monkeypatch.setattr(infocse, "train", taken)
+    reproduce.main(["--parts", "simcse", "--seeds", "0", "1"])
+    printed = capsys.readouterr().out
+    assert "other commands are still training: simcse, seed 0; repeat this one" in printed
+
+
+def test_the_plan_names_downloads_disk_and_minutes(quick, monkeypatch):
+    scale = reproduce.SCALES["full"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    args = reproduce.parser().parse_args(["--seeds", "0", "1"])
+    plan = reproduce.plan(args, replace(scale, steps=None, examples=1_000_000, size=(12, 768, 12)))
+    assert "on: NVIDIA H200" in plan and "Luyu/condenser: " in plan and "sha256 model" in plan
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in plan.splitlines()
+        if "|" in line
+    ]
+    assert rows[2][:5] == ["simcse", "2", "15,625", "100.0", "52"]
+    assert ["infocse", "2", "31,250", "308.5", "321"] in [row[:5] for row in rows]
+    assert "disk: about " in plan
+
+
+def test_a_step_is_measured_on_made_up_text(monkeypatch):
+    monkeypatch.setattr(reproduce, "MEASURED", 2)
+    tiny = reproduce.Scale("a model", None, (2, 32, 2))
+    assert reproduce.measured_step("configs/infocse-bert-base.yaml", tiny) > 0
+
+
+def test_words_follow_intervals():
+    row = {"low": None, "high": None, "method": None, "other": "published:x"}
+    assert word(row) == "one seed says little"
+    row |= {"method": "welch", "low": -0.2, "high": 0.4}
+    assert word(row) == "reproduced within the spread of seeds"
+    assert word(row | {"other": "simcse-control"}) == "not told apart"
+    assert word(row | {"low": 0.1}) == "above" and word(row | {"high": -0.1}) == "below"
+
+
+def test_a_page_without_runs_says_so(tmp_path):
+    folder = write_page(tmp_path / "runs", tmp_path / "pages", "empty", "small")
+    assert "No training is finished." in (folder / "README.md").read_text(encoding="utf-8")
+    listed = (tmp_path / "pages" / "README.md").read_text(encoding="utf-8")
+    assert "no number of a paper has been reproduced" in listed
