@@ -79,10 +79,8 @@ class Collator:
         )
         self.width, self.words, self.packing = width, words, packing
         self.pad, self.mask = tokenizer.pad_token_id, tokenizer.mask_token_id
-        self._special = np.isin(
-            np.arange(max(tokenizer.get_vocab().values()) + 1), tokenizer.all_special_ids
-        )
-        self.vocabulary = len(tokenizer)
+        self.vocabulary = max(tokenizer.get_vocab().values()) + 1  # ids may have gaps
+        self._special = np.isin(np.arange(self.vocabulary), tokenizer.all_special_ids)
         default = frame_of(tokenizer)
         self.frames = [
             default if view.template is None else framed(tokenizer, view.template) for view in views

@@ -40,7 +40,8 @@ def word_starts(tokenizer) -> np.ndarray:
     single one.
     """
     decoder = (json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {}).get("type")
-    tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    named = {number: token for token, number in tokenizer.get_vocab().items()}
+    tokens = [named.get(number, "") for number in range(max(named) + 1)]  # ids may have gaps
     if decoder == "WordPiece":
         begins = [not token.startswith("##") for token in tokens]
     elif decoder in _SPACES:

@@ -17,7 +17,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from common.errors import BadInput, brief
 from models import fast
 from models.families import WITH_HEAD, check_apart, embeddings_of, family_of, layers_of, output_of
-from models.folder import unpickled
+from models.folder import check_folder, unpickled
 from models.loading import check_finite, load_backbone, load_config, load_strictly, read_tensors
 
 HEAD_FILE = "aux_head.safetensors"
@@ -173,7 +173,8 @@ def top_layers(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
 
 
 def read_head(path: str) -> dict[str, Tensor] | None:
-    """Read the auxiliary layers of a checkpoint (`aux_head.safetensors`, or Condenser's `model.pt`), or None."""
+    """Read the auxiliary layers of a checkpoint (ours, or Condenser's), or None."""
+    check_folder(path)
     readers = (
         (Path(path) / HEAD_FILE, read_tensors),
         (Path(path) / CONDENSER_FILE, _read_condenser),

@@ -1,8 +1,9 @@
-"""Checks on a model's folder before the library loads it: only its own tensors may be read.
+"""Checks on a model's folder before the library loads it: only its own files may be read.
 
-config.json is untrusted, and transformers follows some of its keys to code and other files:
-attention and experts to compiled kernels on the hub, adapters to another model, a weight index to
-any file.
+A folder is untrusted. What is read from it is written again, and published: so no file is read
+through a link that leaves it. transformers follows some keys of config.json to code and other
+files: attention and experts to compiled kernels on the hub, adapters to another model, a weight
+index to any file. Some numbers in it are how many objects the library makes.
 
 Most published checkpoints of the SimCSE family are pickled, `pytorch_model.bin`. transformers reads
 them as it reads safetensors: without prefixes (`bert.`, `roberta.`), with today's names for
@@ -12,10 +13,15 @@ and nothing else.
 
 import json
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import Any
 from zipfile import is_zipfile
 
 import torch
+from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
+from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from safetensors import safe_open
 from torch import Tensor
 from transformers import PreTrainedConfig
@@ -49,6 +55,18 @@ _WEIGHTS = (
     WEIGHTS_NAME,
     WEIGHTS_INDEX_NAME,
 )  # the first one is read
+_READ = (
+    "*.json",
+    "*.txt",
+    "*.model",
+    "*.jinja",
+    "additional_chat_templates/*",
+)  # and written again
+_READ += ("*.safetensors", "*.bin", "*.pt")
+_COUNT = re.compile(r"(?P<labels>labels)$|layers?$|blocks$|experts$")  # keys that count objects
+_MOST_OBJECTS, _MOST_LABELS = 1_000, 100_000
+_ALIKE = 4  # how often a pickle may hold the same numbers; a tied matrix is there twice
+_POINTER = b"version https://git-lfs"
 _HEAD = "mlp.dense.weight"
 # Where SimCSE's script for conversion puts the head of its training; a pooler beside it was never
 # trained.
@@ -56,6 +74,64 @@ _HEAD_AS_POOLER = {
     r"^(bert|roberta)\.pooler\.": "untrained_pooler.",
     r"^mlp\.dense\.": "pooler.dense.",
 }
+
+
+class Unreachable(BadInput):
+    """A file that may be on the hub, which cannot be reached."""
+
+
+def check_folder(path: str) -> None:
+    """Raise BadInput for a folder with a file from elsewhere; a hub id has none."""
+    for file in _files_read(Path(path)):
+        _check_file(Path(path), file)
+
+
+def _files_read(root: Path) -> Iterator[Path]:
+    """The files of a folder that the libraries read by themselves, links without a target too."""
+    for pattern in _READ:
+        yield from (file for file in root.glob(pattern) if not file.is_dir())
+
+
+def _check_file(root: Path, file: Path) -> None:
+    if not is_inside(root, file):
+        raise BadInput(f"{file}: a link to a file outside the model's folder; copy the file itself")
+    if file.is_file() and file.stat().st_size < 1000 and file.read_bytes().startswith(_POINTER):
+        raise BadInput(f"{file}: a pointer of Git LFS, not the file; run `git lfs pull` there")
+
+
+def fetch(path: str, name: str) -> Path | None:
+    """A file of a local folder or hub repository; None if it does not exist.
+
+    Raises:
+        BadInput: it is not a file of the folder.
+        Unreachable: the hub cannot be asked.
+    """
+    if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+        raise BadInput(f"'{path}': '{name}' is outside the model's folder; refused")
+    if Path(path).is_dir():
+        file = Path(path) / name
+        _check_file(Path(path), file)
+        return file if file.is_file() else None
+    try:
+        return Path(hf_hub_download(path, name))
+    except LocalEntryNotFoundError as error:  # an EntryNotFoundError, but the hub was not reached
+        if try_to_load_from_cache(path, name) is _CACHED_NO_EXIST:
+            return None
+        raise Unreachable(
+            f"'{path}': cannot check for {name} without the hub; go online once"
+        ) from error
+    except EntryNotFoundError:
+        return None
+
+
+def check_counts(path: str, config: Any) -> None:
+    """Raise BadInput for a config.json that makes the library build a great many objects."""
+    for key, value in config.items() if isinstance(config, dict) else ():
+        check_counts(path, value)
+        found = _COUNT.search(key)
+        most = _MOST_LABELS if found and found["labels"] else _MOST_OBJECTS
+        if found and isinstance(value, (int, float)) and value > most:
+            raise BadInput(f"'{path}': config.json has {key} {value}; at most {most} are supported")
 
 
 def settle(path: str, config: PreTrainedConfig) -> None:
@@ -83,6 +159,7 @@ def check_weights(path: str) -> bool:
     whether the weights are pickled.
     """
     root = Path(path)
+    check_folder(path)
     if (root / RUN_FILE).is_file():
         _check_recorded(root)
     if (root.is_dir() or is_peft_available()) and find_adapter_config_file(path) is not None:
@@ -120,7 +197,7 @@ def _check_index(index: Path, suffix: str) -> None:
     names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     for name in names:
         plain = isinstance(name, str) and PurePosixPath(name).name == name and name.endswith(suffix)
-        if not plain or not is_inside(index.parent, index.parent / name):
+        if not plain:
             raise BadInput(
                 f"{index}: '{str(name)[:80]}' is not a {suffix[1:]} file of this folder; refused"
             )
@@ -147,7 +224,12 @@ def _stored_names(path: str, file: Path) -> set[str]:
 
 
 def unpickled(file: Path) -> dict[str, Tensor]:
-    """The tensors of a pickle, read with `weights_only`; BadInput if it is damaged or holds more than named tensors."""
+    """The tensors of a pickle, read with `weights_only`.
+
+    Raises:
+        BadInput: it is damaged, holds more than named tensors, or they are larger than itself: a
+            tensor can repeat a few numbers.
+    """
     try:
         tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
         if not all(isinstance(value, Tensor) for value in tensors.values()):
@@ -156,6 +238,9 @@ def unpickled(file: Path) -> dict[str, Tensor]:
         raise BadInput(
             f"{file}: damaged, or contains more than weights; refused, and no code of it was run"
         ) from error
+    size = sum(value.numel() * value.element_size() for value in tensors.values())
+    if size > _ALIKE * file.stat().st_size:
+        raise BadInput(f"{file}: its tensors repeat their numbers, to {size:,} bytes; refused")
     return tensors
 
 

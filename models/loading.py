@@ -1,22 +1,42 @@
 """Load a checkpoint (configuration, tokenizer, backbone) completely or not at all."""
 
 import inspect
+import json
 import logging
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from tokenizers import Tokenizer
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import ByteLevel
 from torch import Tensor, nn
-from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
+from transformers import (
+    MODEL_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 from transformers.utils import logging as transformers_logging
 
 from common.errors import BadInput, brief
 from common.files import RUN_FILE
 from models.families import FAMILIES, attends_backwards
-from models.folder import check_weights, head_as_pooler, settle
+from models.folder import (
+    check_counts,
+    check_folder,
+    check_weights,
+    fetch,
+    head_as_pooler,
+    settle,
+)
 
 NO_LIMIT = 10**9  # tokens per sentence
 logger = logging.getLogger(__name__)
@@ -90,7 +110,10 @@ def load_strictly(
 
 
 def load_backbone(path: str, config=None) -> PreTrainedModel:
-    """Load an `AutoModel` without a pooler, every tensor from the file; BadInput names a missing one."""
+    """Load an `AutoModel` without a pooler, every tensor from the file.
+
+    BadInput names a missing one.
+    """
     config = config if config is not None else load_config(path)
     if config.is_encoder_decoder or type(config) not in MODEL_MAPPING:
         raise BadInput(
@@ -142,7 +165,10 @@ def _try_out(path: str, model: PreTrainedModel) -> None:
 
 
 def without_pooler(model_class: type) -> dict[str, bool]:
-    """Return the option that drops the pooler, if the class has one: it would be random weights, unused under DDP."""
+    """Return the option that drops the pooler, if the class has one.
+
+    It would have random weights, and be unused under DDP.
+    """
     return (
         {"add_pooling_layer": False}
         if "add_pooling_layer" in inspect.signature(model_class).parameters
@@ -174,7 +200,13 @@ def check_finite(file: Path | str, tensors: dict[str, Tensor]) -> None:
 
 
 def load_config(path: str):
-    """Load the configuration of a folder or hub id; BadInput if there is none."""
+    """Load the configuration of a folder or hub id; BadInput if there is none, or an unusual one."""
+    check_folder(path)
+    try:
+        stated, _ = PreTrainedConfig.get_config_dict(path)
+    except Exception as error:  # as above
+        raise _unreadable("configuration (config.json)", path, error) from error
+    check_counts(path, stated)  # before the library makes what it counts
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     except Exception as error:  # as above
@@ -183,26 +215,114 @@ def load_config(path: str):
     return config
 
 
+# What transformers rebuilds wrongly shows in some of these, or in pieces of the vocabulary itself.
+_SAMPLE = """The DOG isn't naïve, über 1,234.5 км
+Кошка спит в саду. 猫は庭で寝ています。 ไทย हिन्दी العربية 😀 ﬁ ½  two  spaces """.split("\n")
+_PIECES = 200  # of the vocabulary, beside the sample
+# Classes of transformers 4 whose settings decide about the start and the end, not the file.
+_FRAMED = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer")
+
+
 def load_tokenizer(path: str):
-    """Load the fast tokenizer of a folder or hub id; BadInput if there is none, or only special tokens."""
+    """Load the fast tokenizer of a folder or hub id.
+
+    transformers 5 builds some classes anew from the vocabulary of tokenizer.json. Where this gives
+    other ids than the file itself, the file is loaded, with the settings that transformers 4 put
+    above the file's.
+
+    Raises:
+        BadInput: there is none, it has only special tokens, or an impossible maximum length.
+    """
+    check_folder(path)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        tokenizer = _built_or_read(path)
+    except BadInput:
+        raise
     except Exception as error:  # as above
         raise _unreadable("tokenizer", path, error) from error
+    if not tokenizer.is_fast:
+        name = type(tokenizer).__name__
+        raise BadInput(f"'{path}': {name} is a slow tokenizer; it needs a tokenizer.json")
+    tokenizer.init_kwargs.pop("auto_map", None)  # names a code file, which a saved copy lacks
     tokenizer.padding_side = (
         "right"  # as in training: positions are counted from a sentence's first token
     )
-    if tokenizer.pad_token_id is None and tokenizer.eos_token_id is not None:
-        logger.info(
-            "'%s': its tokenizer has no padding token; padding with %s, masked",
-            path,
-            tokenizer.eos_token,
+    limit = tokenizer.model_max_length
+    if type(limit) not in (int, float) or limit < 1:
+        raise BadInput(
+            f"'{path}': tokenizer_config.json has model_max_length {limit!r}; give a number of "
+            "tokens, or remove it"
         )
-        tokenizer.pad_token = tokenizer.eos_token
     if len(tokenizer.get_vocab()) <= len(set(tokenizer.all_special_ids)):
         missing = ValueError("it has only special tokens; are its files (tokenizer.json) missing?")
         raise _unreadable("tokenizer", path, missing)
+    if tokenizer.pad_token_id is None:
+        frame = tokenizer.convert_ids_to_tokens(tokenizer("")["input_ids"][-1:])
+        named = [tokenizer.eos_token, tokenizer.sep_token, *frame, tokenizer.unk_token]
+        padding = next((token for token in named if token is not None), None)
+        if padding is None:
+            raise BadInput(f"'{path}': its tokenizer has no token to pad with; name a pad_token")
+        logger.info(
+            "'%s': its tokenizer has no padding token; padding with %s, masked", path, padding
+        )
+        tokenizer.pad_token = padding
     return tokenizer
+
+
+def _built_or_read(path: str):
+    """The tokenizer as transformers builds it or, if that has other ids, as its file states it."""
+    built, failure = None, None
+    try:
+        built = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    except Exception as error:  # the class it names may not fit its file
+        failure = error
+    file = fetch(path, "tokenizer.json")
+    if file is None:
+        if built is None:
+            raise failure
+        return built
+    vocabulary = Tokenizer.from_file(str(file)).get_vocab()
+    options = _frame_settings(path)
+    for name, token in ({} if built is None else built.special_tokens_map).items():
+        if token in vocabulary:  # as the class names them, unless the folder does
+            options[name] = token
+    read = PreTrainedTokenizerFast.from_pretrained(path, **options)
+    if built is None:
+        return read
+    _take_settings(read.backend_tokenizer, built.backend_tokenizer)
+    pieces = sorted(vocabulary, key=vocabulary.get)
+    texts = [*_SAMPLE, *pieces[:: max(1, len(pieces) // _PIECES)]]
+    texts += [f"a {token} b" for token in read.all_special_tokens]
+    return built if _ids(built, texts) == _ids(read, texts) else read
+
+
+def _ids(tokenizer, texts: list[str]) -> list[list[int]] | None:
+    try:
+        return tokenizer(texts)["input_ids"]
+    except Exception:  # a model of subwords that has no token for an unknown one
+        return None
+
+
+def _frame_settings(path: str) -> dict[str, Any]:
+    """Whether a text begins and ends with a special token, if tokenizer_config.json decides it."""
+    file = fetch(path, "tokenizer_config.json")
+    stated = json.loads(file.read_text(encoding="utf-8")) if file else {}
+    told = "add_bos_token" in stated or "add_eos_token" in stated
+    if not told or str(stated.get("tokenizer_class")).removesuffix("Fast") not in _FRAMED:
+        return {}
+    return {
+        "add_bos_token": stated.get("add_bos_token", True),
+        "add_eos_token": stated.get("add_eos_token", False),
+    }
+
+
+def _take_settings(read: Tokenizer, built: Tokenizer) -> None:
+    """The settings of a class, which transformers 4 put above those of the file."""
+    if isinstance(read.normalizer, BertNormalizer) and isinstance(built.normalizer, BertNormalizer):
+        for name in ("lowercase", "strip_accents", "handle_chinese_chars"):
+            setattr(read.normalizer, name, getattr(built.normalizer, name))
+    if isinstance(read.pre_tokenizer, ByteLevel) and isinstance(built.pre_tokenizer, ByteLevel):
+        read.pre_tokenizer.add_prefix_space = built.pre_tokenizer.add_prefix_space
 
 
 def check_vocabulary(path: str, tokenizer, source: str) -> None:
@@ -215,22 +335,35 @@ def check_vocabulary(path: str, tokenizer, source: str) -> None:
 
 
 def _unreadable(what: str, path: str, error: Exception) -> BadInput:
-    if (Path(path) / RUN_FILE).is_file() and not (Path(path) / "config.json").is_file():
-        best = f", or use {Path(path) / 'best'}" if (Path(path) / "best").is_dir() else ""
+    root = Path(path)
+    if (root / "config.json").is_file():
+        return BadInput(f"'{path}': cannot read its {what}: {brief(error)}")
+    if (root / RUN_FILE).is_file():
+        best = f", or use {root / 'best'}" if (root / "best").is_dir() else ""
         return BadInput(f"'{path}': an unfinished run; run its command again to finish it{best}")
-    missing = (
-        ""
-        if Path(path).exists()
-        else "no such folder, and not a model on the hub, or it did not answer; "
-    )
-    return BadInput(f"'{path}': {missing}cannot read its {what}: {brief(error)}")
+    for inner in root.glob("0_*/config.json"):
+        return BadInput(
+            f"'{path}': the oldest layout of sentence-transformers; give {inner.parent}, with the "
+            "--pooling that 1_Pooling/config.json names"
+        )
+    if root.is_dir():
+        return BadInput(f"'{path}': has no config.json; give the folder of a model")
+    missing = "no such folder, and not a model on the hub, or it did not answer"
+    return BadInput(f"'{path}': {missing}; cannot read its {what}: {brief(error)}")
 
 
 def usable_length(backbone: nn.Module, tokenizer) -> int:
     """Return how many tokens a sentence may have, by the position table and the tokenizer.
 
     A table with a padding index begins with unused rows: positions are counted from that index + 1.
+    BadInput if the tokenizer has ids without a row in the model's table of tokens.
     """
+    last, rows = max(tokenizer.get_vocab().values()), len(backbone.get_input_embeddings().weight)
+    if last >= rows:
+        raise BadInput(
+            f"the tokenizer has token ids up to {last}, but the model's table {rows} rows: give it "
+            "the tokenizer it was trained with, or resize the table (resize_token_embeddings)"
+        )
     positions = getattr(backbone.config, "max_position_embeddings", None) or -1
     positions = tokenizer.model_max_length if positions == -1 else positions
     tables = [
@@ -243,7 +376,7 @@ def usable_length(backbone: nn.Module, tokenizer) -> int:
 
 
 def recomputes_layers(model: nn.Module) -> bool:
-    """Whether layers are recomputed in the backward pass: under a name that all releases of transformers know."""
+    """Whether layers are recomputed in the backward pass, in every release of transformers."""
     return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
 
 

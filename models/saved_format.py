@@ -17,15 +17,14 @@ from types import UnionType
 from typing import Any, NamedTuple
 
 import torch
-from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
-from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from common.errors import BadInput, brief, newer_format
 from common.files import read_json, write_json
+from models.folder import Unreachable, fetch, unpickled
 from models.heads import ACTIVATIONS, Dense, Normalize
-from models.loading import load_config, read_tensors
+from models.loading import check_finite, load_config, read_tensors
 from models.pooling import POOLINGS, Pooling
 
 logger = logging.getLogger(__name__)
@@ -44,10 +43,6 @@ _OURS = (
 )  # options of loading that change no vector
 
 
-class _Unreachable(BadInput):
-    """A file that may be on the hub, which cannot be reached."""
-
-
 class Described(NamedTuple):
     """How a saved model turns token states into a vector."""
 
@@ -62,7 +57,11 @@ class Described(NamedTuple):
     @property
     def normalizes(self) -> bool:
         """Whether the model's vectors have length one."""
-        return bool(self.head) and isinstance(self.head[-1], Normalize)
+        return _normalizes(self.head)
+
+
+def _normalizes(head: list[nn.Module]) -> bool:
+    return bool(head) and isinstance(head[-1], Normalize)
 
 
 def read_modules(path: str, config=None, needed: bool = True) -> Described | None:
@@ -76,7 +75,7 @@ def read_modules(path: str, config=None, needed: bool = True) -> Described | Non
     """
     try:
         return _read(path, config if config is not None else load_config(path))
-    except _Unreachable as error:
+    except Unreachable as error:
         if needed:
             raise
         logger.warning("%s; using the backbone's maximum length", error)
@@ -106,7 +105,7 @@ def _read(path: str, config) -> Described | None:
             head.append(Normalize())
         _check_modules(path, pooling, count or 0, any(isinstance(part, Normalize) for part in head))
         _loading_settings(path)
-        return Described(pooling, head, length, *_prompts(path))
+        return Described(pooling, head, length, *_prompts(path, _normalizes(head)))
     modules = _read_json(path, "modules.json", list)
     return None if modules is None else _read_sentence_transformers(path, modules)
 
@@ -122,7 +121,7 @@ def _check_modules(path: str, pooling: str, dense: int, normalizes: bool) -> Non
             if part == "Pooling"
         ]
         files = [_read_json(path, f"{folder}/config.json") for folder in folders]
-    except _Unreachable:
+    except Unreachable:
         return
     ours = POOLINGS.get(pooling)
     expected = [name for _, name in _layout(ours, dense, normalizes)] if ours else []
@@ -149,8 +148,15 @@ def _layout(pooling: Pooling, dense: int, normalizes: bool) -> list[tuple[str, s
 
 
 def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
+    if not modules:
+        raise _unsupported(path, "a model without a pooling module")
+    classes = _classes(path, modules)
+    if classes[0] != "Transformer":
+        raise _unsupported(path, f"a first module of type {modules[0]['type']}")
+    if inner := _entry(path, "modules.json", modules[0], "path", str):
+        raise _unsupported(path, f"a Transformer in '{inner}'")
     pooling, head = None, []
-    for module, module_class in zip(modules[1:], _classes(path, modules)[1:], strict=True):
+    for module, module_class in zip(modules[1:], classes[1:], strict=True):
         folder = (
             _entry(path, "modules.json", module, "path", str) if module_class != "Normalize" else ""
         )
@@ -167,7 +173,7 @@ def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
     if pooling is None:
         raise _unsupported(path, "a model without a pooling module")
     length = _entry(path, _LOADING, _loading_settings(path), "max_seq_length", int | None)
-    return Described(pooling, head, length, *_prompts(path))
+    return Described(pooling, head, length, *_prompts(path, _normalizes(head)))
 
 
 def _loading_settings(path: str) -> dict[str, Any]:
@@ -176,9 +182,9 @@ def _loading_settings(path: str) -> dict[str, Any]:
     if settings.get("do_lower_case"):
         raise _unsupported(path, "lower-casing of texts (do_lower_case)")
     for name, options in settings.items():
-        if name.endswith(("_args", "_kwargs")) and any(
-            item not in _OURS for item in dict(options or {}).items()
-        ):
+        if not name.endswith(("_args", "_kwargs")) or not options:
+            continue
+        if not isinstance(options, dict) or any(item not in _OURS for item in options.items()):
             raise _unsupported(
                 path, f"{name} {str(options)[:80]} in {_LOADING}, not in the model's config.json,"
             )
@@ -194,13 +200,24 @@ def _classes(path: str, modules: list) -> list[str]:
     return [match["kind"] for match in matches]
 
 
-def _prompts(path: str) -> tuple[dict[str, str], str | None]:
-    """Read the prompts of a folder by name, and the name of the default one; BadInput for shortened vectors."""
-    settings = {"prompts": {}, "default_prompt_name": None} | (_read_json(path, _SETTINGS) or {})
+def _prompts(path: str, normalizes: bool) -> tuple[dict[str, str], str | None]:
+    """Read the prompts of a folder by name, and the name of the default one.
+
+    Raises:
+        BadInput: shortened vectors, or another similarity than the cosine.
+    """
+    settings = {"prompts": None, "default_prompt_name": None} | (_read_json(path, _SETTINGS) or {})
     if (width := settings.get("truncate_dim")) is not None:
         raise _unsupported(path, f"truncate_dim {width} in {_SETTINGS}")
-    prompts = {name: text or "" for name, text in (settings["prompts"] or {}).items()}
-    return prompts, settings["default_prompt_name"]
+    similarity = settings.get("similarity_fn_name")
+    if similarity not in (None, "cosine") and not (similarity == "dot" and normalizes):
+        raise BadInput(
+            f"'{path}': its similarity is '{similarity}' ({_SETTINGS}), but this project compares "
+            "by the cosine; remove similarity_fn_name there to do so with this model"
+        )
+    prompts = _entry(path, _SETTINGS, settings, "prompts", dict | None) or {}
+    texts = {name: _entry(path, _SETTINGS, prompts, name, str | None) or "" for name in prompts}
+    return texts, _entry(path, _SETTINGS, settings, "default_prompt_name", str | None)
 
 
 def _pooling_name(path: str, settings: dict | None) -> str:
@@ -234,7 +251,7 @@ def _module_of(settings: dict | None) -> str:
 
 def _read_dense(path: str, name: str) -> Dense:
     file = f"{name}/config.json"
-    settings, weights = _read_json(path, file), _fetch(path, f"{name}/model.safetensors")
+    settings = _read_json(path, file)
     types = {"in_features": int, "out_features": int, "bias": bool, "activation_function": str}
     *sizes, bias, activation = (
         _entry(path, file, settings, key, expected) for key, expected in types.items()
@@ -242,7 +259,12 @@ def _read_dense(path: str, name: str) -> Dense:
     activation = activation.rsplit(".", 1)[-1]
     if activation not in ACTIVATIONS:
         raise _unsupported(path, f"activation '{activation}' in {file}")
-    tensors = read_tensors(weights) if weights else {}
+    tensors = {}
+    if weights := fetch(path, f"{name}/model.safetensors"):
+        tensors = read_tensors(weights)
+    elif weights := fetch(path, f"{name}/pytorch_model.bin"):
+        tensors = unpickled(weights)
+        check_finite(weights, tensors)
     tensors = {key.removeprefix("linear."): value for key, value in tensors.items()}
     linear = _filled(path, name, lambda: nn.Linear(*sizes, bias=bias), tensors)
     return Dense(linear, activation)
@@ -280,31 +302,10 @@ def _entry(path: str, where: str, mapping: Any, name: str, expected: type | Unio
 
 def _read_json(path: str, name: str, expected: type = dict) -> Any:
     """Read a JSON file, an object or another type; None if the file does not exist."""
-    file = _fetch(path, name)
+    file = fetch(path, name)
     return file and read_json(
         file, "a description of the model", "copy the whole folder again", expected
     )
-
-
-def _fetch(path: str, name: str) -> Path | None:
-    """Return a file of a local folder or hub repository; None if it does not exist."""
-    if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-        raise BadInput(f"'{path}': '{name}' is outside the model's folder; refused")
-    if Path(path).is_dir():
-        file = Path(path) / name
-        return file if file.is_file() else None
-    try:
-        return Path(hf_hub_download(path, name))
-    except (
-        LocalEntryNotFoundError
-    ) as error:  # a subclass of EntryNotFoundError, but the hub was not reached
-        if try_to_load_from_cache(path, name) is _CACHED_NO_EXIST:
-            return None
-        raise _Unreachable(
-            f"'{path}': cannot check for {name} without the hub; go online once"
-        ) from error
-    except EntryNotFoundError:
-        return None
 
 
 def write_head(folder: str | Path, dense: list[Dense]) -> None:

@@ -200,7 +200,8 @@ def build_pretraining(
     if source:
         lm = load_masked_lm(source, config, new_output=model_args.output_init == "new")
     else:
-        config.vocab_size, config.pad_token_id = len(tokenizer), tokenizer.pad_token_id
+        config.vocab_size = max(tokenizer.get_vocab().values()) + 1  # ids may have gaps
+        config.pad_token_id = tokenizer.pad_token_id
         lm = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)  # whatever the file says
     head = nn.ModuleList() if layers == 0 else None
     if head is None and source:

@@ -154,7 +154,7 @@ def changed(folder, target, name, **values):
 
 
 @pytest.mark.parametrize(
-    ("config", "said"), [(None, "configuration"), ('{"model_type": "t5"}', "type 't5' is")]
+    ("config", "said"), [(None, "has no config.json"), ('{"model_type": "t5"}', "type 't5' is")]
 )
 def test_a_folder_without_an_encoder_is_refused(tmp_path, config, said):
     if config:
@@ -226,7 +226,7 @@ def test_an_unreachable_hub_is_refused_unless_a_pooling_is_given(tiny_bert, monk
     def offline(path, name):
         raise LocalEntryNotFoundError("no connection")
 
-    monkeypatch.setattr("models.saved_format.hf_hub_download", offline)
+    monkeypatch.setattr("models.folder.hf_hub_download", offline)
     monkeypatch.setattr(
         "models.encoder.load_config", lambda path: load_backbone(str(tiny_bert)).config
     )

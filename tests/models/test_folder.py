@@ -1,20 +1,25 @@
-"""What a folder of a model asks for, and does not get: code, other files, a pickle, another model."""
+"""What a folder of a model asks for, and does not get: code, other files, another model."""
 
 import json
 import re
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME
 
 from common.errors import BadInput
 from common.files import sha256
-from models.auxiliary import load_masked_lm
-from models.encoder import load_encoder
+from data.tokenizer import word_starts
+from models.auxiliary import CONDENSER_FILE, HEAD_FILE, load_masked_lm, read_head
+from models.encoder import SentenceEncoder, load_encoder
+from models.heads import Dense, Head
 from models.loading import load_backbone, load_config, load_tokenizer
-from tests.folders import change_json
+from tests.encoders import encode_of
+from tests.folders import Evil, change_json
 from tests.refusals import refused
 
 KERNEL = "somebody/kernel"
@@ -32,9 +37,9 @@ def folder(tiny_bert, tmp_path):
 
 
 def refusal(folder, said):
-    message = refused(load_encoder, str(folder), "avg")
-    assert re.search(said, message)
-    return message
+    """The pooling is given unless the folder has modules."""
+    pooling = None if (folder / "modules.json").exists() else "avg"
+    assert re.search(said, refused(load_encoder, str(folder), pooling))
 
 
 @pytest.fixture
@@ -77,7 +82,7 @@ def test_no_key_of_a_configuration_reaches_a_kernel_or_code(folder, no_kernels, 
 
 
 def test_no_code_of_a_tokenizer_or_a_module_is_run(folder, monkeypatch):
-    """Its class, its `auto_map`, its template for chats, and a module of a class that would have to be imported."""
+    """Its class, its `auto_map`, its template for chats, and a module of a foreign class."""
     load_encoder(str(folder), "avg")[0].save(str(folder), load_tokenizer(str(folder)))
     for name in ("tokenization.py", "evil.py"):
         (folder / name).write_text(f"open({str(folder / 'ran')!r}, 'w')")
@@ -86,6 +91,8 @@ def test_no_code_of_a_tokenizer_or_a_module_is_run(folder, monkeypatch):
         "chat_template": "{{ 1 / 0 }}",
     }
     change_json(folder / "tokenizer_config.json", **code)
+    load_tokenizer(str(folder)).save_pretrained(folder / "saved")
+    assert "auto_map" not in (folder / "saved" / "tokenizer_config.json").read_text()
     modules = json.loads((folder / "modules.json").read_text())
     monkeypatch.syspath_prepend(folder)
     change_json(folder / "config.json", sentence_embedding=None)
@@ -152,7 +159,7 @@ def test_output_options_of_a_configuration_change_no_vector(folder):
     assert torch.equal(load_encoder(str(folder), "avg")[0].eval().embed(*inputs), expected)
 
 
-OUTSIDE = "../other/model.{0} {other}/model.{0} link.{0} sub/model.{0} other.pt"
+OUTSIDE = "../other/model.{0} {other}/model.{0} sub/model.{0} other.pt"
 
 
 @pytest.mark.parametrize("suffix", ["safetensors", "bin"])
@@ -164,7 +171,6 @@ def test_an_index_may_only_name_files_of_its_folder(folder, tmp_path, outside, s
     (folder / "model.safetensors").unlink()
     write = {"safetensors": save_file, "bin": torch.save}[suffix]
     write(tensors, other / f"model.{suffix}")
-    (folder / f"link.{suffix}").symlink_to(other / f"model.{suffix}")
     index = {
         "metadata": {},
         "weight_map": dict.fromkeys(tensors, outside.format(suffix, other=other)),
@@ -208,6 +214,153 @@ def test_the_weights_of_a_run_are_those_in_its_record(folder, load):
         BadInput, match=f"^{weights}: has changed since the run wrote it; restore the file"
     ):
         load(str(folder))
+
+
+LINKED = """config.json model.safetensors tokenizer.json tokenizer_config.json special_tokens_map.json
+    chat_template.jinja additional_chat_templates/tool.jinja modules.json 1_Pooling/config.json
+    sentence_bert_config.json config_sentence_transformers.json"""
+
+
+@pytest.mark.parametrize("name", LINKED.split())
+def test_no_file_is_read_through_a_link_that_leaves_the_folder(modules, tmp_path, name):
+    """Its content would stand in what is saved: a user's credentials, say."""
+    outside = tmp_path / "credentials"
+    (modules / name).parent.mkdir(exist_ok=True)
+    if (modules / name).exists():
+        (modules / name).rename(outside)
+    else:
+        outside.write_text("{}")
+    (modules / name).symlink_to(outside)
+    refusal(modules, f"{name}: a link to a file outside the model's folder; copy the file itself")
+    (modules / name).unlink()
+    outside.rename(modules / "inside")
+    (modules / name).symlink_to(modules / "inside")
+    load_encoder(str(modules))
+
+
+def test_no_folder_is_read_through_a_link_that_leaves_the_folder(modules, tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "key.jinja").write_text("secret")
+    (modules / "additional_chat_templates").symlink_to(tmp_path / "other")
+    refusal(modules, r"key\.jinja: a link to a file outside the model's folder")
+    (modules / "additional_chat_templates").unlink()
+    (modules / "1_Pooling").rename(tmp_path / "1_Pooling")
+    (modules / "1_Pooling").symlink_to(tmp_path / "1_Pooling")
+    refusal(modules, r"1_Pooling/config\.json: a link to a file outside the model's folder")
+
+
+@pytest.mark.parametrize("name", [HEAD_FILE, CONDENSER_FILE])
+def test_no_auxiliary_head_is_read_through_a_link(folder, tmp_path, name):
+    (tmp_path / "elsewhere").write_bytes(b"1")
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    assert "a link to a file outside" in refused(read_head, str(folder))
+
+
+@pytest.fixture
+def modules(folder):
+    """The folder with sentence-transformers' modules alone."""
+    load_encoder(str(folder), "avg")[0].save(str(folder), load_tokenizer(str(folder)))
+    return change_json(folder / "config.json", sentence_embedding=...)
+
+
+SETTINGS = "config_sentence_transformers.json"
+LOADING = "sentence_bert_config.json"
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "said"),
+    [
+        ("config.json", {"num_labels": 3_000_000}, "has num_labels 3000000; at most 100000 are"),
+        ("config.json", {"num_hidden_layers": 10**6}, "has num_hidden_layers 1000000; at most"),
+        ("config.json", {"text_config": {"n_layer": 10**6}}, "has n_layer 1000000; at most"),
+        ("tokenizer_config.json", {"model_max_length": -1}, "has model_max_length -1; give"),
+        ("tokenizer_config.json", {"model_max_length": "x"}, "tokenizer"),
+        (SETTINGS, {"prompts": ["query: "]}, "has no valid 'prompts'"),
+        (SETTINGS, {"prompts": {"query": ["a"]}}, "has no valid 'query'"),
+        (SETTINGS, {"default_prompt_name": ["query"]}, "has no valid 'default_prompt_name'"),
+        (SETTINGS, {"similarity_fn_name": "dot"}, "similarity is 'dot' .* compares by the cosine"),
+        (SETTINGS, {"similarity_fn_name": ["dot"]}, "similarity is '.'dot'.'"),
+        (LOADING, {"model_args": ["a"]}, "model_args .* is not supported"),
+        (LOADING, {"max_seq_length": [32]}, "has no valid 'max_seq_length'"),
+        ("1_Pooling/config.json", {"pooling_mode": ["cls"]}, "pooling '.*cls.*' is not supported"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(modules, name, values, said):
+    change_json(modules / name, **values)
+    refusal(modules, said)
+
+
+def first_module(modules, **values):
+    content = json.loads((modules / "modules.json").read_text())
+    content[0] |= values
+    (modules / "modules.json").write_text(json.dumps(content))
+
+
+def test_the_first_module_is_a_transformer_in_the_folder_itself(modules, tmp_path):
+    first_module(modules, type="sentence_transformers.models.StaticEmbedding")
+    refusal(modules, "a first module of type .*StaticEmbedding is not supported")
+    first_module(modules, type="sentence_transformers.models.Transformer", path="0_Transformer")
+    refusal(modules, "a Transformer in '0_Transformer' is not supported")
+    (tmp_path / "old").mkdir()
+    modules.rename(tmp_path / "old" / "0_BERT")
+    refusal(tmp_path / "old", r"the oldest layout of sentence-transformers; give .*/0_BERT, with")
+    refusal(tmp_path, r"has no config\.json; give the folder of a model")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+def test_a_pointer_of_git_lfs_is_named(folder, name):
+    (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:1\n")
+    refusal(folder, f"{name}: a pointer of Git LFS, not the file; run `git lfs pull` there")
+
+
+def test_a_token_without_a_row_of_the_table_is_refused(folder):
+    tokenizer = load_tokenizer(str(folder))
+    tokenizer.add_tokens(["<new>"])
+    tokenizer.save_pretrained(folder)
+    rows = load_config(str(folder)).vocab_size
+    refusal(folder, f"has token ids up to {rows}, but the model's table {rows} rows")
+
+
+def test_gaps_in_the_ids_and_a_missing_padding_token_change_nothing(folder, sentences):
+    texts = sentences[:9]
+    expected = encode_of(folder, "avg")(texts)
+    content = json.loads((folder / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary[max(vocabulary, key=vocabulary.get)] += 5
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    change_json(folder / "tokenizer_config.json", pad_token=None)
+    tokenizer = load_tokenizer(str(folder))
+    assert len(word_starts(tokenizer)) == len(tokenizer) + 5
+    model = AutoModel.from_pretrained(folder, add_pooling_layer=False)
+    model.resize_token_embeddings(len(tokenizer) + 5)
+    model.save_pretrained(folder)
+    assert np.abs(encode_of(folder, "avg")(texts) - expected).max() < 1e-6
+
+
+def test_a_dense_module_may_be_pickled(folder, sentences, tmp_path):
+    encoder, tokenizer = load_encoder(str(folder), "cls_before_pooler")
+    head = Head(Dense(torch.nn.Linear(32, 8), "Tanh"))
+    SentenceEncoder(encoder.backbone, "cls", head, 64).save(str(folder), tokenizer)
+    expected = encode_of(folder)(sentences[:3])
+    file = folder / "2_Dense" / "model.safetensors"
+    torch.save(load_file(file), file.with_name("pytorch_model.bin"))
+    file.unlink()
+    assert np.array_equal(encode_of(folder)(sentences[:3]), expected)
+    torch.save({"x": Evil(tmp_path / "ran")}, file.with_name("pytorch_model.bin"))
+    refusal(folder, r"pytorch_model\.bin: damaged, or contains more than weights")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("layout", ["repeated", "sparse"])
+def test_a_pickle_whose_tensors_are_larger_than_itself_is_refused(folder, layout):
+    (folder / "model.safetensors").unlink()
+    huge = torch.zeros(1).expand(10**6, 10**4)
+    if layout == "sparse":
+        huge = torch.sparse_coo_tensor(torch.zeros(2, 1), torch.zeros(1), huge.shape)
+    torch.save({"embeddings.word_embeddings.weight": huge}, folder / "pytorch_model.bin")
+    refusal(
+        folder, r"pytorch_model\.bin: its tensors repeat their numbers, to 40,000,000,000 bytes"
+    )
 
 
 def test_an_adapter_is_refused_with_or_without_a_model_beside_it(folder):

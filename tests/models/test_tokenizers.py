@@ -1,0 +1,236 @@
+"""Small folders that state their tokenizer in every published way: ours has the right ids.
+
+sentence-transformers has them too, except where transformers 5 builds another tokenizer than the
+folder states (`theirs` is False).
+"""
+
+import json
+from dataclasses import dataclass, field
+from functools import cache
+
+import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors, trainers
+from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel, Metaspace, WhitespaceSplit
+from transformers import AutoTokenizer
+
+from models.loading import load_tokenizer
+
+TEXTS = [
+    "the dog runs near A RIVER",
+    "猫は庭で寝ています。",
+    "Кошка спит в саду.",
+    "don't, café  naïve ½",
+]
+BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+NAMED = {
+    BERT: dict(zip(("pad", "unk", "cls", "sep", "mask"), BERT, strict=True)),
+    ROBERTA: dict(zip(("cls", "pad", "sep", "unk", "mask"), ROBERTA, strict=True)),
+}
+NAMED[ROBERTA] |= {"bos": "<s>", "eos": "</s>"}
+
+
+def names(special, **also):
+    return {f"{name}_token": token for name, token in NAMED[special].items()} | also
+
+
+def copy_of(tokenizer):
+    """Another one with the same ids: training one again may number the pieces otherwise."""
+    return Tokenizer.from_str(tokenizer.to_str())
+
+
+def framed(tokenizer, first, last):
+    tokenizer = copy_of(tokenizer)
+    parts = [part for part in (first, "$A", last) if part]
+    ids = [(token, tokenizer.token_to_id(token)) for token in (first, last) if token]
+    template = " ".join(parts)
+    tokenizer.post_processor = processors.TemplateProcessing(template, f"{template} $B", ids)
+    return tokenizer
+
+
+@cache
+def wordpiece(lowercase=True, splitter=None, last="[SEP]", **settings):
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase, **settings)
+    tokenizer.pre_tokenizer = splitter or BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(vocab_size=120, special_tokens=[*BERT], show_progress=False)
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.decoder = decoders.WordPiece()
+    return framed(tokenizer, "[CLS]", last)
+
+
+def unigram(special=ROBERTA):
+    """As sentencepiece's are converted; the mask takes the space before it."""
+    first, last, unknown = (NAMED[special][name] for name in ("cls", "sep", "unk"))
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.NFKC(), Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=100, special_tokens=[*special[:4]], unk_token=unknown, show_progress=False
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.add_special_tokens([AddedToken(special[4], lstrip=True, special=True)])
+    return framed(tokenizer, first, last)
+
+
+@cache
+def bytes_of(prefix=False, special=ROBERTA, first="<s>", last="</s>"):
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=prefix)
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=[*special],
+        initial_alphabet=ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.decoder = decoders.ByteLevel()
+    return framed(tokenizer, first, last)
+
+
+@cache
+def llama():
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
+    special = ["<unk>", "<s>", "</s>"]
+    trainer = trainers.BpeTrainer(vocab_size=150, special_tokens=special, show_progress=False)
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    return framed(tokenizer, "<s>", None)
+
+
+def with_tokens(*plain):
+    tokenizer = copy_of(wordpiece())
+    tokenizer.add_special_tokens(["[Q]"])
+    tokenizer.add_tokens([AddedToken(word, normalized=True) for word in plain])
+    return tokenizer
+
+
+def padding():
+    tokenizer = copy_of(wordpiece())
+    tokenizer.enable_padding(length=99)
+    tokenizer.enable_truncation(3)
+    return tokenizer
+
+
+def files_of(tokenizer):
+    """The files of transformers 2 for a tokenizer, which had no tokenizer.json."""
+    model = json.loads(tokenizer.to_str())["model"]
+    if model["type"] == "WordPiece":
+        return {"vocab.txt": "\n".join(sorted(model["vocab"], key=model["vocab"].get))}
+    merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
+    return {"vocab.json": json.dumps(model["vocab"]), "merges.txt": "\n".join(merges)}
+
+
+def cased():
+    tokenizer = copy_of(wordpiece())
+    tokenizer.normalizer.lowercase = False
+    return tokenizer
+
+
+def with_first_space():
+    tokenizer = copy_of(bytes_of())
+    tokenizer.pre_tokenizer.add_prefix_space = True
+    return tokenizer
+
+
+def added(content):
+    return {"content": content, "special": True} | dict.fromkeys(
+        ("lstrip", "rstrip", "normalized", "single_word"), False
+    )
+
+
+@dataclass
+class Folder:
+    """What a folder states.
+
+    Attributes:
+        kind: its model type.
+        file: its tokenizer.json; None: it has the vocabulary of `right` as text.
+        settings: its tokenizer_config.json.
+        right: the tokenizer whose ids are right, if not `file`.
+        theirs: whether sentence-transformers has these ids.
+    """
+
+    kind: str
+    file: Tokenizer | None
+    settings: dict = field(default_factory=dict)
+    right: Tokenizer | None = None
+    theirs: bool = True
+
+
+def of_class(name, **also):
+    return {"tokenizer_class": name, **also}
+
+
+LLAMA = of_class("LlamaTokenizer", bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+QWEN = of_class("Qwen2Tokenizer", pad_token="<end>", eos_token="<end>")
+FOLDERS = {
+    "sentencepiece in a BERT": Folder("bert", unigram(), names(ROBERTA), theirs=False),
+    "no token named": Folder("bert", unigram(), theirs=False),
+    "XLM-R that names RoBERTa": Folder(
+        "xlm-roberta", unigram(), of_class("RobertaTokenizer", **names(ROBERTA)), theirs=False
+    ),
+    "XLM-R": Folder("xlm-roberta", unigram(), of_class("XLMRobertaTokenizer"), theirs=False),
+    "DeBERTa": Folder("deberta-v2", unigram(BERT), of_class("DebertaV2Tokenizer"), theirs=False),
+    "BERT": Folder("bert", wordpiece(), of_class("BertTokenizer")),
+    "BERT, cased": Folder("bert", wordpiece(False), {"do_lower_case": False}),
+    "a class above its file": Folder("bert", wordpiece(), {"do_lower_case": False}, cased()),
+    "accents kept": Folder("bert", wordpiece(strip_accents=False), {"strip_accents": False}),
+    "spaces only": Folder("bert", wordpiece(splitter=WhitespaceSplit()), theirs=False),
+    "no last token": Folder("bert", wordpiece(last=None), theirs=False),
+    "padding in the file": Folder("bert", padding()),
+    "a class of nobody": Folder("bert", wordpiece(), of_class("NoSuchTokenizer")),
+    "tokens added": Folder("bert", with_tokens("riverbank")),
+    "a token added beside": Folder(
+        "bert", wordpiece(), {"added_tokens_decoder": {"99": added("[Q]")}}, with_tokens()
+    ),
+    "vocab.txt": Folder("bert", None, right=wordpiece()),
+    "vocab.txt, cased": Folder("bert", None, {"do_lower_case": False}, wordpiece(False)),
+    "merges.txt": Folder("roberta", None, right=bytes_of()),
+    "RoBERTa": Folder("roberta", bytes_of(), of_class("RobertaTokenizer")),
+    "a first space": Folder("roberta", bytes_of(), {"add_prefix_space": True}, with_first_space()),
+    "a last token": Folder(
+        "mistral", llama(), LLAMA | {"add_eos_token": True}, framed(llama(), "<s>", "</s>"), False
+    ),
+    "no first token": Folder(
+        "llama", llama(), LLAMA | {"add_bos_token": False}, framed(llama(), None, None), False
+    ),
+    "Qwen": Folder("qwen2", bytes_of(special=("<end>",), first=None, last="<end>"), QWEN),
+}
+
+
+def write(folder, case):
+    (folder / "config.json").write_text(json.dumps({"model_type": case.kind}))
+    (folder / "tokenizer_config.json").write_text(json.dumps(case.settings))
+    if case.file is not None:
+        case.file.save(str(folder / "tokenizer.json"))
+    for name, content in ({} if case.file else files_of(case.right)).items():
+        (folder / name).write_text(content)
+
+
+@pytest.mark.parametrize("case", FOLDERS)
+def test_the_ids_of_a_folder_are_those_that_it_states(tmp_path, case):
+    write(tmp_path, FOLDERS[case])
+    right = copy_of(FOLDERS[case].right or FOLDERS[case].file)
+    right.no_padding()
+    right.no_truncation()
+    special = [token for token in right.get_vocab() if token[0] in "[<"]
+    texts = [*TEXTS, *(f"a {token} b" for token in special), "The riverbank  of [Q]", ""]
+    expected = [right.encode(text).ids for text in texts]
+    ours = load_tokenizer(str(tmp_path))
+    assert ours(texts)["input_ids"] == expected
+    assert ours.pad(ours(texts[:2])).keys() >= {"input_ids", "attention_mask"}
+    ours.save_pretrained(tmp_path / "again")
+    (tmp_path / "again" / "config.json").write_text((tmp_path / "config.json").read_text())
+    for folder, same in ((tmp_path, FOLDERS[case].theirs), (tmp_path / "again", True)):
+        assert (theirs_of(folder, texts) == expected) is same
+
+
+def theirs_of(folder, texts):
+    """The ids of sentence-transformers, whose tokenizer this is; None if it cannot encode."""
+    try:
+        return AutoTokenizer.from_pretrained(folder)(texts)["input_ids"]
+    except Exception:
+        return None
