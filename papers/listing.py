@@ -8,7 +8,8 @@ from pathlib import Path
 from common.files import read_json
 from eval.scores import markdown
 from papers import study_runs
-from papers.runs import Choice, RunPlan, finished, plan_of
+from papers.plans import plan_of
+from papers.runs import Choice, RunPlan, finished
 from papers.specification import Table
 from papers.study import Study, known_rows
 

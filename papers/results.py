@@ -18,7 +18,8 @@ from eval.retrieval.beir import PAPER14
 from eval.scores import AVERAGE, Key, average
 from eval.tasks import Options, Task, tasks_named
 from models.pooling import pooling_named
-from papers.runs import Choice, RunPlan, facts_of, finished, load_all, plan_of
+from papers.plans import plan_of
+from papers.runs import Choice, RunPlan, facts_of, finished, load_all
 from papers.specification import Column, Table, TableRow
 
 logger = logging.getLogger(__name__)

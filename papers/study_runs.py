@@ -15,6 +15,7 @@ from eval.encode import device_here
 from eval.scores import AVERAGE, average, headline
 from eval.sts import STS_TEST
 from eval.tasks import Options, Task, tasks_named
+from papers.plans import start_flags
 from papers.runs import (
     CONFIGS,
     Choice,
@@ -24,7 +25,6 @@ from papers.runs import (
     launch,
     load_all,
     read_once,
-    start_flags,
 )
 from papers.study import Levels, Rows, Study, known_rows, ordered
 from report.runs import read_log

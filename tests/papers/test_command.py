@@ -9,7 +9,7 @@ from common.errors import BadInput, NonFinite, ProjectError, Stopped, StorageErr
 from papers import __main__ as command
 from papers import runs
 from papers.__main__ import main
-from papers.runs import start_flags
+from papers.plans import start_flags
 
 
 def test_only_what_is_missing_is_trained_and_the_same_run_serves_two_tables(

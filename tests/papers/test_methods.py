@@ -19,7 +19,7 @@ def test_a_new_method_is_told_what_it_lacks_and_a_complete_one_nothing(
     )
     monkeypatch.setattr(methods, "read_config", functools.cache(methods.read_config))
     monkeypatch.setattr(models.objectives, "__path__", [*models.objectives.__path__, str(tmp_path)])
-    table = methods.table()
+    table = methods.methods_table()
     line = next(line for line in table.splitlines() if line.startswith("| ESimCSE "))
     assert "78.27 (esimcse-bert-base)" in line and "`esimcse-mini`" in line
     assert "12.34 (newcomer-bert-base)" in table

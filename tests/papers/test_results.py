@@ -13,8 +13,9 @@ from eval.scores import Key, write_rows
 from eval.scores import row as score_row
 from papers import results, runs
 from papers.page import draw, points
+from papers.plans import plan_of
 from papers.results import collect
-from papers.runs import Choice, RunPlan, plan_of
+from papers.runs import Choice, RunPlan
 from papers.specification import Column, Figure, Table, TableRow
 
 DEV = Key("STS-B", "dev", "test", "spearman")

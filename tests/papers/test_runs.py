@@ -18,8 +18,9 @@ from eval.sts import Pairs, cosines
 from models.pooling import POOLINGS
 from papers import runs
 from papers.__main__ import main
+from papers.plans import GLOVE, model_difference, plan_of
 from papers.results import collect, fill
-from papers.runs import Choice, RunPlan, model_difference, plan_of
+from papers.runs import Choice, RunPlan
 from papers.specification import Column, Table, TableRow
 from tests.encoders import encode_of
 from tests.eval.toys import write_stsb
@@ -97,7 +98,7 @@ def test_baselines_are_fitted_scored_and_kept(
         flow["provenance"][1]["text"] == words["provenance"][0]["text"] == content_hash([text_file])
     )
     assert flow["provenance"][0]["start"] == sha256(tiny_bert / "model.safetensors")
-    glove = data_dir / runs.GLOVE
+    glove = data_dir / GLOVE
     glove.parent.mkdir()
     glove.write_text("a 1 2\n")
     plan = plan_of(table, rows[1], choice)

@@ -10,8 +10,9 @@ from eval.compare.sides import records
 from eval.scores import Key
 from models.pooling import POOLINGS
 from papers.__main__ import main
+from papers.plans import config_path, plan_of
 from papers.results import needed
-from papers.runs import Choice, RunPlan, config_path, plan_of
+from papers.runs import Choice, RunPlan
 from papers.specification import names, read
 from tests.sources import ROOT
 from training.methods import script_of

@@ -1,0 +1,211 @@
+"""The run that fills a row of a paper's table, and how it differs from the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from common.arguments import NLI_COLUMNS
+from eval.compare.sides import backbone_of
+from models.loading import load_config
+from papers.runs import CONFIGS, Choice, RunPlan, read_once
+from papers.specification import Table, TableRow
+from training.methods import SUP, UNSUP, load_method, script_of
+
+# below DATA_DIR; the file of SBERT's 61.32, which InfoCSE and ConSERT copy
+GLOVE = "word_vectors/glove.6B.300d.txt"
+
+
+def plan_of(table: Table, row: TableRow, choice: Choice) -> RunPlan | str:
+    """The plan of a row, or why it cannot be run.
+
+    It is only published, or lacks a configuration, a model or a text.
+    """
+    if row.published_only:
+        return f"published only: {row.published_only}"
+    backbone = choice.backbone or row.backbone
+    if backbone != row.backbone and backbone in {other.backbone for other in table.rows}:
+        return f"not selected: the row's backbone is {row.backbone}"
+    if row.evaluate:
+        return _untrained(row, backbone, choice.model)
+    first = None
+    if row.after:
+        first = _trained(replace(row, config=row.after, overrides={}), backbone, choice, None)
+        if isinstance(first, str):
+            return first
+    if row.baseline:
+        return _fitted(row, backbone, choice, first)
+    return _trained(row, backbone, choice, first)
+
+
+def _untrained(row: TableRow, backbone: str, model: str | None) -> RunPlan | str:
+    plain = _plain_model(backbone)
+    if not (model or plain):
+        return _no_model(backbone)
+    difference = model_difference(model or plain, plain, backbone, row.backbone)
+    return RunPlan(
+        name=f"untrained-{backbone}-{row.evaluate}",
+        flags={},
+        model=model or plain,
+        pooling=row.evaluate,
+        differences=(difference,) if difference else (),
+    )
+
+
+def _fitted(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None) -> RunPlan | str:
+    """The plan of a baseline, fitted to the text of the row's configuration, or why there is none.
+
+    Word vectors are those of GloVe's file if DATA_DIR has it, otherwise they are learnt from the
+    text.
+    """
+    config = config_path(row.config, backbone)
+    if not config.is_file():
+        return f"no config: configs/{config.name}"
+    settings = read_once(str(config))
+    flags = {**row.overrides, "train_file": settings.get("train_file")}
+    if script_of(settings["method"]) == SUP:
+        flags["text_column"] = list(NLI_COLUMNS)
+    else:
+        flags["train_file"] = choice.train_file or flags["train_file"]
+        flags["columns"] = settings.get("columns", "1")
+    name = f"{row.baseline}-{config.stem}"
+    if row.baseline == "word_vectors":
+        file = Path(choice.data_dir) / GLOVE
+        if file.is_file():
+            return RunPlan(row.baseline, {}, model=str(file), baseline=row.baseline)
+        learnt = f"word vectors learnt from {flags['train_file']}, not GloVe's"
+        return RunPlan(name, flags, first, differences=(learnt,), baseline=row.baseline)
+    model = None if first else choice.model or _plain_model(backbone)
+    if not (first or model):
+        return _no_model(backbone)
+    given = {"train_file": flags["train_file"]}
+    if model:
+        given["model_name_or_path"] = model
+    return RunPlan(
+        name,
+        flags,
+        first,
+        model,
+        differences=_differences(given, row, backbone, first),
+        baseline=row.baseline,
+    )
+
+
+def _trained(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None) -> RunPlan | str:
+    """The plan of a row's configuration, starting from `first` if given, or why there is none."""
+    config = config_path(row.config, backbone)
+    if not config.is_file():
+        return f"no config: configs/{config.name}"
+    settings = read_once(str(config))
+    flags = {name: value for name, value in row.overrides.items() if settings.get(name) != value}
+    if first is None:
+        model = choice.model or _plain_model(backbone)
+        flags.update(start_flags(config, flags, model, choice.stage_one))
+    if choice.train_file and script_of(settings["method"]) == UNSUP:
+        flags["train_file"] = choice.train_file
+    if choice.steps:
+        flags["max_steps"] = str(choice.steps)
+    given = {**settings, **flags}
+    if first is None and "model_name_or_path" not in given:
+        return _no_model(backbone)
+    if "train_file" not in given:
+        return f"no text: configs/{config.name} names none; give --train_file"
+    return RunPlan(
+        config.stem,
+        {**flags, "config": str(config)},
+        first,
+        differences=_differences(given, row, backbone, first),
+    )
+
+
+def config_path(method: str, backbone: str) -> Path:
+    """configs/METHOD-BACKBONE.yaml.
+
+    A word that ends METHOD and starts BACKBONE appears once: is-bert-base.
+    """
+    last, first = method.rpartition("-")[2], backbone.partition("-")[0]
+    if last == first:
+        method = method.removesuffix(f"-{last}")
+    return CONFIGS / f"{method}-{backbone}.yaml"
+
+
+def start_flags(
+    config: Path, overrides: Mapping[str, str], model: str | None, stage_one: str | None
+) -> dict[str, str]:
+    """Flags for the initial models; none to use those of the configuration.
+
+    Args:
+        config: a configuration of a training script.
+        overrides: flags that override it.
+        model: initial model of methods without a first stage, and generator of methods that have
+            one.
+        stage_one: stage 1 run, InfoCSE's initial model, unless `aux_init` initialises the head in
+            another way.
+    """
+    settings = {**read_once(str(config)), **overrides}
+    known: set[str] = set()
+    if "method" in settings:  # none in a stage 1
+        known = {field.name for field in fields(load_method(settings["method"]).arguments)}
+    if "aux_init" in known and settings.get("aux_init", "checkpoint") == "checkpoint":
+        initial = stage_one
+    else:
+        initial = model
+    flags = {}
+    if initial:
+        flags["model_name_or_path"] = initial
+    if model and "generator" in known and "generator" not in settings:
+        flags["generator"] = model
+    return flags
+
+
+def _plain_model(backbone: str) -> str | None:
+    """The initial model of a backbone's methods without a first stage."""
+    path = CONFIGS / f"simcse-{backbone}.yaml"
+    return read_once(str(path)).get("model_name_or_path") if path.is_file() else None
+
+
+def _no_model(backbone: str) -> str:
+    return f"no model: no configuration names an initial model for {backbone}; give --model"
+
+
+def _differences(
+    settings: Mapping[str, Any], row: TableRow, backbone: str, first: RunPlan | None
+) -> tuple[str, ...]:
+    """How a run differs from the paper's in backbone, initial model, text and budget.
+
+    Args:
+        settings: of the run; without `model_name_or_path` if it starts from another run of the
+            table.
+        row: whose configuration for the paper's backbone has the paper's settings, if there is one.
+        backbone: of the run.
+        first: the run it starts from, whose differences are its own too.
+    """
+    paper = config_path(row.config, row.backbone)
+    theirs = read_once(str(paper)) if paper.is_file() else {}
+    usual = theirs.get("model_name_or_path")
+    model = settings.get("model_name_or_path", usual)
+    differences = list(first.differences) if first else []
+    if difference := model_difference(model, usual, backbone, row.backbone):
+        differences.append(difference)
+    if theirs.get("train_file", settings["train_file"]) != settings["train_file"]:
+        differences.append("other text")
+    if settings.get("max_steps", "-1") != theirs.get("max_steps", "-1"):
+        differences.append("other budget")
+    return tuple(dict.fromkeys(differences))
+
+
+def model_difference(
+    model: str | None, usual: str | None, backbone: str, papers: str
+) -> str | None:
+    """How an initial model differs from the paper's, `usual`.
+
+    A local folder is compared by its size, other models by name.
+    """
+    if backbone != papers:
+        return "other backbone"
+    if model and (Path(model) / "config.json").is_file():
+        published = backbone_of(load_config(model)) or ""
+        return None if published.startswith(papers) else "other initial model"
+    return None if model == usual else "initial model not compared"
