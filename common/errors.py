@@ -135,11 +135,15 @@ def _leave(code: int) -> None:
     os._exit(code)
 
 
-class _Visible(logging.Formatter):
-    """Names in a message come from files."""
+class _Messages(logging.StreamHandler):
+    """Messages on stderr, above the progress bars; names in them come from files."""
 
     def format(self, record: logging.LogRecord) -> str:
         return visible(super().format(record), "\n\t")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with tqdm.external_write_mode(self.stream):
+            super().emit(record)
 
 
 def _run(main: Callable[[], object]) -> None:
@@ -148,9 +152,7 @@ def _run(main: Callable[[], object]) -> None:
         sys.stdout and sys.stdout.errors == "strict"
     ):  # the terminal's encoding may lack a character of a name
         sys.stdout.reconfigure(errors="backslashreplace")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Visible("%(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[_Messages()])
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for every request to the hub
     try:
         _refuse_empty(sys.argv[1:])

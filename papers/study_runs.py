@@ -201,7 +201,7 @@ def gradients_in(folder: Path) -> list[dict[str, Any]]:
     for line in read_log(folder):
         by_step.setdefault(line["step"], {}).update(line)
     names = ("step", "contrastive", "aux_mlm", *_GRADIENTS)
-    evaluations = [line for line in by_step.values() if _GRADIENTS[0] in line]
+    evaluations = [line for line in by_step.values() if {*names} <= line.keys()]  # not at step 0
     return [{name: line[name] for name in names} for line in evaluations]
 
 
@@ -325,7 +325,7 @@ class AdaptRun:
         parts = ("start", "result", "interval", "verdict")
         curve = [[0, verdict["dev_of_initial"]]]
         for line in read_log(self.folder):
-            if DEV_SEARCH in line:
+            if DEV_SEARCH in line and line["step"] > 0:
                 curve.append([line["step"], line[DEV_SEARCH]])
         row = {
             "name": self.folder.name,

@@ -15,6 +15,10 @@ from matplotlib.ticker import MaxNLocator
 from eval.analyse.pictures import styles
 
 OWN, OTHER, GAP = "eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_aux_gap"
+UNIFORMITY = "eval_uniformity"
+COLLAPSED = (
+    -0.05
+)  # uniformity; 0 means that all vectors are parallel, untrained BERT has about -1.5
 CLEAR = 0.3  # nats per masked token; below it the sentence vector hardly helps
 _NOT_TERMS = frozenset(
     "epoch step grad_norm learning_rate loss train_loss train_runtime total_flos tokens "
@@ -63,8 +67,35 @@ def describe_gap(history: History) -> str | None:
             "loss alone"
         )
     first = next(point for point in evaluations if point.gap >= CLEAR)
-    after = f" ({first.tokens:,} tokens)" if first.tokens else ""
-    return f"the auxiliary network reads the sentence vector ({losses}), clearly from step {first.step}{after} on"
+    tokens = f" ({first.tokens:,} tokens)" if first.tokens else ""
+    return (
+        f"the auxiliary network reads the sentence vector ({losses}), clearly from step "
+        f"{first.step}{tokens} on"
+    )
+
+
+def describe_collapse(history: History, equal_texts: bool = False) -> str | None:
+    """Why the vectors at the last evaluation are nearly parallel; None if they are not.
+
+    Args:
+        history: the lines of a Trainer's log.
+        equal_texts: whether they are the vectors of one repeated text.
+    """
+    evaluations = [line for line in history if UNIFORMITY in line]
+    if not evaluations or not evaluations[-1][UNIFORMITY] > COLLAPSED:
+        return None
+    first, last = evaluations[0], evaluations[-1]
+    before, after = (
+        f"uniformity {line[UNIFORMITY]:.3f} at step {line['step']}" for line in (first, last)
+    )
+    if equal_texts:
+        return f"all examined texts are equal ({after}): is the text one repeated line?"
+    if first["step"] == 0 and first[UNIFORMITY] > COLLAPSED:
+        return f"the initial model's vectors are nearly parallel ({before}): is it untrained?"
+    return (
+        f"the encoder has collapsed ({before}, {after}): lower --learning_rate, or train stage 1 "
+        "for longer"
+    )
 
 
 def logged(history: History) -> dict[str, tuple[list[int], list[float]]]:
@@ -91,7 +122,7 @@ def draw(history: History, path: str | Path) -> None:
     """Plot one panel for each kind of curve, readable at 400 pixels; writes nothing if there are no curves."""
     curves = logged(history)
     scores = {unit: [name for name in curves if dev_unit(name) == unit] for unit in _UNITS.values()}
-    spread = [name for name in ("eval_uniformity", "eval_mean_cosine") if name in curves]
+    spread = [name for name in (UNIFORMITY, "eval_mean_cosine") if name in curves]
     gap = [GAP] if GAP in curves else []
     gradients = [name for name in curves if name.startswith("eval_gradient_")]
     terms = [

@@ -7,17 +7,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from common.arguments import ModelArguments, ScoredArguments
+from common.arguments import ScoredArguments
 from common.files import hashes
 from common.streams import show
+from eval.compare.intervals import Items
 from eval.dev import DevSet, in_words, pairs_set, search_set
 from eval.encode import Encode
 from eval.scores import rows_of, tables, write_scores
 from eval.sts import STS_DEV, merged, own_pairs
 from eval.tasks import Options, count_seen, describe_seen, score_all, tasks_named, with_share_seen
 from models.encoder import SentenceEncoder, load_encoder
-from models.loading import load_backbone
-from models.pooling import pooling_named
 from training.checkpoint import BEST, copy_best, read_best, replacing_files
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
@@ -56,22 +55,35 @@ def load_tests(data_args: ScoredArguments, device: str) -> list:
     return tests
 
 
+def measure_initial(trainer: EmbeddingTrainer, dev: DevSet, tokenizer) -> Items:
+    """The scores of every dev example by the initial model, without a head; call before training.
+
+    The trainer logs their summary at step 0.
+    """
+    encoder = trainer.model.encoder
+    head, encoder.head = encoder.head, None
+    items = dev.items(_encode(trainer.args, encoder, tokenizer))
+    encoder.head = head
+    trainer.initial_scores = {dev.metric: dev.score_of(items)}
+    return items
+
+
 def save_result(
     trainer: EmbeddingTrainer,
-    model_args: ModelArguments,
     record: dict[str, Any],
     tokenizer,
     dev: DevSet | None,
+    initial: Items | None,
 ) -> tuple[dict[str, Any], list[str]]:
     """Choose the result, compare it with the initial model, and write it into the run's folder.
 
     Args:
         trainer: after training.
-        model_args: of the run.
         record: of the run; gets the hashes of the result.
         tokenizer: the encoder's.
         dev: the examples that selected the best model; None for `--dev none`, where the last model
             is the result.
+        initial: what `measure_initial` returned.
 
     Returns:
         Facts for the record (best step, verdict, dev score by width), and the findings in words.
@@ -84,14 +96,10 @@ def save_result(
         facts["best"] = read_best(folder, trainer.run_id)
         trainer.model.to("cpu")  # the result comes from best/; a GPU holds one model at a time
         trained, _ = load_encoder(str(folder / BEST))
-        before, after = (
-            dev.items(_encode(args, encoder, tokenizer))
-            for encoder in (_initial_encoder(model_args, trained), trained)
-        )
         facts["verdict"] = {
             "metric": dev.metric,
-            "dev_of_initial": dev.score_of(before),
-            **dev.verdict(before, after),
+            "dev_of_initial": dev.score_of(initial),
+            **dev.verdict(initial, dev.items(_encode(args, trained, tokenizer))),
         }
         findings.append(in_words(facts["verdict"]))
     with replacing_files(folder) as temporary:
@@ -118,22 +126,6 @@ def score_result(
     if message := describe_seen(seen):
         logger.warning(message)
     return seen
-
-
-def _initial_encoder(model_args: ModelArguments, trained: SentenceEncoder) -> SentenceEncoder:
-    """The encoder from which a run started, without a head; other traits as in `trained`."""
-    pooling = (
-        "cls_before_pooler" if pooling_named(model_args.pooling).keeps_head else model_args.pooling
-    )
-    backbone = load_backbone(model_args.model_name_or_path)
-    traits = {
-        "place": trained.place,
-        "prompts": trained.prompts,
-        "default_prompt": trained.default_prompt,
-    }
-    initial = SentenceEncoder(backbone, pooling, None, trained.max_length, trained.packed, **traits)
-    initial.normalized = trained.normalizes
-    return initial
 
 
 def _encode(args: RunArguments, encoder: SentenceEncoder, tokenizer) -> Encode:

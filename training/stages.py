@@ -33,7 +33,7 @@ from models.loading import load_tokenizer
 from models.pooling import pooling_named
 from training.builders import build_pretraining, build_training
 from training.checkpoint import clean, misfit, replacing_files, state_of
-from training.curves import describe_gap, draw
+from training.curves import describe_collapse, describe_gap, draw
 from training.faults import storage_errors
 from training.folder import (
     FORMAT,
@@ -50,7 +50,7 @@ from training.folder import (
     write_run,
 )
 from training.provenance import contents, earlier_starts, provenance, weights_hash
-from training.result import dev_set, load_tests, save_result, score_result
+from training.result import dev_set, load_tests, measure_initial, save_result, score_result
 from training.run_arguments import RunArguments, settle_packing
 from training.settings import Settings
 from training.trainer import EmbeddingTrainer, RunLog
@@ -165,9 +165,12 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
                 show(plan + settings.describe_sources())
             return args.output_dir
         logger.info(plan)
+        initial = None
+        if dev is not None and trainer.is_world_process_zero():
+            initial = measure_initial(trainer, dev, tokenizer)
         take_steps(trainer, record, start, callbacks)
         if trainer.is_world_process_zero():
-            facts, findings = save_result(trainer, model_args, record, tokenizer, dev)
+            facts, findings = save_result(trainer, record, tokenizer, dev, initial)
             rows = read_text(source, data_args.cache_dir)
             texts = rows.cells(None if sample is None else sample.rows(len(rows)))
             facts["seen_test_texts"] = score_result(
@@ -297,6 +300,7 @@ def take_steps(
         write_run(folder, record | {"status": "running"})
     wait_for_everyone(args.device)
     trainer.run_id = record["run_id"]
+    args.eval_on_start = start.checkpoint is None
     for callback in (RunLog(folder), *callbacks):
         trainer.add_callback(callback)
     over = False
@@ -354,11 +358,11 @@ def finish(
     """Draw the curves, log the findings and, as the last write, mark the run finished."""
     history, state, folder = trainer.state.log_history, trainer.state, trainer.args.output_dir
     draw(history, Path(folder) / "curves.png")
-    ended = (
-        state.global_step < state.max_steps
-        and f"training ended after step {state.global_step} of {state.max_steps}"
-    )
-    findings = [*filter(None, [ended, describe_gap(history)]), *findings]
+    ended = None
+    if state.global_step < state.max_steps:
+        ended = f"training ended after step {state.global_step} of {state.max_steps}"
+    collapse = describe_collapse(history, trainer.probes_equal_texts)
+    findings = [*filter(None, [ended, describe_gap(history), *findings, collapse])]
     for finding in findings:
         logger.info(finding)
     seconds = round(time.time() - began, 1)
@@ -369,4 +373,5 @@ def finish(
         "status": "finished",
     }
     write_run(folder, record | facts)
-    logger.info("%s: finished in %.0f s", folder, seconds)
+    failed = ", but its vectors are nearly parallel" if collapse else ""
+    logger.info("%s: finished in %.0f s%s", folder, seconds, failed)

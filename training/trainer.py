@@ -26,6 +26,7 @@ from models.loading import quiet
 from models.objectives.base import Batch
 from training.adamw import chosen_optimizer
 from training.checkpoint import STAGING, commit_checkpoint, keep_if_best
+from training.curves import describe_collapse
 from training.faults import FirstBad, not_finite
 from training.run_arguments import check_machine
 
@@ -34,9 +35,6 @@ _WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_G
 _PROBED = 128  # examples
 _SPARED = 100  # at most one example in this many is held out
 _FEWEST = 10  # examples; fewer would be too noisy
-COLLAPSED = (
-    -0.05
-)  # uniformity; 0 means that all vectors are parallel, untrained BERT has about -1.5
 
 
 class EmbeddingTrainer(Trainer):
@@ -59,6 +57,7 @@ class EmbeddingTrainer(Trainer):
 
     Attributes:
         run_id: the run that owns the saved folders.
+        initial_scores: the dev values of the initial model, by name; logged at step 0.
         events: knows whether a step was taken.
     """
 
@@ -85,6 +84,7 @@ class EmbeddingTrainer(Trainer):
         self._tokens = torch.zeros((), dtype=torch.long, device=args.device)
         self._first_bad = FirstBad(args.device)
         self.run_id = ""
+        self.initial_scores: dict[str, float] = {}
         keys, optimizer = Keys(self.sampler.count), chosen_optimizer(args)
         super().__init__(model, args, collator, keys, keys, optimizer_cls_and_kwargs=optimizer)
         if (kind := self.accelerator.distributed_type) not in _WHOLE:
@@ -209,7 +209,10 @@ class EmbeddingTrainer(Trainer):
     def evaluate(
         self, eval_dataset=None, ignore_keys=None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Score the dev task and probe the model: the same numbers on every process, and no random draws."""
+        """Score the dev task and probe the model, alike on every process and without random draws.
+
+        Before the first step this is only logged: the initial model is no candidate for the best.
+        """
         self._require_finite()
         metrics: dict[str, float] = {}
         if self.is_world_process_zero():
@@ -221,13 +224,22 @@ class EmbeddingTrainer(Trainer):
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
         )
-        metric, root = self.args.metric_for_best_model, Path(self.args.output_dir)
-        if metric is not None:
-            value = metrics[f"{metric_key_prefix}_{metric}"]
+        history, metric = self.state.log_history, self.args.metric_for_best_model
+        collapse = describe_collapse(history, self.probes_equal_texts)
+        if collapse and not describe_collapse(history[:-1], self.probes_equal_texts):
+            logger.warning(collapse)
+        if metric is not None and self.state.global_step > 0:
+            value, root = metrics[f"{metric_key_prefix}_{metric}"], Path(self.args.output_dir)
             keep_if_best(root, self.run_id, self.state, metric, value, self.keep_best)
-        if self.is_out_of_patience(self.state.log_history):
+        if self.is_out_of_patience(history):
             self.control.should_training_stop = True
         return metrics
+
+    @property
+    def probes_equal_texts(self) -> bool:
+        """Whether every example that `evaluate` probes has the same text."""
+        texts = self._probe["input_ids"][0]
+        return bool((texts == texts[0]).all())
 
     def is_out_of_patience(self, history: Sequence[dict[str, float]]) -> bool:
         """Whether the last `patience` evaluations of a log did not improve the dev score.
@@ -235,7 +247,7 @@ class EmbeddingTrainer(Trainer):
         Every checkpoint contains the log, so a resumed run ends where the uninterrupted one does.
         """
         name = f"eval_{self.args.metric_for_best_model}"
-        scores = [line[name] for line in history if name in line]
+        scores = [line[name] for line in history if name in line and line["step"] > 0]
         return (
             bool(scores and self.patience)
             and len(scores) - 1 - scores.index(max(scores)) >= self.patience
@@ -246,13 +258,9 @@ class EmbeddingTrainer(Trainer):
         batch = send_to_device(self._probe, self.args.device)
         with self.accelerator.autocast():
             values = model.probe(**batch)
-        if values.get("uniformity", -1.0) > COLLAPSED:
-            logger.warning(
-                "the encoder has collapsed (uniformity %.3f): lower --learning_rate, or train "
-                "stage 1 for longer",
-                values["uniformity"],
-            )
-        return values | ({} if self.dev is None else self.dev())
+        if self.state.global_step == 0:
+            return values | self.initial_scores
+        return values if self.dev is None else values | self.dev()
 
     def _save_checkpoint(self, model, trial) -> None:
         """Save the stock state atomically, without `training_args.bin`, a pickle with absolute paths."""

@@ -26,6 +26,7 @@ from tests.folders import (
     same_weights,
     times,
 )
+from training.trainer import EmbeddingTrainer
 
 FINISHED = {"method": "simcse"}
 UNSCORED = {"method": "simcse", "dev": "none"}
@@ -37,7 +38,8 @@ def test_a_run_leaves_the_artefact_its_record_and_its_log(infocse_run, tmp_path,
     scores = {
         line["step"]: line["eval_dev_spearman"] for line in log if "eval_dev_spearman" in line
     }
-    assert set(scores) == {2, 4, 6}
+    assert [*scores] == [0, 2, 4, 6]
+    assert scores.pop(0) == run_record["verdict"]["dev_of_initial"]
     assert run_record["best"]["value"] == max(scores.values()) == scores[run_record["best"]["step"]]
     terms = [line for line in log if "contrastive" in line]
     assert [line["step"] for line in terms] == [1, 2, 3, 4, 5, 6]
@@ -72,9 +74,23 @@ def test_without_a_dev_task_the_last_model_is_the_result(unscored):
         assert torch.equal(value, last[f"encoder.backbone.{name}"])
 
 
-def test_evaluating_or_not_gives_the_same_weights(infocse_run, unsup, tmp_path):
-    run_unsup.main(unsup("rare", eval_steps=100))
-    assert same_weights(infocse_run / "checkpoint-6", tmp_path / "rare" / "checkpoint-6")
+def test_evaluating_or_not_gives_the_same_weights(infocse_run, unsup, tmp_path, monkeypatch):
+    monkeypatch.setattr(EmbeddingTrainer, "evaluate", lambda *_, **named: {})
+    run_unsup.main(unsup("never", dev="none"))
+    assert same_weights(infocse_run / "checkpoint-6", tmp_path / "never" / "checkpoint-6")
+
+
+def test_the_initial_model_is_scored_without_a_new_head_and_is_not_a_candidate(
+    unsup, tmp_path, stage_one_folder, dev_file
+):
+    run_unsup.main(unsup(method="simcse", pooling="cls", max_steps=1, eval_steps=1))
+    scored = tmp_path / "scores.json"
+    flags = ["--pooling=cls_before_pooler", f"--output={scored}"]
+    eval.__main__.main([str(stage_one_folder), "--dev_file", str(dev_file), *flags])
+    [value] = [row["value"] for row in json.loads(scored.read_text()) if row["headline"]]
+    first = history(tmp_path / "run")[0]
+    assert (first["step"], first["eval_dev_spearman"]) == (0, pytest.approx(value))
+    assert record(tmp_path / "run")["best"]["step"] == 1
 
 
 def test_weight_zero_trains_what_simcse_trains_bit_for_bit(simcse_run, unsup, tmp_path):
@@ -123,7 +139,7 @@ def rows(sentences, tmp_path):
 def test_one_sentence_fills_a_batch_if_it_is_repeated(unsup, tmp_path):
     flags = {"max_rows": 1, "method": "consert", "train_pooling": "avg", "max_steps": 2}
     run_unsup.main(unsup(**flags, upsample=True))
-    assert history(tmp_path / "run")[0]["contrastive"] > 0
+    assert history(tmp_path / "run")[1]["contrastive"] > 0
     with pytest.raises(BadInput):
         run_unsup.main(unsup("few", **flags))
 
@@ -163,7 +179,7 @@ def test_examples_are_held_out_where_enough_can_be(
     text.write_text("".join(f"{sentences[n % 300]} {sentences[n // 300]}\n" for n in range(count)))
     with caplog.at_level(logging.INFO):
         run_unsup.main(unsup(method="simcse", train_file=text, dev="none", max_steps=1))
-    [seen] = [line for line in history(tmp_path / "run") if "eval_uniformity" in line]
+    _, seen = [line for line in history(tmp_path / "run") if "eval_uniformity" in line]
     assert all(math.isfinite(value) for value in seen.values())
     said = f", {held} held out" if held else ""
     assert f"text: {trained_on:,} examples{said}, 1 steps of 8" in caplog.text
@@ -425,13 +441,31 @@ def test_a_run_in_chunks_logs_what_a_plain_run_logs(unsup, tmp_path):
             assert plain[key] == pytest.approx(chunked[key], **allowed), (key, plain["step"])
 
 
-def test_collapse_is_logged(unsup, tmp_path, stage_one_folder, caplog):
-    flat = shutil.copytree(stage_one_folder, tmp_path / "flat")
-    tensors = load_file(flat / "model.safetensors")
+def flat(folder):
+    """Give a model of 4 layers the same vector for every text."""
+    tensors = load_file(folder / "model.safetensors")
     tensors["bert.encoder.layer.3.output.LayerNorm.weight"] *= 0
     tensors["bert.encoder.layer.3.output.LayerNorm.bias"] += 1
-    save_file(tensors, flat / "model.safetensors", metadata={"format": "pt"})
-    run_unsup.main(
-        unsup(model_name_or_path=flat, max_steps=1, learning_rate="1e-9", method="simcse")
-    )
-    assert "collapsed" in caplog.text
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("equal", "said"), [(False, "initial model's vectors"), (True, "all examined texts are equal")]
+)
+def test_parallel_vectors_are_a_finding_and_the_last_words(
+    unsup, tmp_path, stage_one_folder, sentences, caplog, equal, said
+):
+    model = shutil.copytree(stage_one_folder, tmp_path / "model")
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(sentences[:1] * 200 if equal else sentences[:200]))
+    if not equal:
+        flat(model)
+    flags = {"model_name_or_path": model, "train_file": text, "learning_rate": "1e-9"}
+    with caplog.at_level(logging.INFO):
+        run_unsup.main(unsup(method="simcse", max_steps=1, **flags))
+    assert said in record(tmp_path / "run")["findings"][-1]
+    assert "nearly parallel" in caplog.messages[-1]
+    assert [line.levelname for line in caplog.records if said in line.message] == [
+        "WARNING",
+        "INFO",
+    ], "once when it is seen, and at the end"

@@ -31,6 +31,22 @@ def test_a_terminal_obeys_no_name_that_is_printed():
     assert said == "model \\x1b]0;x\\x07 in\n\trun\\x9b2J, Zwölf\u3000🙂\n"
 
 
+BAR = f"""{START}
+from tqdm import tqdm
+
+def main():
+    with tqdm(total=2):
+        logging.info("a message")
+
+run_command(main)
+"""
+
+
+def test_a_message_is_not_glued_to_a_progress_bar():
+    *_, said = run(BAR)
+    assert "a message" in said.splitlines()
+
+
 def test_a_reader_that_stops_early_gets_no_traceback():
     assert run(MANY, "| head -1")[1:] == ("a line\n", "")
 

@@ -54,7 +54,7 @@ def test_the_page_runs_and_its_run_is_the_command_s(page, tmp_path):
         5,
         10,
     ]
-    assert [step for step, _ in page["scores"]] == [10, 20, 30] and (
+    assert [step for step, _ in page["scores"]] == [0, 10, 20, 30] and (
         tmp_path / "dev.png"
     ).stat().st_size > 5000
     assert page["vectors"].shape == (2, 32) and page["cosine"].shape == ()

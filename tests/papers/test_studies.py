@@ -236,7 +236,7 @@ def test_gains_of_search():
 
 
 def test_gradients_are_read_from_the_log_and_their_moves_are_shares_of_the_mean(tmp_path):
-    norms = {5: (4.0, 1.0), 10: (2.0, 3.0)}
+    norms = {0: (9.0, 9.0), 5: (4.0, 1.0), 10: (2.0, 3.0)}
     lines = [{"step": step, "contrastive": 0.5, "aux_mlm": 5.0} for step in (5, 7, 10)]
     lines += [
         {"step": step, "eval_gradient_contrastive": contrastive, "eval_gradient_aux_mlm": auxiliary}
@@ -317,7 +317,7 @@ def test_a_run_of_adapt_is_gathered_from_its_folder(adapts, filled, tmp_path, mo
         facts = {"training": training, "searches": [{"search": "trained model", "real": score}]}
         (output / "adapt.json").write_text(json.dumps(facts))
         (folder / "log.jsonl").write_text(
-            '{"step": 30, "loss": 1}\n{"step": 30, "eval_search_ndcg": 2.0}\n'
+            '{"step": 0, "eval_search_ndcg": 1}\n{"step": 30, "eval_search_ndcg": 2.0}\n'
         )
 
     monkeypatch.setattr(study_runs, "launch", run)

@@ -1,11 +1,19 @@
 """The curves of a training log, curves.png, and what the gap says."""
 
 import math
+import re
 
 import pytest
 from matplotlib.figure import Figure
 
-from training.curves import GAP, auxiliary_losses, describe_gap, draw, logged
+from training.curves import (
+    GAP,
+    auxiliary_losses,
+    describe_collapse,
+    describe_gap,
+    draw,
+    logged,
+)
 
 HISTORY = [
     {
@@ -103,3 +111,25 @@ def test_words_say_whether_and_since_when_the_vector_is_read():
     assert describe_gap(READING).endswith("clearly from step 20 (2,000 tokens) on")
     for unread in (READING[:2], [losses(10, math.nan, 6.0)]):
         assert "hardly reads the sentence vector" in describe_gap(unread)
+
+
+@pytest.mark.parametrize(
+    ("uniformities", "said"),
+    [
+        ({0: -1.5, 5: -0.01, 10: -0.6}, None),
+        ({}, None),
+        (
+            {0: -1.5, 5: -0.6, 10: -0.01},
+            "collapsed .uniformity -1.500 at step 0.* -0.010 at step 10.: lower",
+        ),
+        ({0: -0.02, 10: -0.01}, "initial model's vectors are nearly parallel"),
+        ({5: -0.02, 10: -0.01}, "the encoder has collapsed"),  # an older log begins later
+    ],
+)
+def test_collapse_is_told_from_vectors_that_were_parallel_before(uniformities, said):
+    history = [{"step": 1, "loss": 1.0}]
+    history += [{"step": step, "eval_uniformity": u} for step, u in uniformities.items()]
+    if said is None:
+        assert describe_collapse(history) is None
+    else:
+        assert re.search(said, describe_collapse(history))
