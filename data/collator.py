@@ -43,8 +43,9 @@ class Collator:
         words: also return the words of the texts.
         packing: makes the layouts that the model reads, see `models.fast.packing.Packing`.
 
-    A call returns torch tensors; all but the first line only if requested:
+    A call returns torch tensors and a number; all but the first two lines only if requested:
         input_ids, attention_mask: (V, B, L);
+        seed: for draws of an objective, the same in all processes;
         for each masking, (number of its views, B, L): NAME_input_ids, NAME_labels and
         NAME_uniforms; dropout_rates: (V, B, O) if a view draws one rate per operation, otherwise
         (V, B, 1); NaN for a view that keeps
@@ -112,12 +113,11 @@ class Collator:
         edited = [self._edited(number, *texts, keyed) for number, texts in enumerate(shown)]
         ids, mask, is_text = self._padded(edited, self.frames)
         arrays = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
+        of_step = partial(draws.keys, self.seed, epochs, steps)
         for masking in self.masking:
             arrays |= self._masked(masking, ids, is_text, keyed)
         if any(view.dropout for view in self.views):
-            arrays["dropout_rates"] = self._rates(
-                keyed, partial(draws.keys, self.seed, epochs, steps), len(batch)
-            )
+            arrays["dropout_rates"] = self._rates(keyed, of_step, len(batch))
         if any(view.perturb for view in self.views):
             arrays |= self._perturbed(mask, keyed)
         if targets := [number for number, view in enumerate(self.views) if view.target]:
@@ -129,6 +129,7 @@ class Collator:
         if self.text.labels is not None:
             arrays["labels"] = self.text.labels[indices][None]
         tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
+        tensors["seed"] = int(of_step("objectives")[0] >> np.uint64(1))
         return tensors | ({"layouts": self._layouts(arrays)} if self.packing is not None else {})
 
     def _layouts(self, arrays: dict[str, np.ndarray]) -> dict:

@@ -142,6 +142,7 @@ def _tensors(inputs: dict) -> Iterator[tuple[object, Tensor, object]]:
     for name, value in sorted(inputs.items()):
         if isinstance(value, Tensor):
             yield name, value, None
+        if not isinstance(value, dict):
             continue
         for group, layout in value.items():
             facts = {key: fact for key, fact in vars(layout).items() if key != "numbers"}

@@ -61,6 +61,7 @@ class Batch:
         target_input_ids, target_attention_mask: texts that the encoder does not read, (number of
             views with a target, B, L'), see `View.target`.
         words: the distinct tokens of each view's text, IGNORED elsewhere, (V, B, L').
+        seed: for an objective's own draws; the same in all processes.
         layouts: what `mask` needs, see `models.fast.packing.Packing`; if absent, the mask alone
             will do.
         start: index of its first sentence in the batch of the layouts.
@@ -76,6 +77,7 @@ class Batch:
     target_input_ids: Tensor | None = None
     target_attention_mask: Tensor | None = None
     words: Tensor | None = None
+    seed: int = 0
     layouts: dict[tuple, Grid] = field(default_factory=dict)
     start: int = 0
 
@@ -112,7 +114,8 @@ class Batch:
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         parts = {name: value[:, rows] for name, value in tensors.items()}
         twins = {name: twin.sentences(rows) for name, twin in self.twins.items()}
-        return Batch(twins=twins, layouts=self.layouts, start=self.start + rows.start, **parts)
+        more = {"layouts": self.layouts, "start": self.start + rows.start, "seed": self.seed}
+        return Batch(twins=twins, **more, **parts)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from common.ranges import CountOrZero, Positive, Share, Weight, flag
 from models.contrast import cosines, info_nce
@@ -46,30 +46,11 @@ class Arguments(MethodArguments):
     )
 
 
-class Noise(nn.Module):
-    """Standard normal numbers from a separate generator: equal in all processes and after a resume.
-
-    Its state is a seed, drawn from the run's seed, and the number of calls.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("seed", torch.randint(2**48, ()))
-        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
-        self._next: int | None = None  # the sum of both, read from the device once
-
-    def _load_from_state_dict(self, *args) -> None:
-        super()._load_from_state_dict(*args)
-        self._next = None
-
-    def draw(self, rows: int, like: Tensor) -> Tensor:
-        """(rows, D) numbers with the width, dtype and device of `like`, (N, D)."""
-        self._next = int(self.seed + self.calls) if self._next is None else self._next
-        generator = torch.Generator().manual_seed(self._next)
-        self.calls += 1
-        self._next += 1
-        noise = torch.randn(rows, like.shape[1], dtype=like.dtype, generator=generator)
-        return noise.to(like.device, non_blocking=True)
+def standard_normal(seed: int, rows: int, like: Tensor) -> Tensor:
+    """(rows, D) numbers with the width, dtype and device of `like`, (N, D)."""
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(rows, like.shape[1], dtype=like.dtype, generator=generator)
+    return noise.to(like.device, non_blocking=True)
 
 
 def ascended(
@@ -123,11 +104,10 @@ class Debiased(Objective):
         super().__init__()
         self.args = args
         self.complement = complement
-        self.noise = Noise()
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         args, (query, key) = self.args, encoded.projected
-        drawn = self.noise.draw(int(len(query) * args.noise_share), query)
+        drawn = standard_normal(batch.seed, int(len(query) * args.noise_share), query)
         noise = ascended(drawn, query, key, args.temperature, args.noise_steps, args.noise_rate)
         logits = cosines(query, torch.cat([key, noise])) / args.temperature  # (N, N + M)
         negative = torch.ones_like(logits, dtype=torch.bool)

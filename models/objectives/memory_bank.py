@@ -1,9 +1,8 @@
-"""Memory bank: negatives are vectors of other sentences as the encoder made them when it last saw
-them.
+"""Memory bank: negatives are vectors of other sentences as the encoder last made them.
 
 Source: Wu et al. 2018 (arXiv 1805.01978), for images; MoCo (arXiv 1911.05722, figure 2b) compares
-with it. K negatives are drawn from the bank in every step; they carry no gradient and are as old as
-an epoch. There is no published recipe for text: positive, negatives of the batch, temperature and
+with it. K negatives are drawn from the bank for every batch (Wu et al.: for every sample); they
+carry no gradient and are as old as an epoch. There is no published recipe for text: positive, negatives of the batch, temperature and
 loss are SimCSE's, where Wu et al. compare a sample with its own entry by noise-contrastive
 estimation and move an entry halfway to its new value. The bank keeps the last `bank_size` vectors.
 In a run of at most one epoch this is an entry per sentence; after it, a sentence can have two.
@@ -13,6 +12,7 @@ In a run of at most one epoch this is an entry per sentence; after it, a sentenc
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,29 +26,19 @@ from models.objectives.base import Batch, Contrast, Encoded, Objective
 class Arguments(simcse.Arguments):
     """Options of the bank."""
 
-    queue_size: Count = flag(
-        4096, "K: negatives drawn from the bank in every step (Wu et al.: 4096)"
-    )
-    bank_size: Count = flag(
-        65536, "vectors in the bank (Wu et al.: one per sample; ours, for memory)"
-    )
+    queue_size: Count = flag(4096, "K: negatives drawn from the bank (Wu et al.: 4096)")
+    bank_size: Count = flag(65536, "vectors in the bank (ours; Wu et al.: one per sample)")
 
 
-def drawn(held: int, pushed: Tensor, count: int) -> Tensor:
-    """Positions of `count` of `held` vectors, all if there are fewer, (K,): every (held //
-    count)-th.
-
-    The first moves with the number of vectors ever pushed, so all entries get their turn, and a
-    resumed run and all processes draw the same. The bank is in the order of training, which is
-    random already.
-    """
+def drawn(held: int, seed: int, count: int) -> np.ndarray:
+    """Positions of `count` of `held` vectors, drawn without replacement; all if there are fewer."""
     if held <= count:
-        return torch.arange(held, device=pushed.device)
-    return (pushed % held + (held // count) * torch.arange(count, device=pushed.device)) % held
+        return np.arange(held)
+    return np.random.default_rng(seed).choice(held, count, replace=False)
 
 
 class BankContrast(Contrast):
-    """InfoNCE of two views, with vectors from the bank as further negatives; the second views enter it."""
+    """InfoNCE of two views and vectors from the bank, which the second views then enter."""
 
     not_replayed = "its bank grows in every step until it is full"
 
@@ -59,7 +49,8 @@ class BankContrast(Contrast):
     def vectors(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, ...]:
         """Two views, and the drawn vectors from before this step."""
         query, keys = encoded.projected[:2]
-        stored = self.queue.vectors[drawn(self.queue.held, self.queue.pushed, self.count)]
+        slots = torch.from_numpy(drawn(self.queue.held, batch.seed, self.count))
+        stored = self.queue.vectors[slots.to(query.device, non_blocking=True)]
         self.queue.push(keys.detach())
         return query, keys, stored
 

@@ -1,4 +1,4 @@
-"""DCLR against loops over sentences; its noise is one stream for all processes that a resumed run continues."""
+"""DCLR against loops over sentences."""
 
 import math
 
@@ -79,22 +79,12 @@ def test_noise_moves_up_the_loss_by_steps_of_the_given_length():
     assert torch.equal(dclr.ascended(noise, query, key, 0.1, 0, 0.01), noise)
 
 
-def test_the_noise_is_a_stream_that_the_seed_and_the_state_decide():
-    like = torch.zeros(1, 4)
-    torch.manual_seed(7)
-    stream = dclr.Noise()
-    torch.manual_seed(7)
-    same = dclr.Noise()
-    torch.manual_seed(8)
-    first, second = (stream.draw(3, like) for _ in range(2))
-    assert not torch.equal(first, second)
-    assert torch.equal(same.draw(3, like), first)
-    other = dclr.Noise()
-    assert not torch.equal(other.draw(3, like), first)
-    other.load_state_dict(same.state_dict())
-    assert torch.equal(other.draw(3, like), second)
-    many = dclr.Noise().draw(20000, like)
-    assert many.mean().abs() < 0.03 and many.std() == pytest.approx(1, abs=0.02)
+def test_the_noise_is_standard_normal_and_the_seed_decides_it():
+    first, same, other = (
+        dclr.standard_normal(seed, 20000, torch.zeros(1, 4)) for seed in (7, 7, 2**63 - 1)
+    )
+    assert torch.equal(first, same) and not torch.equal(first, other)
+    assert first.mean().abs() < 0.03 and first.std() == pytest.approx(1, abs=0.02)
 
 
 @pytest.mark.parametrize("weighted_loss", FORMULAS)
@@ -115,12 +105,9 @@ def test_the_term_follows_from_the_vectors(tiny_bert, weighted_loss, threshold):
     )
     batch = make_batch("dclr", tiny_bert, torch.ones(6, 9))
     model.encoder.register_forward_hook(lambda module, given, made: seen.append(made.pooled))
-    [objective] = model.objectives
-    copy = dclr.Noise()
-    copy.load_state_dict(objective.noise.state_dict())
-    output = model(**batch)
+    output = model(**batch, seed=5)
     query, key = model.projection(seen[0]).unflatten(0, (2, 6)).detach()
-    noise = dclr.ascended(copy.draw(3, query), query, key, 0.1, 4, 0.1)
+    noise = dclr.ascended(dclr.standard_normal(5, 3, query), query, key, 0.1, 4, 0.1)
     logits = normalize(query, dim=-1) @ normalize(torch.cat([key, noise]), dim=-1).T / 0.1
     given = batch["input_ids"][0], batch["attention_mask"][0]
     vectors = normalize(model.eval().encoder.embed(*given), dim=-1)

@@ -6,7 +6,8 @@ import torch
 from pytest import approx
 from torch.nn import functional as F
 
-from models.objectives.memory_bank import drawn
+from models.objectives.base import Batch, Encoded
+from models.objectives.memory_bank import BankContrast, drawn
 from tests.methods import build_model, make_batch
 
 ROWS, TAU = 5, 0.1
@@ -25,12 +26,9 @@ def test_negatives_are_the_stored_vectors_of_earlier_steps(tiny_bert):
                 ]
                 for view in batch["input_ids"]
             ]
-        held, pushed = min(ROWS * step, 12), ROWS * step
+        held = min(ROWS * step, 12)
         slots = {number % 12: vector for number, vector in enumerate(bank)}  # the newest in a slot
-        chosen = (
-            range(held) if held <= 4 else [(pushed % held + held // 4 * k) % held for k in range(4)]
-        )
-        negatives = [slots[slot] for slot in chosen]
+        negatives = [slots[slot] for slot in drawn(held, step, 4)]
         total = 0.0
         for i, query in enumerate(views[0]):
             logits = [
@@ -38,7 +36,7 @@ def test_negatives_are_the_stored_vectors_of_earlier_steps(tiny_bert):
                 for key in [*views[1], *negatives]
             ]
             total += math.log(sum(map(math.exp, logits))) - logits[i]
-        out = model(**batch)
+        out = model(**batch, seed=step)
         assert len(negatives) == min(4, held) and out.loss.item() == approx(total / ROWS, rel=1e-4)
         bank += views[1]
         out.loss.backward()
@@ -48,11 +46,14 @@ def test_negatives_are_the_stored_vectors_of_earlier_steps(tiny_bert):
         model.zero_grad()
 
 
-def test_all_stored_vectors_get_their_turn_and_none_twice_in_a_step():
-    for held, count in ((7, 9), (64, 64), (100, 7), (1000, 64)):
-        seen = set()
-        for step in range(held):
-            positions = drawn(held, torch.tensor(step), count).tolist()
-            assert len({*positions}) == len(positions) == min(held, count) and max(positions) < held
-            seen |= {*positions}
-        assert seen == {*range(held)}
+def test_every_slot_of_a_full_bank_is_drawn_and_none_twice_in_a_step():
+    """What is pushed are batches, here as many as divide the bank."""
+    bank, seen = BankContrast(TAU, count=8, size=64, width=2), set()
+    for step in range(100):
+        numbers = torch.arange(8.0).add(8 * step).remainder(64)  # of the slot where each will be
+        views = torch.stack([numbers, numbers], dim=1).expand(2, -1, -1)
+        encoded = Encoded(None, None, views, None, None)
+        _, _, stored = bank.vectors(encoded, Batch(None, None, seed=step))
+        assert len({*stored[:, 0].tolist()}) == len(stored) == min(8, 8 * step)
+        seen |= {*stored[:, 0].tolist()} if step > 8 else set()
+    assert seen == {*range(64)}
