@@ -142,9 +142,8 @@ class EncoderForTraining(Composite):
         """Norm of the gradient of every raw term at the sentence vectors that it reads (pooled and
         [CLS]).
 
-        Weights get no gradient, and buffers, such as a queue, stay as they are.
+        Weights get no gradient.
         """
-        buffers = {name: value.clone() for name, value in self.named_buffers()}
         pooled, cls = (part.detach().requires_grad_() for part in (encoded.pooled, encoded.cls))
         encoded = replace(encoded, pooled=pooled, cls=cls)
         self.project(encoded, batch)
@@ -157,9 +156,6 @@ class EncoderForTraining(Composite):
                 )
                 read = [part.norm() for part in parts if part is not None]
                 norms[f"gradient_{name}"] = torch.stack(read).norm() if read else torch.zeros(())
-        with torch.no_grad():
-            for name, value in self.named_buffers():
-                value.copy_(buffers[name])
         return norms
 
     def after_step(self) -> None:

@@ -128,7 +128,12 @@ class VectorQueue(nn.Module):
 
     @torch.no_grad()
     def push(self, rows: Tensor) -> None:
-        """Append (N, width), overwriting the oldest; of more rows than fit, the last are kept."""
+        """Append (N, width), overwriting the oldest; of more rows than fit, the last are kept.
+
+        In evaluation mode, in which a probe runs, nothing is appended.
+        """
+        if not self.training:
+            return
         size = len(self.vectors)
         skipped = max(0, len(rows) - size)
         kept = rows[skipped:].to(self.vectors.dtype)

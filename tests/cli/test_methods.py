@@ -1,5 +1,6 @@
 """What every method must do; the folder is the list of them."""
 
+import copy
 import shutil
 from functools import partial
 
@@ -169,11 +170,9 @@ def test_a_method_of_the_other_script_is_refused_and_that_script_named(unsup):
     ],
 )
 def test_a_probed_gradient_is_that_of_a_backward_pass(unsup, method, flags, term, weight):
-    """Of one term at a time, in evaluation mode; nothing is left behind, in a queue or in a weight's gradient."""
+    """Of one term at a time, in evaluation mode."""
     model, batch = model_of(unsup(method=method, probe_gradients="true", **flags), method)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
     probed = model.eval().probe(**batch)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
     gradients = []
 
@@ -187,6 +186,29 @@ def test_a_probed_gradient_is_that_of_a_backward_pass(unsup, method, flags, term
     assert probed[f"gradient_{term}"] * weight == pytest.approx(
         gradients[0].norm().item(), rel=1e-4
     )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_probe_changes_nothing(unsup, method):
+    """Ten steps with probes between them, and the same without any: equal bit for bit."""
+    states = []
+    for probes in (True, False):
+        torch.manual_seed(0)
+        model, batch = model_of(unsup(method=method, probe_gradients="true"), method)
+        optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.01)
+        model.train()
+        for step in range(10):
+            model(**batch | {"seed": step}).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            model.after_step()
+            if probes:
+                random, before = torch.get_rng_state(), copy.deepcopy(model.state_dict())
+                model.probe(**batch)
+                assert torch.equal(torch.get_rng_state(), random)
+                assert all(torch.equal(v, before[name]) for name, v in model.state_dict().items())
+        states.append(model.state_dict())
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
 
 
 def test_a_term_that_does_not_read_the_vectors_has_no_gradient_there(unsup, tmp_path):
