@@ -35,6 +35,7 @@ class LinearTanh(nn.Module):
 
     def __init__(self, width: int, init_std: float) -> None:
         super().__init__()
+        self.width = width
         self.linear = nn.Linear(width, width)
         nn.init.normal_(
             self.linear.weight, std=init_std
@@ -56,6 +57,7 @@ class BatchNormMLP(nn.Module):
 
     def __init__(self, width: int, init_std: float) -> None:
         super().__init__()
+        self.width = width
         self.inner = nn.Linear(width, 2 * width, bias=False)
         self.inner_norm = nn.BatchNorm1d(2 * width)
         self.outer = nn.Linear(2 * width, width, bias=False)
@@ -100,6 +102,7 @@ class WideMLP(nn.Module):
 
     def __init__(self, width: int, init_std: float) -> None:
         super().__init__()
+        self.width = WIDE
         self.inner, self.outer = nn.Linear(width, WIDE), nn.Linear(WIDE, WIDE)
         for linear in (self.inner, self.outer):
             nn.init.normal_(linear.weight, std=init_std)
@@ -118,6 +121,11 @@ PROJECTIONS = {"linear_tanh": LinearTanh, "batch_norm": BatchNormMLP, "wide_mlp"
 def projection_named(name: str, width: int, init_std: float) -> nn.Module | None:
     """Create a projection head; None for `none`."""
     return None if name == "none" else PROJECTIONS[name](width, init_std)
+
+
+def projected_width(head: nn.Module | None, width: int) -> int:
+    """D, the width of projected vectors, from H, that of the encoder's."""
+    return width if head is None else head.width
 
 
 def project(head: nn.Module | None, vectors: Tensor) -> Tensor:

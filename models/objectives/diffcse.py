@@ -18,11 +18,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
+from common.errors import BadInput
 from common.ranges import Share, Weight, flag
 from data.views import IGNORED, Masking
 from models import auxiliary
 from models.encoder import SentenceEncoder
 from models.families import check_apart, layers_of
+from models.heads import projected_width
 from models.loading import check_vocabulary, load_config, load_strictly, load_tokenizer
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
@@ -148,12 +150,23 @@ def sampled(logits: Tensor, uniforms: Tensor) -> Tensor:
     return drawn.clamp(max=logits.shape[-1] - 1)  # a product may round up to the last sum
 
 
-def detector(args: Arguments, encoder: SentenceEncoder, source: str) -> ReplacedTokens:
-    """Build the detection objective and load its generator; BadInput if the vocabularies differ.
+def detector(
+    args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str
+) -> ReplacedTokens:
+    """Build the detection objective and load its generator.
 
     `source` is the initial model, whose tokenizer makes the ids that the generator reads and
     writes.
+
+    Raises:
+        BadInput: the vocabularies differ, or the projected vectors do not fit the detector.
     """
+    width = projected_width(projection, encoder.config.hidden_size)
+    if args.rtd_condition == "projected" and width != encoder.config.hidden_size:
+        raise BadInput(
+            f"--projection wide_mlp: its vectors have {width} numbers, which the detector of "
+            "replaced tokens cannot read; choose another, or --rtd_condition pooled"
+        )
     config = load_config(args.generator)
     check_vocabulary(args.generator, load_tokenizer(args.generator), source)
     return ReplacedTokens(
@@ -174,7 +187,7 @@ class DiffCSE(simcse.SimCSE):
         )
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        return [*super().build(args, encoder, projection, source), detector(args, encoder, source)]
+        return [*super().build(args, encoder, projection, source), detector(args, encoder, projection, source)]
 
 
 CITATION = r"""@misc{chuang2022diffcse, title = {{DiffCSE}: Difference-based Contrastive Learning for Sentence

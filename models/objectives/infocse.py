@@ -170,6 +170,8 @@ class InfoCSE(simcse.SimCSE):
             )
         if args.aux_weight:
             objectives.append(_auxiliary(args, encoder, source))
+        if not objectives:
+            raise BadInput("--aux_weight 0 and --contrastive_weight 0: no loss is left to train")
         return objectives
 
 

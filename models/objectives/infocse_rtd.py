@@ -27,7 +27,7 @@ class InfoCSEWithRTD(infocse.InfoCSE):
         return (*super().masking(args), *diffcse.METHOD.masking(args))
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        detector = diffcse.detector(args, encoder, source)
+        detector = diffcse.detector(args, encoder, projection, source)
         return [*super().build(args, encoder, projection, source), detector]
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from common.ranges import Count, flag
 from models.contrast import info_nce
+from models.heads import projected_width
 from models.objectives import moco, simcse
 from models.objectives.base import Batch, Contrast, Encoded, Objective
 
@@ -62,7 +63,7 @@ class MemoryBank(simcse.SimCSE):
     columns = 2
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        width = encoder.config.hidden_size
+        width = projected_width(projection, encoder.config.hidden_size)
         return [BankContrast(args.temperature, args.queue_size, args.bank_size, width)]
 
 

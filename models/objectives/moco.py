@@ -21,7 +21,7 @@ from common.ranges import Count, Rate, flag
 from models.collectives import gather_rows
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
-from models.heads import project
+from models.heads import project, projected_width
 from models.loading import without_pooler
 from models.objectives import simcse
 from models.objectives.base import Batch, Contrast, Encoded, Objective
@@ -154,7 +154,8 @@ class Memory(nn.Module):
         self.keys = MomentumEncoder(
             encoder, owned, args.momentum, args.momentum_mode, args.momentum_init
         )
-        self.queue = VectorQueue(args.queue_size, encoder.config.hidden_size)
+        width = projected_width(projection, encoder.config.hidden_size)
+        self.queue = VectorQueue(args.queue_size, width)
         self.head = args.queue_head
 
     def encode(self, batch: Batch, view: int, encoded: Encoded) -> Tensor:

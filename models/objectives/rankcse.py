@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.errors import BadInput
 from common.ranges import Positive, Share, Weight, flag
 from models.contrast import cosines
 from models.objectives import simcse
@@ -144,6 +145,8 @@ class RankCSE(Method):
             loss = partial(consistency, temperature=args.temperature)
             objectives.append(Contrast(loss, args.consistency_weight, "consistency"))
         if args.rank_weight:
+            if len(args.teacher) not in (1, 2):
+                raise BadInput(f"--teacher: one or two, not {len(args.teacher)}")
             teachers = [
                 load_teacher(path, args.teacher_pooling, encoder, source) for path in args.teacher
             ]

@@ -2,7 +2,9 @@
 
 import copy
 import shutil
+from dataclasses import fields
 from functools import partial
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from transformers import AutoModel
 
 import run_sup
 import run_unsup
+from common.arguments import ModelArguments
 from common.errors import BadInput
 from data.source import source_of
 from data.tokenised import load_tokenised
@@ -186,6 +189,51 @@ def test_a_probed_gradient_is_that_of_a_backward_pass(unsup, method, flags, term
     assert probed[f"gradient_{term}"] * weight == pytest.approx(
         gradients[0].norm().item(), rel=1e-4
     )
+
+
+def choices(options):
+    """Name and value of every choice but the default of a dataclass's own enumerated fields."""
+    for field in (field for field in fields(options) if field.name in options.__annotations__):
+        kind = get_type_hints(options)[field.name]
+        listed = ("true", "false") if kind is bool else get_args(kind)
+        if kind is bool or get_origin(kind) is Literal:
+            default = str(field.default).lower()
+            yield from ((field.name, value) for value in listed if value.lower() != default)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_choice_of_a_flag_trains_or_is_refused_in_a_line(unsup, monkeypatch, method):
+    monkeypatch.setattr("models.heads.WIDE", 48)
+    flags = [("projection", value) for value in ("none", "linear_tanh", "wide_mlp")]
+    for name, value in flags + [*choices(load_method(method).arguments)]:
+        try:
+            model, batch = model_of(unsup(method=method, **{name: value}), method)
+        except BadInput as error:
+            assert f"--{name} {value}" in str(error) and "\n" not in str(error)
+            continue
+        for _ in range(2):
+            loss = model.train()(**batch).loss
+            loss.backward()
+            model.after_step()
+        assert loss.isfinite() and batch["input_ids"].numel(), (name, value)
+
+
+@pytest.mark.parametrize(
+    ("method", "flags", "message"),
+    [
+        ("infocse", {"aux_weight": 0, "contrastive_weight": 0}, "no loss"),
+        ("rankcse", {"teacher": ["self"] * 3}, "--teacher: one or two"),
+        ("rankcse", {"teacher": []}, "--teacher: one or two"),
+        ("diffcse", {"projection": "wide_mlp"}, "--projection wide_mlp: .*--rtd_condition pooled"),
+    ],
+)
+def test_flags_that_do_not_fit_each_other_are_refused(stage_one_folder, method, flags, message):
+    start = str(stage_one_folder)
+    model_args = ModelArguments(model_name_or_path=start, projection=flags.pop("projection", "none"))
+    method = load_method(method)
+    known = {field.name: start for field in fields(method.arguments) if field.name == "generator"}
+    with pytest.raises(BadInput, match=message):
+        build_model(method, method.arguments(**known | flags), model_args, load_tokenizer(start))
 
 
 @pytest.mark.parametrize("method", METHODS)
