@@ -19,12 +19,12 @@ def choose_tokens(maskable: np.ndarray, rate: float, uniform: np.ndarray) -> np.
 def choose_words(
     text: np.ndarray, special: np.ndarray, starts: np.ndarray, rate: float, uniform: np.ndarray
 ) -> np.ndarray:
-    """Choose whole words in random order until `rate` of a row's tokens is reached: (..., L) ->
-    (..., L) bool.
+    """Choose whole words in random order, up to `rate` of a row's tokens: (..., L) -> (..., L).
 
     As in Condenser's data collator, max(1, round(rate n)) of n text tokens are chosen. A word that
     would exceed that number is skipped. So is a special token in the text, such as the unknown
-    token, though it counts among the n.
+    token, though it counts among the n. Unlike there, if every word is longer, the beginning of the
+    first one is chosen: otherwise nothing would be trained on such a text.
 
     `text` excludes padding and tokens that the tokenizer adds; `starts` marks the first token of a
     word; all are (..., L) bool. The uniform number of a word's first token, (..., L), ranks the
@@ -39,12 +39,16 @@ def choose_words(
         heads[0] = True
         words = np.split(positions, np.flatnonzero(heads)[1:])
         budget = max(1, round(rate * len(positions)))
-        for w in np.argsort(uniform[row][positions[heads]], kind="stable"):
-            if len(words[w]) <= budget and not special[row][words[w][0]]:
-                chosen[row][words[w]] = True
-                budget -= len(words[w])
+        order = np.argsort(uniform[row][positions[heads]], kind="stable")
+        ranked = [words[number] for number in order if not special[row][words[number][0]]]
+        for word in ranked:
+            if len(word) <= budget:
+                chosen[row][word] = True
+                budget -= len(word)
             if budget == 0:
                 break
+        if ranked and not chosen[row].any():
+            chosen[row][ranked[0][:budget]] = True
     return chosen
 
 

@@ -14,7 +14,7 @@ def test_a_token_is_chosen_when_its_number_is_below_the_rate():
 
 
 def words_by_hand(text, special, starts, rate, uniform):
-    """One row, in plain Python."""
+    """What is chosen of a row, how many are missing, and the words that may be chosen whole."""
     words = []
     for position in range(len(text)):
         if text[position]:
@@ -27,7 +27,10 @@ def words_by_hand(text, special, starts, rate, uniform):
         if len(word) <= left and not special[word[0]]:
             chosen |= set(word)
             left -= len(word)
-    return chosen, left, [word for word in words if not special[word[0]]]
+    words = [word for word in words if not special[word[0]]]
+    if words and not chosen:
+        return {*min(words, key=lambda word: uniform[word[0]])[:left]}, 0, []
+    return chosen, left, words
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.15, 0.4, 1.0])
@@ -65,6 +68,22 @@ def test_whole_words_equal_a_loop_in_plain_python(rate):
         else:
             assert not masked
     assert exact > 0.8 * (ends[1::2] > 1).sum(), "the number is exact but for words that do not fit"
+
+
+@pytest.mark.parametrize("words", [[30], [12, 18], [1, 29]])
+def test_a_text_whose_words_are_all_too_long_is_masked_too(words):
+    """Of 30 tokens 4 are chosen, of a single word; a special token is no word that fits."""
+    text, special, starts = (np.zeros((1, 32), dtype=bool) for _ in range(3))
+    text[0, 1:31] = True
+    starts[0, 1 + np.cumsum([0, *words[:-1]])] = True
+    special[0, [0, 31]] = True
+    special[0, 1] = words[0] == 1
+    for seed in range(5):
+        positions = np.flatnonzero(
+            choose_words(text, special, starts, 0.15, RNG(seed).random((1, 32)))
+        )
+        assert len(positions) == 4 and (np.diff(positions) == 1).all()
+        assert positions[0] in np.flatnonzero(starts | special)
 
 
 def corrupted(recipe="bert", vocabulary=50, rows=4000):
