@@ -81,12 +81,7 @@ def build_training(
         lengths = np.stack([corpus.lengths(first, column) for column in range(corpus.columns)])
         truncated = f"{(lengths > data_args.max_length - collator.added).mean():.1%} of the texts"
     ids, _ = corpus.sentences(first, column, data_args.max_length)
-    unknown = float((ids == tokenizer.unk_token_id).mean())
-    if unknown > _MANY_UNKNOWN:
-        logger.warning(
-            f"{unknown:.1%} of the text's tokens are unknown to the tokenizer: was it made for "
-            "another language?"
-        )
+    unknown = share_unknown(ids, tokenizer)
     facts = {
         "method": model_args.method,
         "cut": f"{truncated}, at --max_length {data_args.max_length} tokens",
@@ -97,6 +92,20 @@ def build_training(
         "pooling": model_args.pooling,
     }
     return trainer, plan(model, args, trainer.sampler, trainer.count_steps(), facts)
+
+
+def share_unknown(ids: np.ndarray, tokenizer) -> float:
+    """The share of unknown tokens; warns if they are many, BadInput if they are all."""
+    share = float((ids == tokenizer.unk_token_id).mean())
+    said = (
+        f"{share:.1%} of the text's tokens are unknown to the tokenizer: was it made for another "
+        "language?"
+    )
+    if share == 1:
+        raise BadInput(said)
+    if share > _MANY_UNKNOWN:
+        logger.warning(said)
+    return share
 
 
 def build_collator(settings: Settings, corpus: TokenisedText, tokenizer, model) -> Collator:
@@ -145,8 +154,7 @@ def check_length(max_length: int, longest: int) -> None:
 def prompted(
     views: Sequence[View], encoder: SentenceEncoder, tokenizer, corpus: TokenisedText
 ) -> list[View]:
-    """Views with the encoder's prompts before their texts, except where a view has a template of
-    its own.
+    """Views with the encoder's prompts before their texts, except where a view has a template.
 
     In parts of documents and in rows of several unlabelled texts, the first view is the query and
     the others documents. All other views get the default prompt, if any.
@@ -216,6 +224,8 @@ def build_pretraining(
     model = AuxiliaryMaskedLM(lm, head, model_args.skip_from, packed, model_args.bow_weight, clean)
 
     check_length(data_args.max_length, usable_length(lm.base_model, tokenizer))
+    first, _ = blocks.sentences(np.arange(min(len(blocks), _SAMPLED)), 0, data_args.max_length)
+    share_unknown(first, tokenizer)
     collator = Collator(
         blocks,
         tokenizer,

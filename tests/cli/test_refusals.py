@@ -1,10 +1,12 @@
 """What the training scripts refuse or warn about before the first step; nothing here trains."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+import run_pretrain_aux
 import run_sup
 import run_unsup
 from common.errors import BadInput
@@ -165,14 +167,19 @@ def test_rows_without_a_title_are_dropped_where_title_and_text_are_a_pair(
     assert _warned(unsup, f"read {rows}", caplog, **text, **flags)
 
 
-def test_text_unknown_to_the_tokenizer_is_warned_about(unsup, tmp_path, caplog, capsys):
-    (tmp_path / "other.txt").write_text(
-        "\n".join(f"文{'字' * n}" for n in range(40)), encoding="utf-8"
-    )
-    words = "are unknown to the tokenizer: was it made for another language?"
-    assert _warned(unsup, words, caplog, train_file=tmp_path / "other.txt")
-    assert "unknown: 100.0% of the tokens" in capsys.readouterr().out
+def test_text_unknown_to_the_tokenizer_is_warned_about_and_refused_if_that_is_all(
+    unsup, aux, tmp_path, caplog, capsys
+):
+    lines = "\n".join(f"文{'字' * n}" for n in range(40))
+    words = "are unknown to the tokenizer: was"
+    (tmp_path / "other.txt").write_text(lines, encoding="utf-8")
+    (tmp_path / "mixed.txt").write_text(lines.replace("文", "a "), encoding="utf-8")
+    assert _warned(unsup, words, caplog, train_file=tmp_path / "mixed.txt")
+    assert re.search(r"unknown: 9\d\.\d% of the tokens", capsys.readouterr().out)
     assert not _warned(unsup, "unknown to the tokenizer", caplog)
+    for script, flags in ((run_unsup, unsup), (run_pretrain_aux, aux)):
+        with pytest.raises(BadInput, match=f"100.0% of the text's tokens {words}"):
+            script.main(flags(train_file=tmp_path / "other.txt"))
 
 
 def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monkeypatch):
