@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from transformers import TrainingArguments
+from transformers.integrations import get_available_reporting_integrations
 
 from common.errors import BadInput
 from common.ranges import Count, Positive, Seed, Weight, flag
@@ -69,6 +70,9 @@ class RunArguments(TrainingArguments):
         ):
             self.tf32 = False  # transformers would turn it on
         super().__post_init__()
+        installed = get_available_reporting_integrations()
+        if missing := [name for name in self.report_to if name not in installed]:
+            raise BadInput(f"--report_to {missing[0]}: unknown, or its package is not installed")
         self.accelerator_config.non_blocking = (
             self.device.type == "cuda"
         )  # copies the next batch during a step
