@@ -63,7 +63,8 @@ class Stopping:
     def handled(self) -> Iterator[None]:
         """Handle the signals while the block runs.
 
-        One that this process was started to ignore (nohup) stays ignored. Python handles signals in the main thread alone: in any other one this does nothing.
+        One that this process was started to ignore (nohup) stays ignored. Python handles signals in
+        the main thread alone: in any other one this does nothing.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
