@@ -21,7 +21,7 @@ import zstandard
 from common.errors import BadInput
 from common.files import open_regular
 
-LONGEST_LINE = 1_000_000  # bytes; a longer "sentence" is a file without line breaks
+LONGEST = 1_000_000  # bytes of a line or cell; a longer "sentence" is a file without line breaks
 _INSPECTED = 100  # first lines of a file, to tell texts from JSON
 _BLOCK = 2**16
 _READERS = {
@@ -34,7 +34,7 @@ _READERS = {
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
-def numbered_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path, longest: int = LONGEST) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file with their numbers.
 
     Raises:

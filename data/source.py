@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import datasets
-
 from common.arguments import LABEL, NLI_COLUMNS
 from common.errors import DISK, BadInput, brief
 from common.files import digest, find_files
@@ -144,6 +142,8 @@ def source_of(args, labelled: bool = False, written: Sequence[str | Path] = ()) 
 
 def _from_hub(args) -> list[Path]:
     """Download a dataset through the library (HF_ENDPOINT, HF_TOKEN) and return its Arrow files."""
+    import datasets  # here: a slow import
+
     name, config, split = args.dataset_name, args.dataset_config_name, args.dataset_split
     if "[" in split:  # the files below would be those of the whole split
         raise BadInput(f"--dataset_split {split}: name a whole split; --max_rows samples rows")

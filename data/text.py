@@ -15,32 +15,27 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from datasets import ClassLabel, Dataset, Features, Value
-from datasets.arrow_writer import ArrowWriter
 
 from common.arguments import LABEL
 from common.errors import BadInput, brief
 from common.files import read_json
 from data.cache import cached
-from data.lines import numbered_lines, texts_by_line
+from data.lines import LONGEST, numbered_lines, texts_by_line
 from data.source import Source
 
 logger = logging.getLogger(__name__)
 NLI_LABELS = ("contradiction", "entailment", "neutral")
-ROWS_AT_ONCE = 10_000  # in memory
-_LONGEST_ROW = (
-    2**28
-)  # bytes of a line of CSV or JSON: a small packed file can have one that fills the memory
-_UNDECIDED = (
-    "-",
-    -1,
-    None,
-)  # a pair without a majority label: in SNLI's files, on the hub, in a table
+ROWS_AT_ONCE = 1000  # in memory, where they have room even if every cell is as long as it may be
+# Bytes of a line of CSV or JSON: a small packed file can have one that fills the memory.
+_LONGEST_ROW = 2**28
+# A pair without a majority label: in SNLI's files, on the hub, in a table.
+_UNDECIDED = ("-", -1, None)
+_TOO_LONG = f"a cell of more than {LONGEST:,} bytes; is it one text per cell?"
 
-Cells = tuple[
-    str, Sequence[Any] | None
-]  # where a row is, such as ":3", and its cells, None if all are empty
+# Where a row is, such as ":3", and its cells, None if all are empty.
+Cells = tuple[str, Sequence[Any] | None]
 
 
 class Text:
@@ -53,6 +48,8 @@ class Text:
     """
 
     def __init__(self, folder: Path) -> None:
+        from datasets import Dataset  # here: a finished run never reads its text
+
         self.rows = Dataset.from_file(str(folder / "rows.arrow"))
         self.facts = read_json(folder / "facts.json", "the facts of a cached text")
 
@@ -92,13 +89,13 @@ def _write(folder: Path, source: Source) -> None:
         [*map(str, range(source.width)), *([LABEL] if source.labelled else [])],
         Counter(),
     )
-    features = Features({name: Value("int64" if name == LABEL else "string") for name in names})
+    schema = pa.schema({name: pa.int64() if name == LABEL else pa.string() for name in names})
     rows = _rows(source, counts)
     batches = (
         dict(zip(names, zip(*batch, strict=True), strict=True))
         for batch in _batched(rows, ROWS_AT_ONCE)
     )
-    write_rows(folder / "rows.arrow", features, batches)
+    write_rows(folder / "rows.arrow", schema, batches)
     source.check_unchanged()  # the cache is found by the content
     if not counts["rows"]:
         raise BadInput(f"{source.described}: contains no sentences")
@@ -110,12 +107,11 @@ def _write(folder: Path, source: Source) -> None:
     logger.info("read %d rows (%d empty ones dropped)", counts["rows"], counts["empty"])
 
 
-def write_rows(path: Path, features: Features, batches: Iterable[dict[str, Sequence]]) -> None:
-    """Write batches of rows, column by column, to an Arrow file, which `Dataset.from_file` maps into memory."""
-    with ArrowWriter(features=features, path=str(path), writer_batch_size=ROWS_AT_ONCE) as writer:
+def write_rows(path: Path, schema: pa.Schema, batches: Iterable[dict[str, Sequence]]) -> None:
+    """Write batches of rows, column by column, to an Arrow file as `datasets` maps it to memory."""
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
         for batch in batches:
-            writer.write_batch(batch)
-        writer.finalize()
+            writer.write_batch(pa.RecordBatch.from_pydict(batch, schema))
 
 
 def _batched(rows: Iterator[list], size: int) -> Iterator[list[list]]:
@@ -158,7 +154,8 @@ def _visible(cell: Any) -> str:
     """A cell without spaces around it; empty if it shows nothing, such as a zero-width space."""
     if not isinstance(cell, str):
         raise ValueError(f"a cell is of type {type(cell).__name__}, not text")
-    cell.encode()  # half a surrogate pair, which JSON can have, is no text
+    if len(cell.encode()) > LONGEST:  # fails for half a surrogate pair, which JSON can have
+        raise ValueError(_TOO_LONG)
     cell = cell.strip()
     return cell if any(map(str.isprintable, cell)) else ""
 
@@ -189,7 +186,7 @@ def _split(source: Source, path: Path) -> Iterator[tuple[int, list[str]]]:
         for number, line in texts_by_line(path):
             yield number, line.split("\t")
         return
-    csv.field_size_limit(_LONGEST_ROW)  # of the module
+    csv.field_size_limit(LONGEST)  # of the module
     number = 0
 
     def lines() -> Iterator[str]:
@@ -242,43 +239,61 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _columns(source: Source, path: Path) -> Iterator[Cells]:
     """Yield the rows of a Parquet or Arrow file; a label of the hub's class type by its name."""
+    read = _parquet if source.reader == "parquet" else _arrow
     count = 0
-    for schema, batch in _batches(source, path):
-        source.check_columns(path, schema.names)
-        columns = [batch[name] for name in source.required]
-        label = Features.from_arrow_schema(schema).get(source.label) if source.labelled else None
-        if isinstance(label, ClassLabel):
-            columns[-1] = [
-                value if value in _UNDECIDED else label.int2str(value) for value in columns[-1]
-            ]
-        for cells in zip(*columns, strict=True):
-            count += 1
-            yield f": row {count}", cells
-
-
-def _batches(source: Source, path: Path) -> Iterator[tuple[pa.Schema, dict[str, list]]]:
-    """Yield the schema of a Parquet or Arrow file, and some rows of its required columns: vectors may be large."""
     try:
-        if source.reader == "parquet":
-            file = pq.ParquetFile(path)
-            schema = file.schema_arrow
-            present = [name for name in source.required if name in schema.names]
-            batches = file.iter_batches(ROWS_AT_ONCE, columns=present)
-        else:
-            table = pa.ipc.open_stream(
-                pa.memory_map(str(path))
-            ).read_all()  # as `datasets` writes it
-            schema, present = (
-                table.schema,
-                [name for name in source.required if name in table.column_names],
-            )
-            batches = table.select(present).to_batches(ROWS_AT_ONCE)
-        for batch in batches:
-            yield schema, {name: batch[name].to_pylist() for name in present}
-    except (
-        pa.ArrowException,
-        OSError,
-        ValueError,
-        KeyError,
-    ) as error:  # pyarrow raises all of them on a damaged file
+        for batch in read(source, path):
+            batch.validate(full=True)  # otherwise a damaged file can end the process
+            columns = [_cells(path, name, batch[name]) for name in source.required]
+            if source.labelled:
+                columns[-1] = _named(columns[-1], batch.schema)
+            for cells in zip(*columns, strict=True):
+                count += 1
+                yield f": row {count}", cells
+    # pyarrow raises all of them for a damaged file.
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise BadInput(f"{path}: cannot be read as {source.reader} ({brief(error)})") from error
+
+
+def _parquet(source: Source, path: Path) -> Iterator[pa.RecordBatch]:
+    """The required columns, repeated cells as dictionaries: written once, they are read once."""
+    source.check_columns(path, pq.read_schema(path).names)
+    file = pq.ParquetFile(path, read_dictionary=source.required)
+    yield from file.iter_batches(ROWS_AT_ONCE, columns=source.required)
+
+
+def _arrow(source: Source, path: Path) -> Iterator[pa.RecordBatch]:
+    """The required columns of a stream, as `datasets` writes it."""
+    stream = pa.ipc.open_stream(pa.memory_map(str(path)))
+    source.check_columns(path, stream.schema.names)
+    for batch in stream:
+        for start in range(0, len(batch), ROWS_AT_ONCE):
+            yield batch.select(source.required).slice(start, ROWS_AT_ONCE)
+
+
+def _cells(path: Path, name: str, column: pa.Array) -> list[Any]:
+    """The cells of a column; a repeated one of a dictionary is one string.
+
+    Raises:
+        BadInput: the column has lists, bytes or the like, or a cell that is too long.
+    """
+    values = column.dictionary if isinstance(column, pa.DictionaryArray) else column
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        if (pc.max(pc.binary_length(values)).as_py() or 0) > LONGEST:
+            raise BadInput(f"{path}: column '{name}' has {_TOO_LONG}")
+    elif not (pa.types.is_primitive(values.type) or pa.types.is_null(values.type)):
+        raise BadInput(f"{path}: column '{name}' is of type {values.type}, not text")
+    cells = values.to_pylist()
+    if values is column:
+        return cells
+    return [None if index is None else cells[index] for index in column.indices.to_pylist()]
+
+
+def _named(labels: list[Any], schema: pa.Schema) -> list[Any]:
+    """Labels by name if the last column is of the hub's class type."""
+    from datasets import ClassLabel, Features
+
+    *_, kind = Features.from_arrow_schema(schema).values()
+    if not isinstance(kind, ClassLabel):
+        return labels
+    return [label if label in _UNDECIDED else kind.int2str(label) for label in labels]

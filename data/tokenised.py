@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from itertools import chain, pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from datasets import Dataset, Features, List, Value
 
 from common.arguments import LABEL
 from common.errors import BadInput
@@ -26,6 +26,9 @@ from data.cache import cached
 from data.source import Source
 from data.text import ROWS_AT_ONCE, read_text, write_rows
 from data.tokenizer import word_starts
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 _READ_AT_ONCE = 50_000  # rows
 EXAMINED = 1_000_000  # examples counted, so that a longer text does not start later
@@ -157,17 +160,16 @@ def load_tokenised(
             names, batches = rows.column_names, encoded
         else:
             names, batches = ["0"], _blocks(encoded, word_starts(tokenizer), block)
-        features = {
-            name: Value("int64") if name == LABEL else List(Value("int32")) for name in names
-        }
-        write_rows(folder / "ids.arrow", Features(features), batches)
+        ids = pa.list_(pa.int32())
+        schema = pa.schema({name: pa.int64() if name == LABEL else ids for name in names})
+        write_rows(folder / "ids.arrow", schema, batches)
         write_json(folder / "facts.json", text.facts, remedy=None)
 
     return TokenisedText(cached(Path(cache_dir) / key, make))
 
 
 def _encoded(
-    source: Source, tokenizer, rows: Dataset, drawn: np.ndarray | None
+    source: Source, tokenizer, rows: "Dataset", drawn: np.ndarray | None
 ) -> Iterator[dict[str, list]]:
     """Yield batches of rows as ids, with their labels if any; `drawn` are the rows' numbers in the text."""
     backend, done = tokenizer.backend_tokenizer, 0

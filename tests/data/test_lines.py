@@ -8,7 +8,7 @@ import os
 import pytest
 import zstandard
 
-from data.lines import LONGEST_LINE, content_hash, numbered_lines
+from data.lines import LONGEST, content_hash, numbered_lines
 from tests.refusals import refused
 
 LINES = ["A first sentence.", "", "Zwölf Boxkämpfer jagen Viktor 🙂", "the last one"]
@@ -84,7 +84,7 @@ def test_only_a_line_feed_ends_a_line(tmp_path, inside):
         "a surrogate": (b"a\n\xed\xa0\x80\n", 2, "'utf-8' codec"),
         "NUL": (b"good\ngood\nb\x00d\n", 3, "NUL byte"),
         "a long line": (
-            b"good\n" + b"x" * (LONGEST_LINE + 1) + b"\ngood\n",
+            b"good\n" + b"x" * (LONGEST + 1) + b"\ngood\n",
             2,
             "longer than 1,000,000",
         ),
