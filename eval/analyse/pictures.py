@@ -1,15 +1,18 @@
 """One PNG per analysis, with all models in it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from itertools import cycle
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from eval.analyse.geometry import ABOVE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Results = dict[str, dict[str, Any]]  # label of a model -> result of the analysis
 Looks = dict[str, dict[str, str]]  # label -> colour and marker
@@ -72,6 +75,8 @@ def styles(labels: Iterable[str]) -> Looks:
 
 def frame(title: str, x: str, y: str) -> tuple[Figure, Axes]:
     """An empty figure with a title and axis labels."""
+    from matplotlib.figure import Figure  # here: a slow import
+
     figure = Figure(
         figsize=(5.4, 4.4), layout="constrained"
     )  # text of 11 points stays readable at 400 pixels

@@ -18,7 +18,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from datasets import load_dataset
 
 from common.errors import BadInput, brief
 from common.files import writing_folder
@@ -224,6 +223,8 @@ def embedded(
 
 def fetch(name: str, folder: Path) -> None:
     """Download a NanoBEIR set from the hub (HF_ENDPOINT, HF_TOKEN) and write it in BEIR's format."""
+    from datasets import load_dataset  # here: no other command needs this slow import
+
     source = f"{NANO_OWNER}/{name}"
     try:
         corpus, queries, qrels = (

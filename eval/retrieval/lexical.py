@@ -22,29 +22,23 @@ import re
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import Stemmer
 
-_jax, sys.modules["jax"] = (
-    sys.modules.get("jax"),
-    None,
-)  # bm25s would start JAX, which takes most of a GPU's memory
-import bm25s  # noqa: E402
-from bm25s import stopwords  # noqa: E402
-
-sys.modules.pop("jax")
-if _jax is not None:
-    sys.modules["jax"] = _jax
+if TYPE_CHECKING:
+    import bm25s
 
 K1, B = 1.2, 0.75
-_OTHERS = "danish dutch french german italian norwegian portuguese russian spanish swedish turkish".split()
-LANGUAGES = {  # stop words
-    "english": stopwords.STOPWORDS_EN_PLUS,
-    **{name: getattr(stopwords, f"STOPWORDS_{name.upper()}") for name in _OTHERS},
-    "none": (),
-}
+# With stop words of the library, all but the last.
+LANGUAGES = (
+    "english danish dutch french german italian norwegian portuguese russian spanish swedish "
+    "turkish none"
+).split()
 # A regex character class of scripts without spaces between words: Thai to Burmese, Khmer, Chinese
 # and Japanese with their punctuation.
 UNSPACED = (
@@ -53,9 +47,29 @@ UNSPACED = (
 )
 _PLACE = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\s{UNSPACED}]+")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]{{2,}}")
-logging.getLogger("bm25s").setLevel(
-    logging.WARNING
-)  # it logs its steps at the level DEBUG, whatever the root's level
+
+
+@cache
+def _library() -> ModuleType:
+    """bm25s, imported without JAX: it would start that, which takes most of a GPU's memory."""
+    jax = sys.modules.get("jax")
+    sys.modules["jax"] = None  # type: ignore[assignment]  # which makes `import jax` fail
+    try:
+        import bm25s
+        import bm25s.stopwords
+    finally:
+        del sys.modules["jax"]
+        if jax is not None:
+            sys.modules["jax"] = jax
+    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs its steps, whatever the root's
+    return bm25s
+
+
+def _stop_words(language: str) -> frozenset[str]:
+    if language == "none":
+        return frozenset()
+    name = "EN_PLUS" if language == "english" else language.upper()
+    return frozenset(getattr(_library().stopwords, f"STOPWORDS_{name}"))
 
 
 def word_places(text: str) -> list[int]:
@@ -71,7 +85,7 @@ class Words:
 
     def __init__(self, language: str = "english") -> None:
         self.language = language
-        self._stop = frozenset(LANGUAGES[language])
+        self._stop = _stop_words(language)
         self._stem = Stemmer.Stemmer("english").stemWord if language == "english" else str
         self._terms: dict[str, str | None] = {}  # every distinct word is stemmed once
 
@@ -113,7 +127,7 @@ class Lexical:
             )
         if not vocabulary:
             return cls(words, None, len(ids))
-        bm25 = bm25s.BM25(k1=K1, b=B, method="lucene")
+        bm25 = _library().BM25(k1=K1, b=B, method="lucene")
         bm25.index((ids, vocabulary), create_empty_token=False, show_progress=False)
         return cls(words, bm25, len(ids))
 
@@ -132,5 +146,7 @@ class Lexical:
     @classmethod
     def load(cls, folder: Path, language: str, documents: int) -> Lexical:
         """The opposite of `save`; the arrays stay on the disk."""
-        bm25 = bm25s.BM25.load(folder, mmap=True, show_progress=False) if folder.is_dir() else None
+        if not folder.is_dir():
+            return cls(Words(language), None, documents)
+        bm25 = _library().BM25.load(folder, mmap=True, show_progress=False)
         return cls(Words(language), bm25, documents)

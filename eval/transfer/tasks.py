@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from sklearn.metrics import f1_score
 
 from common.errors import BadInput
 from eval.encode import Encoder
@@ -147,6 +146,8 @@ class TransferTask:
         gold = labels[parts[-1]]
         rows.insert(0, make_row("test", "accuracy", how, len(gold), outcome.test))
         if self.read is read_mrpc:
+            from sklearn.metrics import f1_score  # here: a slow import
+
             f1 = round(100 * float(f1_score(gold, outcome.predicted)), 2)
             rows.append(make_row("test", "f1", how, len(gold), f1))
         examples = example_ids((texts[number], int(labels[number])) for number in parts[-1])

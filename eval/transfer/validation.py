@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from sklearn.model_selection import StratifiedKFold
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
@@ -163,6 +162,8 @@ class Judge:
         return Outcome(float(scores.max()), accuracy, predicted)
 
     def _folds(self, rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        from sklearn.model_selection import StratifiedKFold  # here: a slow import
+
         folds = StratifiedKFold(self.settings.folds, shuffle=True, random_state=SEED)
         return [(rows[a], rows[b]) for a, b in folds.split(np.zeros(len(rows)), self.classes[rows])]
 

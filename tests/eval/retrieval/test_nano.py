@@ -22,7 +22,7 @@ def test_a_set_is_fetched_once(tmp_path, monkeypatch):
         assert (source, split) == ("zeta-alpha-ai/NanoNQ", "train")
         return Dataset.from_list(parts.pop(part))
 
-    monkeypatch.setattr(beir, "load_dataset", load_dataset)
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
     for _ in range(2):
         data = beir.BeirTask("NanoNQ").load(tmp_path)[""]
     assert data.corpus.texts(0, 3) == texts
