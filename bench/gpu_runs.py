@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -26,6 +25,7 @@ from bench.timing import Work
 from common.files import ROOT, sha256
 from eval.encode import Encode
 from models.encoder import SentenceEncoder
+from training.curves import read_log
 
 STSB_DEV, MANY = 3000, 20_000  # sentences: of STS-B dev, and of a larger encoding
 WORKERS = 4
@@ -269,6 +269,6 @@ def scores(child: subprocess.Popen, output: Path) -> dict:
             f"exit code {child.returncode}: "
             f"{output.with_name(output.name + '.log').read_text()[-250:]}"
         )
-    lines = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    lines = read_log(output)
     curve = [round(line["eval_stsb_spearman"], 2) for line in lines if "eval_stsb_spearman" in line]
     return {"best_dev": max(curve), "last_dev": curve[-1], "dev": curve}

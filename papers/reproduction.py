@@ -15,7 +15,7 @@ from common.files import read_json, write_json, writing
 from eval.compare.sides import PREFIX
 from eval.scores import AVERAGE, markdown
 from infocse import compare
-from report.runs import read_log
+from training.curves import read_log
 from training.folder import read_run
 from training.provenance import provenance
 

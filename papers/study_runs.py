@@ -27,8 +27,7 @@ from papers.runs import (
     read_once,
 )
 from papers.study import Levels, Rows, Study, known_rows, ordered
-from report.runs import read_log
-from training.curves import auxiliary_losses
+from training.curves import auxiliary_losses, read_log
 from training.settings import words_of
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,6 @@ vector. The last lines are nearest neighbours.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from pathlib import Path
@@ -38,7 +37,7 @@ from eval.sts import merged, own_pairs
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config, load_tokenizer
 from quickstart import generate
-from training.curves import CLEAR, GAP, auxiliary_losses, logged
+from training.curves import CLEAR, GAP, auxiliary_losses, logged, read_log
 
 POOLING = "cls_before_pooler"
 METHODS = {"simcse": "SimCSE", "infocse": "InfoCSE"}
@@ -178,7 +177,7 @@ def table(rows: dict[str, list[list[dict]]]) -> str:
 
 def verdict(rows: dict[str, list[list[dict]]], runs: Path) -> str:
     """Whether the network reads the vector, and whether InfoCSE is better than SimCSE, in words."""
-    last = auxiliary_losses(_history(runs / "stage-1"))[-1]
+    last = auxiliary_losses(read_log(runs / "stage-1"))[-1]
     reads = "reads" if last.gap >= CLEAR else "hardly reads"
     simcse, infocse = ([run[1]["value"] for run in rows[name]] for name in METHODS.values())
     first = rows["stage 1"][0][1]["value"]
@@ -207,7 +206,7 @@ def draw(runs: Path, seed: int) -> None:
     """Plot the gap of stage 1 and the dev score of every other run against steps to quickstart.png."""
     figure = Figure(figsize=(5.4, 6.4), layout="constrained")  # text stays readable at 400 pixels
     upper, lower = figure.subplots(2, 1)
-    upper.plot(*logged(_history(runs / "stage-1"))[GAP], marker="o", color=COLOURS[0])
+    upper.plot(*logged(read_log(runs / "stage-1"))[GAP], marker="o", color=COLOURS[0])
     upper.axhline(CLEAR, linestyle=":", color="gray")
     upper.set(
         title="Does the network read the sentence vector?",
@@ -218,7 +217,7 @@ def draw(runs: Path, seed: int) -> None:
         METHODS.items(), COLOURS[1:], MARKERS[1:], strict=False
     ):
         for number in range(seed, seed + SEEDS):
-            points = logged(_history(runs / f"{method}-{number}"))["eval_dev_spearman"]
+            points = logged(read_log(runs / f"{method}-{number}"))["eval_dev_spearman"]
             style, label = ("-", "--")[number > seed], f"{name}, seed {number}"
             lower.plot(*points, marker=marker, linestyle=style, color=color, label=label)
     lower.set(
@@ -230,12 +229,6 @@ def draw(runs: Path, seed: int) -> None:
     for axes in (upper, lower):
         axes.grid(alpha=0.3)
     figure.savefig(runs / "quickstart.png", dpi=150)
-
-
-def _history(run: Path) -> list[dict]:
-    return [
-        json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
 
 
 if __name__ == "__main__":

@@ -3,16 +3,13 @@
 `run.json` must exist. The log or the scores may be missing, as in a run that is still training.
 """
 
-import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from common.errors import BadInput
 from eval.compare.sides import Side, from_files
 from eval.scores import has_scores
-from training.curves import describe_gap
+from training.curves import describe_gap, read_log
 from training.folder import read_run
 
 
@@ -44,29 +41,6 @@ def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
     return RunFolder(
         label, record, history, from_files(label, [path]) if has_scores(path) else None
     )
-
-
-def read_log(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a run's log; none if it is missing, BadInput with the line if it is damaged."""
-    path, lines = folder / "log.jsonl", []
-    if not path.is_file():
-        return lines
-    try:
-        for text in path.read_text(encoding="utf-8").splitlines():
-            line = json.loads(text)
-            if not (
-                isinstance(line, dict) and "step" in line and all(map(_is_number, line.values()))
-            ):
-                raise ValueError("not numbers with a 'step'")
-            lines.append(line)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path}:{len(lines) + 1}: the log is damaged ({error})") from error
-    return lines
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a value fits float64; NaN does, since a failed training logs it."""
-    return type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
 
 
 def findings(run: RunFolder) -> list[str | None]:

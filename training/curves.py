@@ -4,7 +4,9 @@ The gap measures the latter: the auxiliary loss with a neighbouring sentence's [
 with its own.
 """
 
+import json
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,13 +14,12 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from common.errors import BadInput
 from eval.analyse.pictures import styles
 
 OWN, OTHER, GAP = "eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_aux_gap"
 UNIFORMITY = "eval_uniformity"
-COLLAPSED = (
-    -0.05
-)  # uniformity; 0 means that all vectors are parallel, untrained BERT has about -1.5
+COLLAPSED = -0.05  # uniformity; 0: all vectors are parallel; untrained BERT has about -1.5
 CLEAR = 0.3  # nats per masked token; below it the sentence vector hardly helps
 _NOT_TERMS = frozenset(
     "epoch step grad_norm learning_rate loss train_loss train_runtime total_flos tokens "
@@ -29,6 +30,34 @@ _DEV_SCORE = re.compile(r"eval_\w+_(spearman|ndcg)(_\d+)?")  # a number: of a pr
 _UNITS = {"spearman": "Spearman x 100", "ndcg": "nDCG@10 x 100"}
 
 History = Sequence[dict[str, Any]]
+
+
+def read_log(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a run's log, `log.jsonl`; none if it is missing.
+
+    Raises:
+        BadInput: a line is damaged.
+    """
+    path = folder / "log.jsonl"
+    lines: list[dict[str, Any]] = []
+    if not path.is_file():
+        return lines
+    try:
+        for text in path.read_text(encoding="utf-8").splitlines():
+            line = json.loads(text)
+            if not isinstance(line, dict) or "step" not in line:
+                raise ValueError("no 'step'")
+            if not all(_is_number(value) for value in line.values()):
+                raise ValueError("not numbers")
+            lines.append(line)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path}:{len(lines) + 1}: the log is damaged ({error})") from error
+    return lines
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value fits float64; NaN does, since a failed training logs it."""
+    return type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
 
 
 class AuxiliaryLosses(NamedTuple):
