@@ -15,7 +15,6 @@ import numpy as np
 
 from common.errors import BadInput
 from eval.encode import Encode, device_here, unit
-from models.encoder import load_encoder
 from search.index import Document, Hit, Index, read_facts
 from search.recipe import Recipe
 
@@ -65,6 +64,8 @@ class Embedder:
         document_prompt: str | None = None,
         progress: bool = False,
     ) -> None:
+        from models.encoder import load_encoder  # here: importing a command must not load models
+
         name, prompts = fspath(model), {"query": query_prompt, "document": document_prompt}
         encoder, self.tokenizer = load_encoder(name, pooling, max_length, prompts)
         self.recipe = Recipe.of(name)
