@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from common.errors import run_command
 from common.flags import Parser, add_encoder, add_prompts, check_output
+from common.old_flags import EVALUATION
 from common.streams import show
 from eval.compare.intervals import COLUMNS, RESAMPLES, SEED, compare
 from eval.compare.sides import from_files
@@ -53,6 +54,7 @@ def parser() -> Parser:
         "--embeddings runs/vectors\n"
         "  python -m eval runs/infocse --tasks beir --beir scifact --search dense bm25 hybrid",
     )
+    p.old = EVALUATION
     model = "run or export folder, Hugging Face encoder or sentence-transformers model; several give one table"
     p.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help=model)
     p.add_argument(

@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> dict[str, list[list[dict]]]:
         "--max_steps", type=int, help="steps of every run (default: those of the configurations)"
     )
     args = parser.parse_args(argv)
-    check_range("seed", args.seed, Seed)
+    check_range("--seed", args.seed, Seed)
     began, used = time.perf_counter(), time.process_time()
     corpus, runs = Path(args.corpus), output_folder(args.runs, "runs")
     own_folder(runs, ["scores.json", "quickstart.png"])
