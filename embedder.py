@@ -5,7 +5,7 @@ The interface follows SimCSE's own class (princeton-nlp/SimCSE, simcse/tool.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 
 from common.errors import BadInput
+from common.ranges import Count, Part, checked
 from eval.encode import Encode, device_here, unit
-from models.encoder import load_encoder
 from search.index import Document, Hit, Index, read_facts
 from search.recipe import Recipe
 
@@ -43,7 +43,7 @@ class Embedder:
         recipe: how to search with the model, if its folder says so.
 
     Raises:
-        BadInput: the model does not exist.
+        BadInput: the model does not exist; an argument, here or of a method, has another type.
 
     >>> documents = ["A dog sleeps.", "The server is down.", "A cat sleeps."]
     >>> model = Embedder("MODEL", pooling="avg")
@@ -54,17 +54,20 @@ class Embedder:
     'The server is down.'
     """
 
+    @checked
     def __init__(
         self,
         model: str | PathLike,
         pooling: str | None = None,
-        max_length: int | None = None,
+        max_length: Count | None = None,
         device: str | None = None,
         bf16: bool = False,
         query_prompt: str | None = None,
         document_prompt: str | None = None,
         progress: bool = False,
     ) -> None:
+        from models.encoder import load_encoder  # here: importing a command must not load models
+
         name, prompts = fspath(model), {"query": query_prompt, "document": document_prompt}
         encoder, self.tokenizer = load_encoder(name, pooling, max_length, prompts)
         self.recipe = Recipe.of(name)
@@ -99,6 +102,7 @@ class Embedder:
         """The tokens that the model reads of a text, special ones left out."""
         return self.encoder.max_length - self.tokenizer.num_special_tokens_to_add()
 
+    @checked
     def encode(
         self, texts: str | Iterable[str], role: Literal["query", "document"] | None = None
     ) -> np.ndarray:
@@ -110,12 +114,14 @@ class Embedder:
         vectors = (self.encoder.of(role) if role else self.encoder)(batch)
         return vectors[0] if isinstance(texts, str) else vectors
 
-    def similarity(self, left: str | Sequence[str], right: str | Sequence[str]) -> np.ndarray:
+    @checked
+    def similarity(self, left: str | Iterable[str], right: str | Iterable[str]) -> np.ndarray:
         """Cosines of all pairs, (N, M); passing a single text drops that axis."""
         rows, columns = (unit(np.atleast_2d(self.encode(side))) for side in (left, right))
         axes = tuple(axis for axis, side in enumerate((left, right)) if isinstance(side, str))
         return (rows @ columns.T).squeeze(axes)
 
+    @checked
     def build_index(
         self, texts: Iterable[str], lexical: bool | None = None, language: str | None = None
     ) -> Embedder:
@@ -136,15 +142,15 @@ class Embedder:
         )
         return self
 
+    @checked
     def search(
         self,
-        queries: str | Sequence[str],
-        top_k: int = 5,
+        queries: str | Iterable[str],
+        top_k: Count = 5,
         threshold: float | None = None,
-        weight: float | None = None,
+        weight: Part | None = None,
     ) -> list[tuple[str, float]] | list[list[tuple[str, float]]]:
-        """The best texts and their scores, best first: a list for a single query, else a list of
-        lists.
+        """The best texts and their scores, best first: a list for a query, else a list of lists.
 
         The score is the cosine or, in an index with BM25, the sum of both, see
         `eval.retrieval.hybrid`.
@@ -164,8 +170,9 @@ class Embedder:
         ]
         return hits[0] if isinstance(queries, str) else hits
 
+    @checked
     def hits(
-        self, queries: Sequence[str], top_k: int = 5, weight: float | None = None
+        self, queries: Iterable[str], top_k: Count = 5, weight: Part | None = None
     ) -> list[list[Hit]]:
         """As `search`, with the document's number, the best window and both parts of the score."""
         queries = _list(queries)
@@ -174,8 +181,11 @@ class Embedder:
             self.encode(queries, "query"), queries, top_k, weight, self.device
         )
 
-    def save(self, folder: str | PathLike, dtype: str = "float16") -> None:
-        """Write the index to a new folder, its vectors in float16, int8 or float32; see `search.index`."""
+    @checked
+    def save(
+        self, folder: str | PathLike, dtype: Literal["float16", "float32", "int8"] = "float16"
+    ) -> None:
+        """Write the index to a new folder, see `search.index`; `dtype` is that of its vectors."""
         self._built().save(Path(folder), {**self._source, "identity": self.encoder.identity}, dtype)
 
     def _built(self) -> Index:
@@ -211,7 +221,7 @@ class Embedder:
 
 
 def _list(texts: Iterable[str]) -> list[str]:
-    """The texts; BadInput for a single string, a mapping or a table, whose letters or names would be the texts."""
+    """The texts; BadInput for a string, a mapping or a table: its letters or names would be them."""
     if isinstance(texts, (str, Mapping)) or hasattr(texts, "columns"):
         raise BadInput(
             f"texts of type {type(texts).__name__}: give a list of strings (df['text'].tolist())"

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase, TrainerCallback
 
+from common.ranges import checked
 from embedder import Embedder
 from models.encoder import SentenceEncoder
 
@@ -103,6 +104,7 @@ def train(
     return run(text, model, method, output_dir, callbacks, **settings)
 
 
+@checked
 def load(
     model: str | PathLike, pooling: str | None = None, max_length: int | None = None
 ) -> tuple[SentenceEncoder, PreTrainedTokenizerBase]:
@@ -124,13 +126,14 @@ def load(
     return load_encoder(fspath(model), pooling, max_length)
 
 
+@checked
 def evaluate(
     model: str | PathLike | Callable[[list[str]], np.ndarray],
     tasks: Sequence[str] = ("sts",),
     data_dir: str | PathLike = "corpora",
     dev_file: str | PathLike | None = None,
-    split: str = "test",
-    mode: str = "test",
+    split: Literal["test", "dev"] = "test",
+    mode: Literal["test", "fasttest", "dev"] = "test",
     name: str | None = None,
     **encoding: Any,
 ) -> list[dict[str, Any]]:
@@ -140,7 +143,7 @@ def evaluate(
         model: as for `Embedder`; or a function that maps N texts to their vectors, (N, D).
         tasks: `sts`, `transfer`, `retrieval` or names of tasks, such as `STS-B`.
         data_dir: the folder that `python -m data.prepare` fills.
-        dev_file: scored too: your pairs, tab-separated, with the header sentence1, sentence2, score.
+        dev_file: scored too: your pairs, tab-separated, header sentence1, sentence2, score.
         split: of STS: `test`, or `dev` (STS-B dev and SICK-R trial).
         mode: of transfer: `test` as in the papers, `fasttest` or `dev`.
         name: the model's name in the rows; default: its path.
@@ -170,6 +173,7 @@ def evaluate(
     return rows_of(results, name or str(model), None, **settings)
 
 
+@checked
 def compare(a: str | PathLike, b: str | PathLike) -> list[dict[str, Any]]:
     """The differences of two models, methods or published records, as `python -m eval.compare`.
 

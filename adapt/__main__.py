@@ -16,7 +16,7 @@ from common.flags import Parser, add_pooling, positive, refuse_repeated
 from common.ranges import Seed, check_range
 from eval.retrieval.lexical import LANGUAGES
 from training.methods import UNSUP
-from training.settings import fill, lookup, read_config, values_of
+from training.settings import fill, flags_of, read_config
 
 DESCRIPTION = """Find the best search in your own documents for a model.
 
@@ -88,15 +88,15 @@ def checked(argv: list[str] | None) -> tuple[argparse.Namespace, dict[str, Any]]
     refuse_repeated(argv)
     flags = parser()
     _, words = flags.parse_known_args(argv)
-    given: dict[str, Any] = values_of(words)
-    file = lookup(given, "config")
-    config = read_config(file) if file else {}
+    if not any(word.split("=")[0] == "--config" for word in words):
+        words = ["--config", str(CONFIG), *words]
+    given = flags_of(UNSUP, words)
+    config = read_config(*given["config"])
     flags.set_defaults(**{name: config[name] for name in ("seed", "cache_dir") if name in config})
     args, _ = flags.parse_known_args(argv)
-    check_range("seed", args.seed, Seed)
+    check_range("--seed", args.seed, Seed)
     if reserved := _SET_HERE & given.keys():
         raise BadInput(f"--{min(reserved)}: adapt sets it; use python run_unsup.py to choose it")
-    given.setdefault("config", str(CONFIG))
     fill(
         UNSUP, given | {"model_name_or_path": args.model, "output_dir": args.output}
     )  # before the slow preparation

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 import run_unsup
-from adapt import CONFIG
 from adapt.documents import read_documents, split, with_unique_titles, write_task
 from adapt.searches import AS_IT_IS, POWER, Search, Task, fitted, ndcg, searches, vectors_of
 from common.errors import BadInput
@@ -32,7 +31,7 @@ from search.index import refuse_existing
 from search.recipe import Recipe
 from training.folder import read_run
 from training.methods import load_method
-from training.settings import lookup, read_config
+from training.settings import read_config
 
 logger = logging.getLogger(__name__)
 FACTS, TRAINING = "adapt.json", "-training"
@@ -195,12 +194,10 @@ def settings(args: argparse.Namespace, given: Mapping[str, Any], folder: Path) -
         "seed": args.seed,
         "pooling": args.pooling or _pooling(args.model),
     }
-    ours, named = (
-        read_config(str(CONFIG)),
-        given.keys() | read_config(lookup(given, "config")).keys(),
-    )
-    defaults = {"test_tasks": ours["test_tasks"]}  # also beside another --config
-    method = load_method(lookup(given, "method"))
+    file = read_config(*given["config"])
+    named = given.keys() | file.keys()
+    defaults: dict[str, Any] = {"test_tasks": ["none"]}  # also beside another --config
+    method = load_method(given.get("method") or file.get("method"))
     if (
         "title_share" in {field.name for field in fields(method.arguments)}
         and (folder / "titled.jsonl").exists()

@@ -38,7 +38,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, annotation in get_type_hints(Settings, include_extras=True).items():
-            check_range(name, getattr(self, name), annotation)
+            check_range(f"--{name}", getattr(self, name), annotation)
 
 
 class Step(nn.Module):

@@ -123,6 +123,7 @@ def _arguments(args: argparse.Namespace, steps: int, folder: str) -> RunArgument
         report_to=[],
         disable_tqdm=True,
         use_cpu=True,
+        bf16=False,
     )
     arguments.eval_strategy = IntervalStrategy.NO  # not a flag of our runs; only the loop is timed
     return arguments

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from common.errors import BadInput
 from common.ranges import Columns, Count, CountOrZero, Rate, Share, Weight, flag
 
 NLI_COLUMNS, LABEL = ("premise", "hypothesis"), "label"  # of labelled pairs
@@ -202,6 +203,13 @@ class ScoredArguments(DataArguments):
     test_tasks: list[str] = flag(
         ["sts"], "tasks to score once at the end: sts, task names, or none"
     )
+
+    def __post_init__(self) -> None:
+        for name in ("dev_file", "dev_beir", "patience"):
+            if getattr(self, name) and self.dev == "none":
+                raise BadInput(f"--{name}: does nothing with --dev none")
+        if self.dev_file and self.dev_beir:
+            raise BadInput("--dev_file: does nothing beside --dev_beir")
 
 
 @dataclass

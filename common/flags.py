@@ -8,51 +8,65 @@ import shlex
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 from common.errors import BadInput, unwritable
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Descriptions as written, and every default behind the help that does not explain it itself."""
+    """Descriptions as written, and the default behind every help that does not explain it."""
 
     def _get_help_string(self, action: argparse.Action) -> str:
-        default = action.default
-        if (
-            "default" in action.help
-            or isinstance(default, bool)
-            or default in (None, [], argparse.SUPPRESS)
-        ):
-            return action.help
+        default, said = action.default, action.help or ""
+        unset = isinstance(default, bool) or default in (None, [], argparse.SUPPRESS)
+        if unset or "default" in said:
+            return said
         words = default if isinstance(default, list) else [default]
         shown = shlex.join(map(str, words)).replace("%", "%%")
-        return f"{action.help} (default: {shown})"
+        return f"{said} (default: {shown})"
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that raises BadInput instead of printing its usage and accepts no abbreviated flags."""
+    """An ArgumentParser that raises BadInput instead of printing its usage; no abbreviated flags.
 
-    def __init__(self, *args, **named) -> None:
+    Attributes:
+        old: flags of other repositories, and what stands for them, see `common.old_flags`.
+    """
+
+    old: Mapping[str, str] = {}
+
+    def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, "formatter_class": _Help} | named)
 
-    def parse_args(
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ):
-        refuse_repeated(sys.argv[1:] if args is None else args)
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = sys.argv[1:] if args is None else args
+        refuse_repeated(words)
+        for word in words:  # before a missing argument is an error
+            flag = word.split("=")[0]
+            if (
+                flag.startswith("--")
+                and flag[2:] in self.old
+                and flag not in self._option_string_actions
+            ):
+                self.error(f"unrecognized arguments: {flag}")
         return super().parse_args(args, namespace)
 
-    def error(self, message: str):
-        unknown = [word.split("=")[0] for word in message.split() if word.startswith("--")]
-        near = (
-            difflib.get_close_matches(unknown[0], self._option_string_actions, n=1)
-            if unknown
-            else []
-        )
-        known = not message.startswith("unrecognized") or not near
-        raise BadInput(
-            f"{message} ({'--help lists all flags' if known else f'did you mean {near[0]}?'})"
-        )
+    def error(self, message: str) -> NoReturn:
+        unknown = message.removeprefix("unrecognized arguments: ")
+        if unknown == message:
+            raise BadInput(f"{message} (--help lists all flags)")
+        words = unknown.split()
+        word = next((word for word in words if word.startswith("--")), words[0]).split("=")[0]
+        raise BadInput(f"unknown argument '{word}'; {self.instead(word.lstrip('-'))}")
+
+    def instead(self, name: str) -> str:
+        """What to use instead of a flag that does not exist."""
+        if name in self.old:
+            return f"here: {self.old[name].replace('`', '')}"
+        near = difflib.get_close_matches(f"--{name}", self._option_string_actions, n=1)
+        return f"did you mean {near[0]}?" if near else "--help lists all flags"
 
 
 def refuse_repeated(argv: Sequence[str]) -> None:
@@ -71,7 +85,10 @@ def positive(text: str) -> int:
 
 
 def output_folder(path: str | Path, flag: str = "output") -> Path:
-    """The folder that a flag names, created if missing; BadInput or StorageError if no file can be written there."""
+    """The folder that a flag names, created if missing.
+
+    BadInput or StorageError if no file can be written there.
+    """
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
@@ -118,8 +135,8 @@ def _is_replaceable(path: Path, first: bytes) -> bool:
 
 def add_pooling(parser: argparse.ArgumentParser) -> None:
     """Add `--pooling` for commands that read any encoder."""
-    said = "pooling, if the model does not state it; pooler: [CLS] after the checkpoint's pooler (supervised SimCSE)"
-    parser.add_argument("--pooling", help=said)
+    said = "pooling, if the model does not state it; pooler: [CLS] after the checkpoint's pooler "
+    parser.add_argument("--pooling", help=f"{said}(supervised SimCSE)")
 
 
 def add_encoder(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from common.errors import run_command
 from common.flags import Parser, add_encoder, add_prompts, check_output
+from common.old_flags import EVALUATION
 from common.streams import show
 from eval.compare.intervals import COLUMNS, RESAMPLES, SEED, compare
 from eval.compare.sides import from_files
@@ -26,8 +27,6 @@ from eval.scores import Key, items_path, markdown, refuse_foreign, rows_of, tabl
 from eval.sts import own_pairs
 from eval.tasks import GROUPS, Options, Task, score_all, tasks_named
 from eval.transfer.validation import MODES
-from models.encoder import described, load_encoder
-from models.loading import load_config, load_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +54,7 @@ def parser() -> Parser:
         "--embeddings runs/vectors\n"
         "  python -m eval runs/infocse --tasks beir --beir scifact --search dense bm25 hybrid",
     )
+    p.old = EVALUATION
     model = "run or export folder, Hugging Face encoder or sentence-transformers model; several give one table"
     p.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help=model)
     p.add_argument(
@@ -91,6 +91,9 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
     args = parser().parse_args(argv)
+    from models.encoder import described  # here: --help needs no model
+    from models.loading import load_config, load_tokenizer
+
     if args.format == "mteb":
         require_mteb(args.output)
     models = labelled(args.models)
@@ -160,6 +163,8 @@ def score_lines(
     args: argparse.Namespace, lines: list[Scored], outputs: Mapping[str, str | None]
 ) -> list[dict]:
     """Score, write and print every line; return all rows."""
+    from models.encoder import load_encoder
+
     rows: dict[str, list[dict]] = {}
     prompts = {"query": args.query_prompt, "document": args.document_prompt}
     try:

@@ -17,13 +17,16 @@ logger = logging.getLogger(__name__)
 def parser() -> Parser:
     p = Parser(
         prog="python -m report",
-        description="Write one HTML file about one or several runs: facts, curves, scores, and 95 % intervals of\n"
-        "their differences. `python -m eval.analyse` measures their vectors.",
+        description="Write one HTML file about one or several runs: facts, curves, scores, and "
+        "95 % intervals of\ntheir differences. `python -m eval.analyse` measures their vectors.",
         epilog="examples:\n"
         "  python -m report runs/infocse\n"
         "  python -m report SimCSE=runs/simcse InfoCSE=runs/infocse --output runs/both.html",
     )
-    runs = "run folder; NAME labels it on the page (default: the end of the path). The first run is the baseline"
+    runs = (
+        "run folder; NAME labels it on the page (default: the end of the path). The first run is "
+        "the baseline"
+    )
     p.add_argument("runs", nargs="+", metavar="[NAME=]RUN", help=runs)
     p.add_argument("--output", default="report.html", help="the file to write")
     scores = "score file in each run folder; `python -m papers` writes sts.json"

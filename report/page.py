@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -28,26 +29,19 @@ def page(runs: Sequence[RunFolder]) -> str:
     mistake can do no harm.
     """
     labels, rows = [run.label for run in runs], score_rows(runs)
-    columns = [facts(run.record) for run in runs]
-    by_name = {name: [column[name] for column in columns] for name in columns[0]}
+    table = pd.DataFrame([facts(run.record) for run in runs])
+    same = (table.nunique() == 1) & (len(runs) > 1)
+    headlines = [*headline(labels, rows), *scored_differently(runs)]
+    for run in runs:
+        headlines += [f"{run.label}: {words}" for words in findings(run)]
     return _PAGES.get_template("page.html.j2").render(
         labels=labels,
         colours=len(figures.COLOURS),
         markers=len(figures.MARKERS),
-        facts=[
-            (name, cells) for name, cells in by_name.items() if len(runs) == 1 or len({*cells}) > 1
-        ],
-        shared=[
-            (name, cells[0])
-            for name, cells in by_name.items()
-            if len(runs) > 1 and len({*cells}) == 1
-        ],
+        facts=[(name, list(table[name])) for name in table.columns[~same]],
+        shared=[(name, table[name][0]) for name in table.columns[same]],
         curves=figures.curves(labels, [run.history for run in runs]),
-        headlines=[
-            *headline(labels, rows),
-            *scored_differently(runs),
-            *(f"{run.label}: {words}" for run in runs for words in findings(run) if words),
-        ],
+        headlines=headlines,
         scores=[(str(key), cells) for key, cells in rows],
         resamples=RESAMPLES,
         seed=SEED,

@@ -37,64 +37,79 @@ def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
         BadInput: a log or score file is damaged; names file and line.
         CheckpointRefused: see `read_run`.
     """
-    record, history, path = read_run(folder), read_log(folder), folder / scores
-    return RunFolder(
-        label, record, history, from_files(label, [path]) if has_scores(path) else None
-    )
+    path = folder / scores
+    side = from_files(label, [path]) if has_scores(path) else None
+    return RunFolder(label, read_run(folder), read_log(folder), side)
 
 
-def findings(run: RunFolder) -> list[str | None]:
+def findings(run: RunFolder) -> list[str]:
     """The run's recorded findings or, while it trains, those of its log so far."""
-    return run.record.get("findings") or [describe_gap(run.history)]
+    recorded = run.record.get("findings") or [describe_gap(run.history)]
+    return [words for words in recorded if words]
 
 
 def facts(record: dict[str, Any]) -> dict[str, str]:
     """The facts of a run for readers as text, without local paths."""
-    settings, best = record.get("settings", {}), record.get("best")
-    initial, commit, changed = (
-        settings.get("model_name_or_path"),
-        record.get("commit"),
-        record.get("changed_files"),
-    )
-    text = record["trajectory"].get("text") or {}
-    files, rows = record.get("text_files") or text.get("files"), text.get("rows")
-    weights = {
-        name: value for name, value in settings.items() if name.endswith("_weight") and value
-    }
+    settings = record.get("settings", {})
     values = {
         "method": settings.get("method") or record.get("script"),
         "status": record["status"],
         "seed": settings.get("seed"),
         "steps": record.get("steps"),
-        "best dev score": best and f"{best['value']:.2f} at step {best['step']}",
-        "initial model": initial and _last(initial),
-        "text": files and f"{', '.join(map(_last, files))} ({rows:,} rows)",
+        "best dev score": _best(record.get("best")),
+        "initial model": _name(settings.get("model_name_or_path")),
+        "text": _text(record),
         "batch size": settings.get("per_device_train_batch_size"),
         "learning rate": settings.get("learning_rate"),
         "maximum length in tokens": settings.get("max_length"),
         "temperature": settings.get("temperature", "none"),
-        "weights of the losses (lambda)": ", ".join(
-            f"{k} {v:g}" for k, v in sorted(weights.items())
-        )
-        or "none",
+        "weights of the losses (lambda)": _weights(settings),
         "pooling": settings.get("pooling"),
         "bfloat16": settings.get("bf16"),
         "device": record.get("hardware", {}).get("device"),
         "seconds of the last start": record.get("seconds_of_last_start"),
-        "commit": commit and commit[:12] + (f", {changed} changed files" if changed else ""),
-        "versions": ", ".join(
-            f"{name} {number}" for name, number in record.get("versions", {}).items()
-        ),
+        "commit": _commit(record),
+        "versions": _listed(record.get("versions", {})),
     }
-    shown = {
-        name: f"{value:g}" if isinstance(value, float) else str(value)
-        for name, value in values.items()
-    }
-    return {
-        name: "not recorded" if values[name] in (None, "") else text for name, text in shown.items()
-    }
+    return {name: _shown(value) for name, value in values.items()}
 
 
-def _last(path: str) -> str:
+def _shown(value: Any) -> str:
+    if value is None or value == "":
+        return "not recorded"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _best(best: dict[str, Any] | None) -> str | None:
+    return f"{best['value']:.2f} at step {best['step']}" if best else None
+
+
+def _text(record: dict[str, Any]) -> str | None:
+    text = record["trajectory"].get("text") or {}
+    files = record.get("text_files") or text.get("files")
+    if not files:
+        return None
+    names = [_name(file) for file in files]
+    return f"{', '.join(names)} ({text.get('rows'):,} rows)"
+
+
+def _weights(settings: dict[str, Any]) -> str:
+    weights = {name: value for name, value in settings.items() if name.endswith("_weight")}
+    used = {name: f"{value:g}" for name, value in sorted(weights.items()) if value}
+    return _listed(used) or "none"
+
+
+def _commit(record: dict[str, Any]) -> str | None:
+    if not record.get("commit"):
+        return None
+    commit, changed = record["commit"][:12], record.get("changed_files")
+    return f"{commit}, {changed} changed files" if changed else commit
+
+
+def _listed(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _name(path: str | None) -> str | None:
     """The last part of a path of any system; hides local folders."""
-    return PureWindowsPath(path).name
+    return path and PureWindowsPath(path).name

@@ -1,10 +1,10 @@
-"""Scores of several runs side by side, each compared with the first run as `python -m eval.compare` does."""
+"""Scores of several runs side by side, each compared with the first as by `eval.compare`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eval.compare.intervals import Interval, Line, compare
-from eval.compare.sides import unlike
+from eval.compare.sides import Side, unlike
 from eval.dev import IS, judged
 from eval.scores import AVERAGE, Key
 from report.runs import RunFolder
@@ -12,7 +12,7 @@ from report.runs import RunFolder
 
 @dataclass(frozen=True)
 class Cell:
-    """One score x 100, and the line of its comparison with the first run; None for that run, or if it has no score."""
+    """One score x 100, and the line of its comparison with the first run, if it has one there."""
 
     value: float
     line: Line | None = None
@@ -20,7 +20,7 @@ class Cell:
     @property
     def range(self) -> tuple[float, float] | None:
         """The 95 % interval of the difference, if there is one."""
-        outcome = self.line.outcome
+        outcome = self.line.outcome if self.line else None
         return (outcome.low, outcome.high) if isinstance(outcome, Interval) else None
 
     @property
@@ -31,47 +31,59 @@ class Cell:
 
 def score_rows(runs: Sequence[RunFolder]) -> list[tuple[Key, list[Cell | None]]]:
     """For every headline score a cell of each run, None without a score; averages last."""
-    sides = [run.scores for run in runs]
-    keys = list(dict.fromkeys(key for side in sides if side for key in side.headline))
-    keys.sort(key=lambda key: key.task == AVERAGE)
-    first, columns = sides[0], []
-    for number, side in enumerate(sides):
-        lines = (
-            {line.key: line for line in compare(side, first)} if number and side and first else {}
-        )
-        columns.append(
-            {key: Cell(side.scores[key].mean, lines.get(key)) for key in side.headline}
-            if side
-            else {}
-        )
-    return [(key, [column.get(key) for column in columns]) for key in keys]
+    columns = [_column(run.scores, runs[0].scores) for run in runs]
+    keys: list[Key] = []
+    for column in columns:
+        keys += column
+    in_order = sorted(dict.fromkeys(keys), key=lambda key: key.task == AVERAGE)
+    return [(key, [column.get(key) for column in columns]) for key in in_order]
+
+
+def _column(scores: Side | None, first: Side | None) -> dict[Key, Cell]:
+    """The cells of a run, compared with those of the first run."""
+    if scores is None:
+        return {}
+    lines = {}
+    if first and scores is not first:
+        lines = {line.key: line for line in compare(scores, first)}
+    return {key: Cell(scores.scores[key].mean, lines.get(key)) for key in scores.headline}
 
 
 def headline(labels: Sequence[str], rows: Sequence[tuple[Key, list[Cell | None]]]) -> list[str]:
-    """A sentence comparing every other run with the first, by the first shared average or, failing that, score."""
+    """A sentence comparing every other run with the first.
+
+    By the first average that both have or, failing that, the first score.
+    """
     sentences = []
+    averages_first = sorted(rows, key=lambda row: row[0].task != AVERAGE)
     for number, label in enumerate(labels[1:], 1):
-        both = [(key, cells) for key, cells in rows if cells[0] and cells[number]]
-        for key, cells in sorted(both, key=lambda row: row[0].task != AVERAGE)[:1]:
-            first, cell = cells[0].value, cells[number]
-            reason = (
-                "95 % interval {:+.2f} to {:+.2f}".format(*cell.range)
-                if cell.range
-                else cell.verdict
-            )
-            figures = f"{first:.2f} -> {cell.value:.2f} ({cell.value - first:+.2f}, {reason})"
-            sentences.append(
-                f"{label} {IS.get(cell.verdict, 'compared with')} {labels[0]}: {key} {figures}"
-            )
+        shared = [(key, cells) for key, cells in averages_first if cells[0] and cells[number]]
+        if shared:
+            key, cells = shared[0]
+            sentences.append(_sentence(label, labels[0], key, cells[number], cells[0].value))
     return sentences
 
 
+def _sentence(label: str, baseline: str, key: Key, cell: Cell, first: float) -> str:
+    verb = IS.get(cell.verdict, "compared with")
+    reason = cell.verdict
+    if cell.range:
+        low, high = cell.range
+        reason = f"95 % interval {low:+.2f} to {high:+.2f}"
+    change = f"{first:.2f} -> {cell.value:.2f} ({cell.value - first:+.2f}, {reason})"
+    return f"{label} {verb} {baseline}: {key} {change}"
+
+
 def scored_differently(runs: Sequence[RunFolder]) -> list[str]:
-    """A sentence for every other run whose encoder was scored with other settings than the first run's."""
+    """A sentence for every run that was scored with other settings than the first."""
     first, *others = runs
     sentences = []
-    for run in others if first.scores else ():
-        if differing := unlike(first.scores.settings, run.scores.settings) if run.scores else []:
-            named = ", ".join(f"{name} {ours} and {theirs}" for name, ours, theirs in differing)
-            sentences.append(f"{first.label} and {run.label} were scored differently: {named}")
+    for run in others:
+        if not (first.scores and run.scores):
+            continue
+        unequal = unlike(first.scores.settings, run.scores.settings)
+        named = [f"{name} {ours} and {theirs}" for name, ours, theirs in unequal]
+        if named:
+            runs_named = f"{first.label} and {run.label}"
+            sentences.append(f"{runs_named} were scored differently: {', '.join(named)}")
     return sentences

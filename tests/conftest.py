@@ -33,6 +33,14 @@ def _no_flushes():
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_bfloat16():
+    """`--bf16 auto` is float32, so that every machine has the same numbers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torch.cpu.get_capabilities", dict)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _online_where_the_hub_is_a_stand_in(request, monkeypatch):
     """The tests in tests/data that ask for `hub` talk to a server on this machine, which offline mode forbids too."""

@@ -46,3 +46,44 @@ def test_what_cannot_be_searched_is_said(tiny_bert):
         with pytest.raises(BadInput, match=r"one or more strings|give a list of strings"):
             model.build_index(texts)
     assert {text for text, _ in model.search("a")} == {"a", "b"}, "the old index"
+
+
+WRONG = [
+    ("search", {"top_k": 2.0}),
+    ("search", {"top_k": -1}),
+    ("search", {"top_k": True}),
+    ("search", {"weight": "0.5"}),
+    ("search", {"weight": 2}),
+    ("search", {"threshold": "0"}),
+    ("search", {"queries": 3}),
+    ("hits", {"top_k": 0}),
+    ("build_index", {"language": "klingon", "lexical": True}),
+    ("build_index", {"lexical": "yes"}),
+    ("build_index", {"texts": None}),
+    ("encode", {"role": "passage"}),
+    ("encode", {"texts": 1.5}),
+    ("save", {"dtype": "float8"}),
+    ("save", {"folder": None}),
+]
+
+
+@pytest.mark.parametrize(("name", "wrong"), WRONG, ids=str)
+def test_a_value_of_the_wrong_type_or_range_is_refused_by_its_name(model, tmp_path, name, wrong):
+    model.build_index(["a dog", "a river"], lexical=True)
+    texts = {"search": "queries", "hits": "queries", "save": "folder"}.get(name, "texts")
+    right = {texts: tmp_path / "index" if name == "save" else ["a"]}
+    with pytest.raises(BadInput, match=f"^{next(iter(wrong))} .*: must be "):
+        getattr(model, name)(**right | wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"model": 3}, {"pooling": 1}, {"max_length": "24"}, {"device": 0}, {"bf16": "no"}]
+)
+def test_a_model_s_settings_of_the_wrong_type_are_refused_too(tiny_bert, wrong):
+    with pytest.raises(BadInput, match=f"^{next(iter(wrong))} .*: must be "):
+        Embedder(**{"model": tiny_bert, "pooling": "avg"} | wrong)
+
+
+def test_numbers_of_numpy_are_numbers(model):
+    model.build_index(["a dog", "a river"])
+    assert len(model.search(np.array(["a", "b"]), np.int64(1), np.float32(-1))) == 2

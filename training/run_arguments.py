@@ -27,8 +27,8 @@ class RunArguments(TrainingArguments):
     seed: Seed = flag(42, "seed of new weights, the order of the text and every random draw")
     per_device_train_batch_size: Count = flag(64, "sentences per step and process")
     learning_rate: Weight = flag(3e-5, "peak learning rate")
-    bf16: bool = flag(False, "compute in bfloat16; auto: if the machine supports it")
-    use_cpu: bool = flag(False, "train on the CPU; auto: if there is no CUDA GPU")
+    bf16: bool = flag("auto", "compute in bfloat16; auto, the default: if the machine supports it")
+    use_cpu: bool = flag("auto", "train on the CPU; auto, the default: if there is no CUDA GPU")
     max_steps: int = flag(-1, "optimizer steps; -1: use num_train_epochs")
     num_train_epochs: Positive = flag(1.0, "passes over the text")
     eval_strategy: str = "steps"
@@ -65,9 +65,10 @@ class RunArguments(TrainingArguments):
             BadInput: the launcher's precision is not that of the flags, or the optimizer's choice
                 would be ignored.
         """
-        if self.tf32 is None and (
-            self.torch_compile or self.torch_compile_mode or self.torch_compile_backend
-        ):
+        if self.fp16 and self.use_cpu:
+            raise BadInput("--fp16: needs a GPU; on a CPU it would do nothing, see --bf16")
+        compiles = self.torch_compile or self.torch_compile_mode or self.torch_compile_backend
+        if self.tf32 is None and compiles:
             self.tf32 = False  # transformers would turn it on
         super().__post_init__()
         installed = get_available_reporting_integrations()

@@ -1,24 +1,22 @@
-"""All settings of a run, made once: `read` fills them from a command line, `fill` from Python, both
-over a YAML file.
+"""All settings of a run, made once: from a command line or from Python, over YAML files.
 
-A value of the file is parsed like a flag, so `3e-5` is a number, `no` is a string, and an error
-names the flag. A flag wins over the file, and also replaces the alternatives to it that the file
-names.
+A value of a file is parsed like a flag, so `3e-5` is a number, `no` is a string, and an error names
+the flag. A later file wins over an earlier one and a flag over every file; each also replaces the
+alternatives to it that came before.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from argparse import SUPPRESS
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, dataclass, fields
 from enum import Enum
 from functools import wraps
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 import torch
 from transformers import HfArgumentParser, TrainingArguments
@@ -33,18 +31,17 @@ from common.arguments import (
 from common.errors import BadInput, brief, refuse_tokens
 from common.files import read_yaml
 from common.flags import Parser
-from common.ranges import check_range
+from common.old_flags import TRAINER, TRAINING
+from common.ranges import check_range, check_type
 from models.loading import load_config
 from models.objectives.base import Method
 from training.methods import STAGE_ONE, SUP, load_method, method_names
 from training.run_arguments import RunArguments
 
-_BF16_INSTRUCTIONS = (
-    "avx512_bf16",
-    "amx_bf16",
-)  # x86; without either, torch emulates bfloat16 in software
-_HELP = {"h", "help", "help_all"}
-_REPLACED = {  # keys of a configuration that a flag excludes
+# x86; without either, torch emulates bfloat16 in software
+_BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
+_HELP = {"-h", "--help", "--help_all"}
+_REPLACED = {  # what a value excludes of those that came before
     "train_file": {"dataset_name", "dataset_config_name", "dataset_split"},
     "dataset_name": {"train_file"},
     "model_name_or_path": {"config_name", "vocabulary_size"},
@@ -54,6 +51,12 @@ _REPLACED = {  # keys of a configuration that a flag excludes
     "dev_beir": {"dev", "dev_file"},
     "num_train_epochs": {"max_steps"},
     "max_steps": {"num_train_epochs"},
+}
+_NEEDED = {  # a flag that does nothing without another
+    "upsample": "max_rows",
+    "vocabulary_size": "config_name",
+    "dataset_config_name": "dataset_name",
+    "dataset_split": "dataset_name",
 }
 
 
@@ -65,8 +68,8 @@ class Settings:
         script: the script that runs it.
         method: a file of models/objectives; None in stage 1.
         model_args, method_args, data_args, args: the flags; stage 1 has no method's.
-        given: every value that is not a default, by name: words, or an object from Python.
-        sources: where the given values are from: "flag", or the configuration file.
+        given: every value that is not a default, by name.
+        sources: where the given values are from: "flag", "auto" or the configuration file.
         chosen: value and reason of every `auto`.
     """
 
@@ -84,12 +87,8 @@ class Settings:
     def values(self) -> dict[str, Any]:
         """Every setting by name, as the record keeps it."""
         method_args = {} if self.method_args is None else vars(self.method_args)
-        return {
-            **vars(self.model_args),
-            **method_args,
-            **vars(self.data_args),
-            **self.args.to_dict(),
-        }
+        groups = vars(self.model_args), method_args, vars(self.data_args), self.args.to_dict()
+        return {name: value for group in groups for name, value in group.items()}
 
     @property
     def command(self) -> list[str]:
@@ -98,10 +97,11 @@ class Settings:
 
     def describe_sources(self) -> str:
         """A line for every value that is not a default, with where it is from."""
-        shown = {name: " ".join(map(_word, _parts(value))) for name, value in self.given.items()}
-        return "".join(
-            f"\n  settings: {name} {value} ({self.sources[name]})" for name, value in shown.items()
-        )
+        lines = []
+        for name, value in self.given.items():
+            shown = " ".join(_word(part) for part in _parts(value))
+            lines.append(f"\n  settings: {name} {shown} ({self.sources[name]})")
+        return "".join(lines)
 
     def describe_choices(self) -> str:
         """A line for every `auto`."""
@@ -111,194 +111,75 @@ class Settings:
 def read(script: str, argv: Sequence[str] | None, description: str) -> Settings:
     """The settings of a command line (None: of this process).
 
-    Raises:
-        BadInput: see `fill` and `values_of`.
-        SystemExit: after printing --help.
-    """
-    values = values_of(sys.argv[1:] if argv is None else argv)
-    if _HELP & values.keys():
-        name = lookup(values, "method")
-        method = None if script == STAGE_ONE or name is None else load_method(name, script)
-        if script != STAGE_ONE:
-            description += f"\nmethods: {', '.join(method_names())}; --method NAME --help shows the flags of one"
-        SettingsParser(script, method, description, "help_all" in values).print_help()
-        raise SystemExit(0)
-    return fill(script, values)
-
-
-def fill(script: str, values: Mapping[str, Any]) -> Settings:
-    """The settings that these values give, over the file `config` if there is one among them.
-
     Args:
         script: `STAGE_ONE`, `UNSUP` or `SUP`.
-        values: by flag name: words, or objects that are written as words and parsed; None leaves a
-            flag out.
+        argv: its words.
+        description: what the script does, for --help.
 
     Raises:
         BadInput: an unknown name, a value of the wrong type or out of range, a file that is not a
             flat YAML mapping.
+        SystemExit: after printing --help.
     """
-    flags = {
-        name: value for name, value in values.items() if value is not None and name != "config"
-    }
-    config = lookup(values, "config")
-    file = {} if config is None else _without_replaced(read_config(config), flags)
-    refuse_tokens(words_of(file | flags))
-    method = (
-        None
-        if script == STAGE_ONE
-        else load_method(_single("method", (file | flags).get("method")), script)
-    )
-    parser = SettingsParser(script, method)
-    parser.check_names(file, flags, config)
-    given = file | flags
-    parsed = parser.parse(given)
-    chosen = {}
-    for name, choose in AUTOMATIC.items():
-        if getattr(parsed, name, None) == "auto":
-            value, reason = choose(parsed)
-            setattr(parsed, name, value)
-            given[name], chosen[name] = value, f"{_word(value)} ({reason})"
-    sources = {name: "flag" if name in flags else str(config) for name in given}
-    *groups, args = _built(kinds_of(script, method), parsed)
-    model_args, method_args, data_args = groups if method else (groups[0], None, groups[1])
-    return Settings(
-        script, method, model_args, method_args, data_args, args, given, sources, chosen
-    )
+    words = [*(sys.argv[1:] if argv is None else argv)]
+    if _HELP.intersection(words):
+        _print_help(script, words, description)
+        raise SystemExit(0)
+    parser, file = _opened(script, *_method_and_files(words))
+    return _settled(parser, file, parser.values(words))
 
 
-def _use_cpu(flags: Any) -> tuple[bool, str]:
-    return (
-        (False, "there is a GPU") if torch.cuda.is_available() else (True, "there is no CUDA GPU")
-    )
+def fill(script: str, values: Mapping[str, Any]) -> Settings:
+    """The settings that these values give, over the file or files `config` if it is among them.
+
+    Args:
+        script: `STAGE_ONE`, `UNSUP` or `SUP`.
+        values: by flag name; None leaves a flag out.
+
+    Raises:
+        BadInput: see `read`.
+    """
+    given = {name: _plain(value) for name, value in values.items() if value is not None}
+    config = given.pop("config", [])
+    config = config if isinstance(config, list) else [config]
+    check_type("config", config, list[str])
+    method = given.get("method")
+    check_type("method", method, str | None)
+    parser, file = _opened(script, method, config)
+    return _settled(parser, file, parser.typed(given))
 
 
-def _bf16(flags: Any) -> tuple[bool, str]:
-    if not flags.use_cpu and not torch.cuda.is_available():
-        return False, "there is no CUDA GPU; with --use_cpu auto the processor decides"
-    if not flags.use_cpu:
-        able, where = torch.cuda.is_bf16_supported(including_emulation=False), "the GPU"
-    else:
-        able, where = (
-            any(map(torch.cpu.get_capabilities().get, _BF16_INSTRUCTIONS)),
-            "the processor",
-        )
-    return able, f"{where} {'supports' if able else 'does not support'} it"
+def flags_of(script: str, words: Sequence[str]) -> dict[str, Any]:
+    """The values that these words give, by name, as `fill` takes them.
+
+    Raises:
+        BadInput: an unknown name or a value of the wrong type.
+    """
+    method, config = _method_and_files(words)
+    parser, _ = _opened(script, method, config)
+    return parser.values(words) | ({"config": config} if config else {})
 
 
-def _skip_from(flags: Any) -> tuple[int, str]:
-    model = flags.model_name_or_path or getattr(flags, "config_name", None)
-    if model is None:
-        raise BadInput(
-            "--skip_from auto: depends on the model; give --model_name_or_path or --config_name"
-        )
-    config = load_config(model)
-    if hasattr(config, "skip_from"):
-        return config.skip_from, "the layer used in stage 1"
-    return (
-        config.num_hidden_layers // 2,
-        f"half of {config.num_hidden_layers} layers, as 6 of 12 in InfoCSE 3.1",
-    )
+def read_config(*paths: str | Path) -> dict[str, Any]:
+    """Read flat YAML mappings, later ones win; every scalar stays the string in the file.
 
-
-# Values of `auto`, with their reasons; bf16 depends on the device and comes after it.
-AUTOMATIC: dict[str, Callable[[Any], tuple[Any, str]]] = {
-    "use_cpu": _use_cpu,
-    "bf16": _bf16,
-    "skip_from": _skip_from,
-}
-
-
-def _built(kinds: Sequence[type], found: Any) -> list[Any]:
-    """One instance of each dataclass."""
-    for kind in kinds:
-        for name, hint in get_type_hints(kind, include_extras=True).items():
-            if hasattr(found, name):
-                check_range(name, getattr(found, name), hint)
-    try:
-        return [
-            kind(**{f.name: getattr(found, f.name) for f in fields(kind) if f.init})
-            for kind in kinds
-        ]
-    except (ValueError, ImportError, OSError) as error:  # transformers checks its own values
-        raise BadInput(brief(error)) from error
-
-
-def kinds_of(script: str, method: Method | None) -> tuple[type, ...]:
-    """The dataclasses whose fields are the flags of a script: model, method, data and training."""
-    if script == STAGE_ONE:
-        return PretrainArguments, DataArguments, RunArguments
-    data = ScoredArguments if script == SUP else SentenceArguments
-    return ModelArguments, *([method.arguments] if method else []), data, RunArguments
-
-
-class SettingsParser(Parser, HfArgumentParser):
-    """The flags of a script and method; `--help` shows those of this project, with `everything` transformers' too."""
-
-    def __init__(
-        self, script: str, method: Method | None, description: str = "", everything: bool = False
-    ) -> None:
-        kinds = kinds_of(script, method)
-        if method is not None:
-            method.arguments._argument_group_name = f"flags of {method.name}"
-        usage = f"python {script} [--config FILE] [--flag value ...]"
-        super().__init__(kinds, usage=usage, description=description)
-        theirs = {f.name for f in fields(TrainingArguments)} - {*RunArguments.__annotations__}
-        for action in self._actions:
-            words = [word for word in action.option_strings if "-" not in word.lstrip("-")]
-            action.option_strings = words  # one spelling
-            if action.const is False and action.help:
-                action.help = f"same as --{action.dest} false"
-            if action.type and not action.choices:
-                action.metavar = action.type.__name__.replace("string_to_bool", "bool")
-            if not everything and (action.dest in theirs or not action.help):
-                action.help = SUPPRESS
-            if action.dest in AUTOMATIC:
-                action.type = _or_auto(action.type)
-        self.names = {
-            word.lstrip("-") for action in self._actions for word in action.option_strings
-        } - _HELP
-        self.add_argument(
-            "--config", metavar="FILE", help="YAML file of flags; flags on the command line win"
-        )
-        self.add_argument("--help_all", action="store_true", help="show transformers' flags too")
-
-    def check_names(self, file: Iterable[str], flags: Iterable[str], config: str | None) -> None:
-        """Raise BadInput, with the nearest name, for a key of the file or a flag that does not exist."""
-        named = {f"{config}: unknown key '{name}'": name for name in file}
-        named |= {f"unknown argument '--{name}'": name for name in flags}
-        for problem, name in named.items():
-            if name not in self.names:
-                near = difflib.get_close_matches(name, sorted(self.names), n=1)
+    Raises:
+        BadInput: a file cannot be read or is something else.
+    """
+    merged: dict[str, Any] = {}
+    for path in paths:
+        content = read_yaml(Path(path), strings=True)
+        if not isinstance(content, dict):
+            raise BadInput(f"{path}: must be a YAML mapping with one `flag: value` per line")
+        for key, value in content.items():
+            parts = [*value.values()] if isinstance(value, dict) else _parts(value)
+            if not parts or not all(isinstance(part, str) and part for part in parts):
                 raise BadInput(
-                    f"{problem}; "
-                    + (f"did you mean '{near[0]}'?" if near else "--help lists the flags")
+                    f"{path}: '{key}' needs a value or a list of values; omit the key for the "
+                    "default"
                 )
-
-    def parse(self, given: Mapping[str, Any]) -> Any:
-        """A namespace with every flag's value, `auto` as it stands; values from Python are parsed like flags."""
-        for name, value in given.items():
-            if len(_parts(value)) > 1 and self._option_string_actions[f"--{name}"].nargs != "+":
-                _single(name, value)
-        return self.parse_args(words_of(given))
-
-
-def values_of(argv: Sequence[str]) -> dict[str, list[str]]:
-    """The words after each flag of a command line; BadInput for a flag given twice, or a word without a flag."""
-    values: dict[str, list[str]] = {}
-    open_to: list[str] | None = None
-    for word in argv:
-        if word.startswith("--") or word == "-h":
-            name, equals, value = word.lstrip("-").partition("=")
-            if name in values:
-                raise BadInput(f"--{name}: given twice; put all values after one flag")
-            values[name] = [value] if equals else []
-            open_to = None if equals else values[name]
-        elif open_to is None:
-            raise BadInput(f"unknown argument '{word}'; --help lists the flags")
-        else:
-            open_to.append(word)
-    return values
+        merged = _over(merged, content)
+    return merged
 
 
 def words_of(values: Mapping[str, Any]) -> list[str]:
@@ -310,55 +191,253 @@ def words_of(values: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _word(value: Any) -> str:
-    value = value.value if isinstance(value, Enum) else value
-    return json.dumps(value) if isinstance(value, (bool, dict)) else str(value)
+def kinds_of(script: str, method: Method | None) -> tuple[type, ...]:
+    """The dataclasses whose fields are the flags of a script: model, method, data, training."""
+    if script == STAGE_ONE:
+        return PretrainArguments, DataArguments, RunArguments
+    data = ScoredArguments if script == SUP else SentenceArguments
+    return ModelArguments, *([method.arguments] if method else []), data, RunArguments
 
 
-def _parts(value: Any) -> list[Any]:
-    """A value as a list; enumerations and paths as their words."""
-    parts = value if isinstance(value, (list, tuple)) else [value]
-    parts = [part.value if isinstance(part, Enum) else part for part in parts]
-    return [fspath(part) if isinstance(part, PathLike) else part for part in parts]
+class SettingsParser(Parser, HfArgumentParser):
+    """The flags of a script and method.
+
+    `--help` shows those of this project, with `everything` transformers' too.
+    """
+
+    old = TRAINING | TRAINER
+
+    def __init__(
+        self, script: str, method: Method | None, description: str = "", everything: bool = False
+    ) -> None:
+        self.script, self.method, self.kinds = script, method, kinds_of(script, method)
+        if method is not None:
+            method.arguments._argument_group_name = f"flags of {method.name}"
+        usage = f"python {script} [--config FILE ...] [--flag value ...]"
+        super().__init__(self.kinds, usage=usage, description=description)
+        theirs = {f.name for f in fields(TrainingArguments)} - {*RunArguments.__annotations__}
+        for action in self._actions:
+            words = [word for word in action.option_strings if "-" not in word.lstrip("-")]
+            action.option_strings = words  # one spelling in the help
+            if action.const is False and action.help:
+                action.help = f"same as --{action.dest} false"
+            if action.type and not action.choices:
+                action.metavar = action.type.__name__.replace("string_to_bool", "bool")
+            if not everything and (action.dest in theirs or not action.help):
+                action.help = SUPPRESS
+            if action.dest in AUTOMATIC:
+                action.type = _or_auto(action.type)
+        config = "YAML files of flags; later files win, and flags on the command line"
+        self.add_argument("--config", metavar="FILE", nargs="+", help=config)
+        self.add_argument("--help_all", action="store_true", help="show transformers' flags too")
+        self.defaults: dict[str, Any] = {}
+        self.hints: dict[str, Any] = {}
+        for kind in self.kinds:
+            hints = get_type_hints(kind, include_extras=True)
+            for field in fields(kind):
+                if field.init and field.name not in TRAINER:
+                    self.defaults[field.name], self.hints[field.name] = (
+                        field.default,
+                        hints[field.name],
+                    )
+
+    @staticmethod
+    def _parse_dataclass_field(parser: Any, field: Field) -> None:
+        if field.name not in TRAINER:
+            HfArgumentParser._parse_dataclass_field(parser, field)
+
+    def values(self, words: Sequence[str]) -> dict[str, Any]:
+        """The values of the flags among these words, by name; `auto` as it stands."""
+        refuse_tokens(words)
+        for action in self._actions:
+            action.default = SUPPRESS
+        values = vars(self.parse_args(words))
+        values.pop("config", None)
+        return values
+
+    def of_file(self, path: str) -> dict[str, Any]:
+        """The values of a configuration file, by name."""
+        words = read_config(path)
+        for name, value in words.items():
+            if name not in self.hints:
+                raise BadInput(f"{path}: unknown key '{name}'; {self.instead(name)}")
+            if isinstance(value, dict):
+                words[name] = {key: _number(part) for key, part in value.items()}
+            elif len(_parts(value)) > 1 and self._option_string_actions[f"--{name}"].nargs != "+":
+                raise BadInput(f"{path}: '{name}' takes one value, not {len(value)}")
+        try:
+            return self.values(words_of(words))
+        except BadInput as error:
+            raise BadInput(f"{path}: {error}") from None
+
+    def typed(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Values from Python, checked."""
+        refuse_tokens(words_of(values))
+        found = {}
+        for name, value in values.items():
+            if name not in self.hints:
+                raise BadInput(f"unknown argument '{name}'; {self.instead(name)}")
+            single = get_origin(self.hints[name]) is list and not isinstance(value, list)
+            found[name] = [value] if single else value
+            if not (name in AUTOMATIC and value == "auto"):
+                check_type(f"--{name}", found[name], self.hints[name])
+        return found
 
 
-def _single(name: str, value: Any) -> str | None:
-    if value is None:
-        return None
-    if len(parts := _parts(value)) != 1:
-        raise BadInput(f"--{name}: expected one argument, not {len(parts)}")
-    return parts[0]
+def _print_help(script: str, words: Sequence[str], description: str) -> None:
+    method, config = _method_and_files(words)
+    method = method or read_config(*config).get("method")
+    if script != STAGE_ONE:
+        description += f"\nmethods: {', '.join(method_names())}; --method NAME --help shows the "
+        description += "flags of one"
+    known = None if script == STAGE_ONE or method is None else load_method(method, script)
+    SettingsParser(script, known, description, "--help_all" in words).print_help()
 
 
-def lookup(values: Mapping[str, Any], name: str) -> str | None:
-    """One value of those given, else of their configuration file; None if neither names it."""
-    if name in values or name == "config" or values.get("config") is None:
-        return _single(name, values.get(name))
-    return _single(name, _without_replaced(read_config(lookup(values, "config")), values).get(name))
+def _method_and_files(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """What decides which other flags there are: `--method` and `--config`."""
+    first = Parser(add_help=False)
+    first.add_argument("--method")
+    first.add_argument("--config", nargs="+", default=[])
+    found, _ = first.parse_known_args(words)
+    return found.method, found.config
 
 
-def _without_replaced(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
-    replaced = {key for name in flags for key in _REPLACED.get(name, ())}
-    return {key: value for key, value in file.items() if key not in replaced or key in flags}
+def _opened(
+    script: str, method: str | None, config: Sequence[str]
+) -> tuple[SettingsParser, dict[str, tuple[Any, str]]]:
+    """The parser of a script and its method, and the files' values with the file of each."""
+    if script != STAGE_ONE and method is None:
+        method = read_config(*config).get("method")
+    loaded = None if script == STAGE_ONE else load_method(method, script)
+    parser = SettingsParser(script, loaded)
+    merged: dict[str, tuple[Any, str]] = {}
+    for path in config:
+        values = parser.of_file(path)
+        merged = _over(merged, {name: (value, str(path)) for name, value in values.items()})
+    return parser, merged
 
 
-def read_config(path: str) -> dict[str, str | list[str]]:
-    """Read a flat YAML mapping; every scalar stays the string in the file."""
-    content = read_yaml(Path(path), strings=True)
-    if not isinstance(content, dict):
-        raise BadInput(f"{path}: must be a YAML mapping with one `flag: value` per line")
-    for key, value in content.items():
-        parts = value if isinstance(value, list) else [value]
-        if not parts or not all(isinstance(part, str) and part for part in parts):
-            raise BadInput(
-                f"{path}: '{key}' needs a value or a list of values; omit the key for the default"
-            )
-    return content
+def _settled(
+    parser: SettingsParser, file: Mapping[str, tuple[Any, str]], flags: Mapping[str, Any]
+) -> Settings:
+    """The settings of the files' values and those given in the command or in Python."""
+    merged = _over(file, {name: (value, "flag") for name, value in flags.items()})
+    given = {name: value for name, (value, _) in merged.items()}
+    sources = {name: source for name, (_, source) in merged.items()}
+    chosen = {}
+    for name, choose in AUTOMATIC.items():
+        if name in parser.hints and given.get(name, parser.defaults[name]) == "auto":
+            given[name], reason = choose(given)
+            sources.setdefault(name, "auto")
+            chosen[name] = f"{_word(given[name])} ({reason})"
+    for name, value in given.items():
+        check_range(f"--{name}", value, parser.hints[name])
+        if value and name in _NEEDED and not given.get(_NEEDED[name]):
+            raise BadInput(f"--{name}: does nothing without --{_NEEDED[name]}")
+    *groups, args = _built(parser.kinds, given)
+    model_args, method_args, data_args = groups if parser.method else (groups[0], None, groups[1])
+    return Settings(
+        parser.script,
+        parser.method,
+        model_args,
+        method_args,
+        data_args,
+        args,
+        given,
+        sources,
+        chosen,
+    )
 
 
-def _or_auto(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+def _over(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, where a later value replaces an earlier one and its alternatives."""
+    replaced = {other for name in later for other in _REPLACED.get(name, ())}
+    kept = {name: value for name, value in earlier.items() if name not in replaced}
+    return {**kept, **later}
+
+
+def _built(kinds: Sequence[type], given: Mapping[str, Any]) -> list[Any]:
+    """One instance of each dataclass."""
+    built = []
+    for kind in kinds:
+        own = {f.name: given[f.name] for f in fields(kind) if f.name in given}
+        try:
+            built.append(kind(**own))
+        except (ValueError, ImportError, OSError) as error:  # transformers checks its own values
+            raise BadInput(brief(error)) from error
+    return built
+
+
+def _use_cpu(given: Mapping[str, Any]) -> tuple[bool, str]:
+    if torch.cuda.is_available():
+        return False, "there is a GPU"
+    return True, "there is no CUDA GPU"
+
+
+def _bf16(given: Mapping[str, Any]) -> tuple[bool, str]:
+    if given["use_cpu"]:
+        able = any(torch.cpu.get_capabilities().get(name) for name in _BF16_INSTRUCTIONS)
+        where = "the processor"
+    elif torch.cuda.is_available():
+        able, where = torch.cuda.is_bf16_supported(including_emulation=False), "the GPU"
+    else:
+        return False, "there is no CUDA GPU; with --use_cpu auto the processor decides"
+    return able, f"{where} {'supports' if able else 'does not support'} it"
+
+
+def _skip_from(given: Mapping[str, Any]) -> tuple[int, str]:
+    model = given.get("model_name_or_path") or given.get("config_name")
+    if model is None:
+        raise BadInput(
+            "--skip_from auto: depends on the model; give --model_name_or_path or --config_name"
+        )
+    config = load_config(model)
+    if hasattr(config, "skip_from"):
+        return config.skip_from, "the layer used in stage 1"
+    layers = config.num_hidden_layers
+    return layers // 2, f"half of {layers} layers, as 6 of 12 in InfoCSE 3.1"
+
+
+# Values of `auto`, with their reasons; bf16 depends on the device and comes after it.
+AUTOMATIC: dict[str, Callable[[Mapping[str, Any]], tuple[Any, str]]] = {
+    "use_cpu": _use_cpu,
+    "bf16": _bf16,
+    "skip_from": _skip_from,
+}
+
+
+def _or_auto(kind: Any) -> Callable[[str], Any]:
     @wraps(kind)
     def parsed(text: str) -> Any:
         return text if text == "auto" else kind(text)
 
     return parsed
+
+
+def _plain(value: Any) -> Any:
+    """A value from Python as flags have it: enumerations and paths as words, tuples as lists."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, PathLike):
+        return fspath(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    return value
+
+
+def _parts(value: Any) -> list[Any]:
+    return [*value] if isinstance(value, (list, tuple)) else [value]
+
+
+def _word(value: Any) -> str:
+    value = _plain(value)
+    return json.dumps(value) if isinstance(value, (bool, dict)) else str(value)
+
+
+def _number(word: str) -> Any:
+    """A word of a mapping in a file as JSON has it."""
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word

@@ -16,8 +16,6 @@ from eval.labels import labelled
 from eval.scores import markdown
 from eval.sts import merged, own_pairs
 from eval.tasks import Options, tasks_named
-from models.encoder import load_encoder
-from models.saved_format import read_modules
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +57,9 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Run the command and return the content of analyses.json."""
     args = parser().parse_args(argv)
+    from models.encoder import load_encoder  # here: --help needs no model
+    from models.saved_format import read_modules
+
     task = (
         own_pairs(args.dev_file)
         if args.dev_file

@@ -20,8 +20,6 @@ from eval.encode import Encode, device_here
 from eval.scores import AVERAGE, Key, markdown, refuse_foreign, rows_of
 from eval.sts import WHOLE, read_sick
 from eval.tasks import Options, score_all, tasks_named
-from models.encoder import SentenceEncoder, load_encoder
-from models.loading import load_backbone, load_tokenizer, usable_length
 from training.provenance import provenance
 
 CHECKPOINTS = Path(__file__).with_name("checkpoints.yaml")
@@ -184,7 +182,10 @@ def compared(rows: Sequence[Mapping[str, Any]], record: Side | None) -> list[dic
 
 
 def load(path: str, entry: Mapping[str, Any], args):
-    """The encoder and tokenizer of a checkpoint, with its published pooling or that of `--pooling`."""
+    """The encoder and tokenizer of a checkpoint, with its published pooling or `--pooling`."""
+    from models.encoder import SentenceEncoder, load_encoder  # here: --help needs no model
+    from models.loading import load_backbone, load_tokenizer, usable_length
+
     if "template" not in entry or args.pooling:
         return load_encoder(path, args.pooling or entry.get("pooling"), args.max_length)
     tokenizer, backbone = templated(load_tokenizer(path), entry["template"]), load_backbone(path)

@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import Stemmer
 
+from common.errors import BadInput
+
 if TYPE_CHECKING:
     import bm25s
 
@@ -84,6 +86,9 @@ class Words:
     """The words of texts in one of `LANGUAGES`, as BM25 compares them."""
 
     def __init__(self, language: str = "english") -> None:
+        if language not in LANGUAGES:
+            known = ", ".join(LANGUAGES)
+            raise BadInput(f"language '{language}': must be one of {known}")
         self.language = language
         self._stop = _stop_words(language)
         self._stem = Stemmer.Stemmer("english").stemWord if language == "english" else str

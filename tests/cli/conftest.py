@@ -16,7 +16,7 @@ from tests.methods import stage_one
 from training.methods import load_method
 
 COMMON = {"logging_steps": 1, "save_steps": 3, "max_steps": 6, "learning_rate": "1e-3"}
-COMMON |= {"use_cpu": "true", "disable_tqdm": "true"}
+COMMON |= {"use_cpu": "true", "bf16": "false", "disable_tqdm": "true"}
 # Flags of the methods that have them, for the tiny models.
 SMALL = {
     "aux_weight": 0.1,

@@ -39,6 +39,14 @@ def test_an_unknown_flag_is_a_one_line_error_without_usage(name, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("old", ["--model_name_or_path=x", "--pooler cls", "--task_set sts"])
+def test_a_flag_of_the_old_evaluation_names_what_to_use(old):
+    with pytest.raises(
+        BadInput, match=f"unknown argument '{old.split('=')[0].split()[0]}'; here: "
+    ):
+        importlib.import_module("eval.__main__").main(old.split())
+
+
 def test_a_count_is_at_least_one():
     assert positive("12") == 12
     for text in ("0", "-1", "1.5", "many", ""):

@@ -29,6 +29,7 @@ def flags(**values):
         "test_tasks": "none",
         "per_device_train_batch_size": 4,
         "use_cpu": "true",
+        "bf16": "false",
         "disable_tqdm": "true",
     }
     return [f"--{name}={value}" for name, value in (common | values).items()]

@@ -103,7 +103,7 @@ def test_searches_make_one_table_with_paired_intervals(tiny_bert, data_dir, beir
 def test_what_is_missing_is_refused_before_anything_is_scored(
     tiny_bert, data_dir, monkeypatch, flags, said
 ):
-    monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
+    monkeypatch.setattr("models.encoder.load_encoder", lambda *_: pytest.fail("was begun"))
     with pytest.raises(BadInput, match=said):
         command.main([str(tiny_bert), *flags, f"--data_dir={data_dir}"])
 
@@ -120,7 +120,7 @@ def test_dev_is_dev_for_every_task(tiny_bert, flags):
 def test_an_output_that_would_replace_something_else_is_refused_and_kept(
     tiny_bert, dev_file, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
+    monkeypatch.setattr("models.encoder.load_encoder", lambda *_: pytest.fail("was begun"))
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "link.json").symlink_to(dev_file)
     (tmp_path / "data.json").write_text('[{"text": "mine"}]')

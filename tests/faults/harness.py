@@ -25,6 +25,7 @@ FLAGS = {
     "learning_rate": "1e-3",
     "test_tasks": "none",
     "use_cpu": "true",
+    "bf16": "false",
     "disable_tqdm": "true",
 }
 

@@ -16,7 +16,8 @@ from papers.runs import Choice, RunPlan
 from papers.specification import names, read
 from tests.sources import ROOT
 from training.methods import script_of
-from training.settings import fill, read_config
+from training.settings import read as settings_of
+from training.settings import read_config, words_of
 
 TABLES = {name: read(name) for name in names()}
 ROWS = [(name, row) for name, table in TABLES.items() for row in table.rows]
@@ -78,7 +79,8 @@ def test_every_configuration_is_there():
 @pytest.mark.parametrize(("overrides", "path"), THERE.values(), ids=THERE)
 def test_every_override_is_a_flag_of_its_method(overrides, path):
     script = script_of(read_config(str(path))["method"])
-    settings = fill(script, {"config": path, **overrides, "bf16": False, "use_cpu": True})
+    flags = {"config": path, **overrides, "bf16": False, "use_cpu": True}
+    settings = settings_of(script, words_of(flags), "")
     values = settings.values
     for name, value in overrides.items():
         assert type(values[name])(value) == values[name] or str(values[name]).lower() == value

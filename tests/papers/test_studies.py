@@ -15,7 +15,7 @@ from papers.page import rewritten
 from papers.runs import Choice, RunPlan
 from tests.papers.conftest import flags_of
 from tests.sources import ROOT
-from training.settings import fill
+from training.settings import read
 
 STUDIES = {name: study.read(name) for name in study.names()}
 
@@ -125,7 +125,7 @@ def test_every_flag_of_a_study_is_one_of_its_script(name):
         plan = study_runs.plan_of(STUDIES[name], levels, Choice(model="m"))
         for planned in filter(None, (plan, plan.starts_from)):
             script, *words = planned.command(Choice(model="m", bf16=False), 0)
-            fill(script, flags_of(words))
+            read(script, words, "")
 
 
 def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(

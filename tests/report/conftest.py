@@ -53,7 +53,7 @@ def write_run():
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory, tiny_bert, dev_file):
-    """Two finished runs with encoders and scores of the graded pairs: `first` and `second`, told apart by pooling."""
+    """Two finished runs with scores of the graded pairs; they differ in their pooling."""
     folders = []
     for name, pooling in (("first", "avg"), ("second", "cls_before_pooler")):
         folder = write_record(tmp_path_factory.mktemp("runs") / name)

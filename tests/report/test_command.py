@@ -12,7 +12,10 @@ from report.__main__ import main
 from tests.report.conftest import RECORD
 
 VOID = {"meta", "input", "hr", "br", "img", "link"}
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quoted\" 'single' <!-- {{ 7 * 7 }} {% raw %} é"
+HOSTILE = (
+    "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quoted\" 'single' "
+    "<!-- {{ 7 * 7 }} {% raw %} é"
+)
 
 
 class Page(HTMLParser):

@@ -5,15 +5,19 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pandas as pd
+
 import report.figures
-from report.figures import COLOURS, MARKERS, THEME, Curve, curves, svg
+from report.figures import COLOURS, MARKERS, THEME, curves, svg
 
 STYLE = (Path(report.figures.__file__).parent / "style.css").read_text()
 
 
 def chart(*lines, title="c", unit="points"):
     """The SVG of some lines, each with its run's number and points."""
-    return svg([Curve(run, points) for run, points in lines], title, unit, title)
+    points = [(run, step, value, False) for run, line in lines for step, value in line]
+    table = pd.DataFrame(points, columns=["run", "step", "value", "dashed"])
+    return svg(table, title, unit, title)
 
 
 def parsed(svg):

@@ -23,7 +23,7 @@ def arguments(tmp_path, monkeypatch):
     def on(device, **flags):
         by_name = property(lambda self: torch.device(self._setup_devices and device))
         monkeypatch.setattr(RunArguments, "device", by_name)
-        return RunArguments(output_dir=str(tmp_path / "run"), use_cpu=True, **flags)
+        return RunArguments(output_dir=str(tmp_path / "run"), use_cpu=True, bf16=False, **flags)
 
     return on
 

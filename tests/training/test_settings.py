@@ -1,4 +1,4 @@
-"""One parser, one object: the file gives defaults, flags win, Python fills the same dataclasses."""
+"""One parser, one object: files give defaults, flags win, Python fills the same dataclasses."""
 
 import shutil
 import sys
@@ -13,12 +13,14 @@ import models.objectives
 import run_unsup
 from common.arguments import ModelArguments, PretrainArguments
 from common.errors import BadInput
+from common.old_flags import TRAINER
 from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, check_range, ranges_of
 from tests.folders import change_json
 from tests.refusals import refused
 from training import settings
 from training.methods import STAGE_ONE, SUP, UNSUP, load_method, method_names
-from training.settings import fill, lookup, read
+from training.run_arguments import RunArguments
+from training.settings import fill, flags_of, read, read_config
 
 METHODS = [load_method(name).arguments for name in method_names()]
 
@@ -81,11 +83,10 @@ def test_flags_override_the_file_and_both_are_named_as_sources(config):
 
 def test_the_command_repeats_the_settings_without_the_file(config):
     text = "max_length: 48\ntrain_file: [a b.txt, c.txt]\ntest_tasks: none\n"
-    settings = parsed(text, "--learning_rate=1e-5", "--bf16=auto", "--upsample", config=config)
-    assert settings.command[:2] == ["python", "run_unsup.py"] and not {
-        "--bf16=auto",
-        "--config",
-    } & {*settings.command}
+    flags = ["--learning_rate=1e-5", "--upsample", "--max_rows=100"]
+    settings = parsed(text, *flags, config=config)
+    assert settings.command[:2] == ["python", "run_unsup.py"]
+    assert "--config" not in settings.command and {*settings.sources.values()} > {"auto"}
     again = read(UNSUP, settings.command[2:], "")
     assert again.values == settings.values and "bf16: " in settings.describe_choices()
     python = fill(
@@ -96,8 +97,9 @@ def test_the_command_repeats_the_settings_without_the_file(config):
 
 
 def test_values_in_a_file_are_parsed_like_flags(config):
-    text = """learning_rate: 3e-5, max_length: 010, run_name: 12:30, model_name_or_path: 007, dropout: 0,
-        bf16_full_eval: no, dry_run: yes, save_steps: 50, output_dir: off, dev_file: null, dev: none"""
+    text = """learning_rate: 3e-5, max_length: 010, run_name: 12:30, model_name_or_path: 007,
+        dropout: 0, bf16_full_eval: no, dry_run: yes, lr_scheduler_kwargs: {power: 2},
+        save_steps: 50, output_dir: off, dev_file: null, dev: stsb"""
     settings = parsed("\n".join(line.strip() for line in text.split(",")), config=config)
     model, data, run = settings.model_args, settings.data_args, settings.args
     assert (run.learning_rate, data.max_length, run.run_name) == (3e-5, 10, "12:30")
@@ -105,10 +107,11 @@ def test_values_in_a_file_are_parsed_like_flags(config):
         "007",
         "null",
         "off",
-        "none",
+        "stsb",
     )
     assert model.dropout == 0.0 and isinstance(model.dropout, float)
     assert (run.bf16_full_eval, data.dry_run, run.save_steps) == (False, True, 50)
+    assert run.lr_scheduler_kwargs == {"power": 2}
 
 
 def test_lists(config):
@@ -134,7 +137,7 @@ PYTHON = {
     "lr_scheduler_kwargs": {"num_cycles": 2},
     "output_dir": Path("run"),
     "text_column": "text",
-    "max_length": "24",
+    "max_length": 24,
 }
 
 
@@ -156,22 +159,79 @@ def test_python_fills_the_same_dataclasses():
     assert (settings.data_args.max_length, settings.data_args.dev_file) == (24, None)
 
 
-WRONG = [("seed", 1.5), ("seed", True), ("dev", 3)]
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("seed", 1.5),
+        ("seed", True),
+        ("seed", "7"),
+        ("bf16", "yes"),
+        ("dev", 3),
+        ("learning_rate", float("nan")),
+        ("train_file", 3),
+        ("method", 3),
+        ("config", 3),
+        ("temprature", 0.1),
+        ("text_column", ["a", 1]),
+    ],
+)
+def test_python_values_of_the_wrong_type_or_range_are_refused_by_name(name, value):
+    assert name in refused(fill, UNSUP, {"method": "simcse", "use_cpu": True, name: value})
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [*WRONG, ("learning_rate", float("nan")), ("temprature", 0.1)]
+    ("words", "said"),
+    [
+        ("--temp 0.05", "unknown argument '--temp'; here: --temperature"),
+        ("--mlm_weight 1", "here: --aux_weight of --method infocse"),
+        ("--overwrite_output_dir", "here: another --output_dir"),
+        ("--load_best_model_at_end", "here: --dev stsb (the default); the best model is"),
+        ("--data_seed=3", "here: --seed"),
+        ("--patience 2 --dev none", "--patience: does nothing with --dev none"),
+        ("--dev_file a.tsv --dev none", "--dev_file: does nothing with --dev none"),
+        ("--dev_file a.tsv --dev_beir b", "--dev_file: does nothing beside --dev_beir"),
+        ("--upsample", "--upsample: does nothing without --max_rows"),
+        ("--fp16 true", "--fp16: needs a GPU"),
+    ],
 )
-def test_python_values_of_the_wrong_type_or_range_are_refused_by_name(name, value):
-    assert f"--{name}" in refused(fill, UNSUP, {"method": "simcse", "use_cpu": True, name: value})
+def test_a_flag_that_would_do_nothing_is_refused(config, words, said):
+    assert said in refusal("seed: 1", *words.split(), config=config)
+
+
+def test_what_the_trainer_would_ignore_or_is_set_here_is_no_flag():
+    fields = RunArguments.__dataclass_fields__
+    for name in TRAINER:
+        assert name in fields
+        assert "; here: " in refused(fill, UNSUP, {"method": "ct", name: True}), name
+
+
+def test_files_combine_and_the_later_wins(tmp_path):
+    texts = ["method: moco\nseed: 1\nmax_steps: 9", "num_train_epochs: 2\nqueue_size: 7\nseed: 2"]
+    paths = [tmp_path / f"{number}.yaml" for number in range(2)]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    for made in (
+        read(UNSUP, ["--config", *map(str, paths), "--dev=none"], ""),
+        fill(UNSUP, {"config": paths, "dev": "none"}),
+    ):
+        run = made.args
+        assert (run.seed, run.max_steps, run.num_train_epochs) == (2, -1, 2)
+        assert made.method_args.queue_size == 7
+        assert made.sources["method"] == str(paths[0]) and made.sources["seed"] == str(paths[1])
+    assert read_config(*paths)["method"] == "moco"
+    assert flags_of(UNSUP, ["--config", *map(str, paths), "--seed=3"]) == {
+        "config": [*map(str, paths)],
+        "seed": 3,
+    }
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("max_lenght: 32", "unknown key 'max_lenght'; did you mean 'max_length'?"),
+        ("max_lenght: 32", "unknown key 'max_lenght'; did you mean --max_length?"),
+        ("temp: 0.05", "unknown key 'temp'; here: --temperature"),
         ("seed: 1\nmax_length: 2\nseed: 1", "'seed' is repeated"),
-        ("model:\n  pooling: avg", "'model' needs a value"),
+        ("pooling: [avg, cls]", "'pooling' takes one value, not 2"),
         ("train_file: [a, '']", "'train_file' needs a value"),
         ("- pooling", "must be a YAML mapping"),
         ("pooling: a: b", "not a YAML file"),
@@ -202,11 +262,12 @@ def test_a_value_of_the_wrong_type_is_refused_by_key(config, key, value):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--max_lenght", "3"], "unknown argument '--max_lenght'; did you mean 'max_length'?"),
+        (["--max_lenght", "3"], "unknown argument '--max_lenght'; did you mean --max_length?"),
         (["stray"], "unknown argument 'stray'"),
         (["--max_len", "3"], "unknown argument '--max_len'"),
         (["--seed"], "--seed: expected one argument"),
-        (["--no_seed", "3", "4"], "unknown argument '--no_seed'; did you mean 'seed'?"),
+        (["--seed", "3", "4"], "unknown argument '4'"),
+        (["--no_seed", "3", "4"], "unknown argument '--no_seed'; did you mean --seed?"),
     ],
 )
 def test_bad_flags_are_refused_by_name(flags, said):
@@ -226,19 +287,6 @@ def test_a_flag_replaces_the_alternatives_in_the_file(config):
     ).items():
         settings = read(UNSUP, [f"--config={text}", "--method=simcse", word], "")
         assert every & settings.given.keys() == every - {gone}
-    values = {"config": text, "config_name": "c"}
-    assert lookup(values, "model_name_or_path") is None and lookup(values, "config_name") == "c"
-
-
-def test_one_value_is_looked_up_before_the_method_is_known(config):
-    path = config("method: infocse\nseed: 3\n")
-    assert lookup({"config": path}, "method") == "infocse"
-    assert lookup({"config": [path], "method": ["simcse"]}, "method") == "simcse"
-    assert lookup({"config": path}, "pooling") is None and lookup({}, "method") is None
-    with pytest.raises(BadInput, match="--method: expected one argument, not 2"):
-        lookup({"config": config("method: [infocse, simcse]\n")}, "method")
-    with pytest.raises(BadInput, match="cannot be read"):
-        lookup({"config": path + "x"}, "method")
 
 
 @pytest.mark.parametrize(
@@ -258,7 +306,7 @@ def test_a_number_out_of_the_range_of_its_type_is_refused_by_name(args):
         "skip_from",
     }  # a logarithm; a layer, looked up in the model
     for name in ranged:
-        with pytest.raises(BadInput, match=f"--{name} -1: must be "):
+        with pytest.raises(BadInput, match=f"{name} -1: must be "):
             check_range(name, -1, hints[name])
 
 
@@ -279,9 +327,9 @@ ENDS += [
 
 @pytest.mark.parametrize(("hint", "refused", "taken"), ENDS)
 def test_the_ends_of_the_ranges(hint, refused, taken):
-    check_range("value", float(taken), hint)
+    check_range("--value", float(taken), hint)
     with pytest.raises(BadInput, match=f"--value {float(refused)}: must be "):
-        check_range("value", [float(taken), float(refused)], hint)
+        check_range("--value", [float(taken), float(refused)], hint)
 
 
 GPU, NEW, OLD = {"cuda": True}, {"amx_bf16": True}, {"avx512_bf16": False}
@@ -290,10 +338,10 @@ GPU, NEW, OLD = {"cuda": True}, {"amx_bf16": True}, {"avx512_bf16": False}
 @pytest.mark.parametrize(
     ("machine", "flags", "chosen"),
     [
-        (GPU | {"bf16": True}, {"use_cpu": "auto"}, [False, True]),
+        (GPU | {"bf16": True}, {}, [False, True]),
         (GPU | {"bf16": False}, {"use_cpu": "auto"}, [False, False]),
         (GPU | {"bf16": True} | OLD, {"use_cpu": True}, [True, False]),
-        (NEW, {"use_cpu": "auto"}, [True, True]),
+        (NEW, {}, [True, True]),
         (OLD, {"use_cpu": "auto"}, [True, False]),
         (NEW, {"use_cpu": False}, [False, False]),
     ],
@@ -303,9 +351,9 @@ def test_auto_device_and_precision_are_the_machine_s(machine, flags, chosen, mon
     monkeypatch.setattr(settings.torch.cuda, "is_bf16_supported", lambda **_: machine["bf16"])
     monkeypatch.setattr(settings.torch.cpu, "get_capabilities", lambda: machine)
     monkeypatch.setattr(
-        settings, "_built", lambda kinds, values: [SimpleNamespace(**vars(values))] * len(kinds)
+        settings, "_built", lambda kinds, values: [SimpleNamespace(**values)] * len(kinds)
     )
-    settled = fill(UNSUP, {"method": "simcse", "bf16": "auto", **flags})
+    settled = fill(UNSUP, {"method": "simcse", **flags})
     assert [
         settled.args.use_cpu,
         settled.args.bf16,
@@ -358,7 +406,7 @@ METHOD: Method = Stranger()
 
 @pytest.fixture
 def stranger(tmp_path, monkeypatch):
-    """A method, its helper and a file that does not import, in a folder that counts as a part of models/objectives."""
+    """A method, its helper and a file that does not import, as if in models/objectives."""
     folder = tmp_path / "objectives"
     folder.mkdir()
     for name, code in (

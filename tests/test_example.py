@@ -1,12 +1,12 @@
-"""The example runs as it stands, with fewer steps and sentences of a smaller model."""
+"""example.py runs as it stands, with fewer steps and sentences of a smaller model."""
 
 import json
 
 import matplotlib
 import matplotlib.pyplot as plt
 
-from examples import train_and_search as example
-from examples.grammar import generate
+import example
+from quickstart.generate import generate
 
 
 def test_the_example_trains_searches_and_draws(tiny_bert, tmp_path, monkeypatch, capsys):

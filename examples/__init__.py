@@ -1,1 +1,0 @@
-"""First runs without downloads: a training, a search in docstrings, a minute of both."""
