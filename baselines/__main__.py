@@ -31,7 +31,7 @@ from data.lines import content_hash
 from data.source import Source
 from data.text import read_text
 from eval.encode import Encode, Encoder, device_here
-from eval.scores import rows_of, tables, write_scores
+from eval.scores import rows_of, score_tables, write_scores
 from eval.sts import own_pairs
 from eval.tasks import Options, score_all, tasks_named
 from export.facts import BASELINE
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = rows_of(results, args.command, None, **made.facts)
     if args.output:
         write_scores(args.output, results, rows)
-    show(tables({args.command: rows}))
+    show(score_tables({args.command: rows}))
 
 
 def parser() -> Parser:

@@ -23,7 +23,15 @@ from eval.labels import labelled
 from eval.mteb_files import require_mteb, write_mteb
 from eval.retrieval.beir import SEARCHES
 from eval.retrieval.lexical import LANGUAGES
-from eval.scores import Key, items_path, markdown, refuse_foreign, rows_of, tables, write_scores
+from eval.scores import (
+    Key,
+    items_path,
+    markdown,
+    refuse_foreign,
+    rows_of,
+    score_tables,
+    write_scores,
+)
 from eval.sts import own_pairs
 from eval.tasks import GROUPS, Options, Task, score_all, tasks_named
 from eval.transfer.validation import MODES
@@ -183,7 +191,7 @@ def score_lines(
     finally:  # also if a file cannot be written, or a later model fails
         all_rows = [row for model_rows in rows.values() for row in model_rows]
         if all_rows:
-            show(tables(rows))
+            show(score_tables(rows))
     return all_rows
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,7 +61,10 @@ class Result:
 
 
 def example_ids(examples: Iterable[object]) -> np.ndarray:
-    """A number for the content of each example, (n,): two files with other numbers were scored on other data."""
+    """A number for the content of each example, (n,).
+
+    Two files with other numbers were scored on other data.
+    """
     return np.array([zlib.crc32(repr(example).encode()) for example in examples], dtype=np.float64)
 
 
@@ -79,7 +83,7 @@ def row(
 
 
 def average(rows: list[dict]) -> dict:
-    """The papers' average of headline rows: the mean of the values, each rounded to two decimals first."""
+    """The papers' average of headline rows: of the values, each first rounded to two decimals."""
     mean = sum(round(row["value"], 2) for row in rows) / len(rows)
     count = sum(row["n"] for row in rows)
     return {**rows[0], "task": AVERAGE, "aggregation": "mean of tasks", "n": count, "value": mean}
@@ -93,17 +97,17 @@ def rows_of(
     `headline` marks main figures and averages, `shown` further rows for a table. Headline rows with
     the same metric, split and mode are averaged.
     """
-    rows = []
+    rows: list[dict] = []
     for result in results.values():
-        for i, row in enumerate(result.rows):
-            rows.append(
-                {**row, "headline": i == 0, **({"shown": True} if 0 < i < result.shown else {})}
-            )
+        for number, scored in enumerate(result.rows):
+            rows.append({**scored, "headline": number == 0})
+            if 0 < number < result.shown:
+                rows[-1]["shown"] = True
     alike: dict[tuple, list[dict]] = {}
-    for row in headline(rows):
-        alike.setdefault((row["metric"], row["split"], row["mode"]), []).append(row)
+    for scored in headline(rows):
+        alike.setdefault((scored["metric"], scored["split"], scored["mode"]), []).append(scored)
     rows += [average(group) for group in alike.values() if len(group) > 1]
-    return [{**row, "model": model, "run": run, **settings} for row in rows]
+    return [{**scored, "model": model, "run": run, **settings} for scored in rows]
 
 
 def headline(rows: list[dict]) -> list[dict]:
@@ -111,58 +115,59 @@ def headline(rows: list[dict]) -> list[dict]:
     return [row for row in rows if row.get("headline", True)]
 
 
-def tables(rows_by_model: dict[str, list[dict]]) -> str:
-    """One table per kind of metric, with titles if there are several; `recall@1` and `recall@5` are one kind."""
-    shown = {
-        m: [r for r in rows if r.get("shown", r.get("headline", True))]
-        for m, rows in rows_by_model.items()
-    }
-    metrics = dict.fromkeys(row["metric"] for rows in shown.values() for row in rows)
-    families: dict[str, list[str]] = {}
-    for metric in metrics:
-        families.setdefault(metric.split("@")[0], []).append(metric)
+def score_tables(rows_by_model: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Markdown tables with two decimals: a line per model, a column per figure.
+
+    One table per kind of metric, with titles if there are several; `recall@1` and `recall@5` are
+    one kind. `missing` stands for no score.
+    """
+    kinds: dict[str, dict[str, dict[Key, float]]] = {}  # kind -> model -> figures
+    for model, rows in rows_by_model.items():
+        for scored in rows:
+            if scored.get("shown", scored.get("headline", True)):
+                key = Key.of(scored)
+                of_kind = kinds.setdefault(key.metric.partition("@")[0], {})
+                of_kind.setdefault(model, {})[key] = scored["value"]
     parts = []
-    for family, members in families.items():
-        title = members[0] if len(members) == 1 else family
-        chosen = {m: [r for r in rows if r["metric"] in members] for m, rows in shown.items()}
-        parts.append(f"{title}\n" * (len(families) > 1) + table(chosen))
+    for kind, of_kind in kinds.items():
+        keys = list(dict.fromkeys(chain.from_iterable(of_kind.values())))
+        lines = [["model", *(_title(key, keys) for key in keys)]]
+        for model in rows_by_model:
+            figures = of_kind.get(model, {})
+            cells = [f"{figures[key]:.2f}" if key in figures else "missing" for key in keys]
+            lines.append([model, *cells])
+        metrics = {key.metric for key in keys}
+        title = metrics.pop() if len(metrics) == 1 else kind
+        table = markdown(lines)
+        parts.append(f"{title}\n{table}" if len(kinds) > 1 else table)
     return "\n\n".join(parts)
 
 
-def table(rows_by_model: dict[str, list[dict]]) -> str:
-    """A Markdown table with two decimals: one line per model, one column per figure, `missing` for
-    no score.
+def _title(key: Key, keys: Sequence[Key]) -> str:
+    """The title of a column.
 
-    A column names its split, mode or metric if its task's columns differ in it, and always a dev
-    split and fasttest.
+    It names the split, mode or metric if its task's columns differ in it, and always a dev split
+    and fasttest.
     """
-    keys = list(dict.fromkeys(Key.of(row) for rows in rows_by_model.values() for row in rows))
-    titles = []
-    for key in keys:
-        others = [other for other in keys if other.task == key.task]
-        differing = [
-            name for name in Key._fields[1:] if len({getattr(other, name) for other in others}) > 1
-        ]
-        unusual = [name for name in ("split", "mode") if getattr(key, name) not in ("test", "file")]
-        words = (getattr(key, name) for name in Key._fields[1:] if name in (*differing, *unusual))
-        titles.append(" ".join([key.task, *dict.fromkeys(words)]))
-    body = [["model", *titles]]
-    for model, rows in rows_by_model.items():
-        values = {Key.of(row): f"{row['value']:.2f}" for row in rows}
-        body.append([model, *(values.get(key, "missing") for key in keys)])
-    return markdown(body)
+    words = []
+    for name in Key._fields[1:]:
+        word = getattr(key, name)
+        of_task = {getattr(other, name) for other in keys if other.task == key.task}
+        if len(of_task) > 1 or (name != "metric" and word not in ("test", "file")):
+            words.append(word)
+    return " ".join([key.task, *dict.fromkeys(words)])
 
 
-def markdown(body: list[list[str]]) -> str:
+def markdown(lines: Iterable[Iterable[str]]) -> str:
     """An aligned Markdown table; the first line of cells is the header."""
-    body = [[visible(cell).replace("|", "\\|") for cell in line] for line in body]
-    widths = [max(len(line[i]) for line in body) for i in range(len(body[0]))]
-    lines = [
-        "| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |"
-        for line in body
-    ]
-    rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
-    return "\n".join([lines[0], rule, *lines[1:]])
+    cells = [[visible(cell).replace("|", "\\|") for cell in line] for line in lines]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    written = []
+    for line in cells:
+        padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        written.append(f"| {' | '.join(padded)} |")
+    rule = "|".join("-" * (width + 2) for width in widths)
+    return "\n".join([written[0], f"|{rule}|", *written[1:]])
 
 
 def write_rows(path: str | Path, rows: list[dict]) -> None:
@@ -192,7 +197,7 @@ def write_scores(path: str | Path, results: Mapping[Any, Result], rows: list[dic
 
 
 def refuse_foreign(output: str | None, *names: str) -> None:
-    """Raise BadInput if `--output` has content other than a JSON list of rows with these entries."""
+    """Raise BadInput if `--output` has content other than a list of rows with these entries."""
     if output is None or not Path(output).is_file() or not Path(output).stat().st_size:
         return
     try:
@@ -230,8 +235,7 @@ def read_scores(path: Path) -> list[dict]:
 
 
 def read_items(scores: Path) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
-    """(task, split, mode) -> arrays, each (n,), from the file next to `scores`; empty if there is
-    no file.
+    """(task, split, mode) -> arrays, each (n,), from the file next to `scores`, if there is one.
 
     Files of older versions have no `example`.
 

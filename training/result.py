@@ -13,7 +13,7 @@ from common.streams import show
 from eval.compare.intervals import Items
 from eval.dev import DevSet, in_words, pairs_set, search_set
 from eval.encode import Encode
-from eval.scores import rows_of, tables, write_scores
+from eval.scores import rows_of, score_tables, write_scores
 from eval.sts import STS_DEV, merged, own_pairs
 from eval.tasks import Options, count_seen, describe_seen, score_all, tasks_named, with_share_seen
 from models.encoder import SentenceEncoder, load_encoder
@@ -122,7 +122,7 @@ def score_result(
     rows = with_share_seen(rows_of(results, method, folder.name, **encode.settings), seen)
     write_scores(folder / "scores.json", results, rows)
     if rows:
-        show(tables({folder.name: rows}))
+        show(score_tables({folder.name: rows}))
     if message := describe_seen(seen):
         logger.warning(message)
     return seen

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from eval.scores import Result, headline, read_scores, rows_of, table, tables
+from eval.scores import Result, headline, read_scores, rows_of, score_tables
 from eval.scores import row as full_row
 from tests.refusals import refused
 
@@ -15,7 +15,9 @@ def row(task, value, split="test"):
 
 def test_a_table_has_a_line_a_model_and_a_column_a_task():
     longer = [row("STS12", 100.0), row("SICK-R", -1)]
-    text = table({"first": [row("STS12", 70.126), row("Avg.", 7.5)], "a longer name": longer})
+    text = score_tables(
+        {"first": [row("STS12", 70.126), row("Avg.", 7.5)], "a longer name": longer}
+    )
     assert text.splitlines() == [
         "| model         | STS12  | Avg.    | SICK-R  |",
         "|---------------|--------|---------|---------|",
@@ -25,12 +27,12 @@ def test_a_table_has_a_line_a_model_and_a_column_a_task():
 
 
 def test_a_name_does_not_break_its_line():
-    lines = tables({"a\nb\x1b[2J|c": [row("A", 70)]}).splitlines()
+    lines = score_tables({"a\nb\x1b[2J|c": [row("A", 70)]}).splitlines()
     assert len(lines) == 3 and lines[2].startswith("| a\\nb\\x1b[2J\\|c |")
 
 
 def test_a_task_with_two_splits_has_two_columns():
-    text = table({"m": [row("STS-B", 80.0), row("STS-B", 12.0, "file"), row("Avg.", 1.0)]})
+    text = score_tables({"m": [row("STS-B", 80.0), row("STS-B", 12.0, "file"), row("Avg.", 1.0)]})
     assert text.splitlines()[0] == "| model | STS-B test | STS-B file | Avg. |"
     assert text.splitlines()[2] == "| m     | 80.00      | 12.00      | 1.00 |"
 
@@ -41,7 +43,8 @@ def test_a_dev_score_is_never_shown_as_a_test_score():
         for split, mode in (("dev", "dev"), ("test", "fasttest"))
     ]
     headings = [
-        table({"m": [scored]}).splitlines()[0] for scored in (*rows, row("STS-B", 80.0, "dev"))
+        score_tables({"m": [scored]}).splitlines()[0]
+        for scored in (*rows, row("STS-B", 80.0, "dev"))
     ]
     assert headings == ["| model | MR dev |", "| model | MR fasttest |", "| model | STS-B dev |"]
 
@@ -65,7 +68,7 @@ def test_rows_carry_their_model_and_the_first_of_a_task_is_its_headline():
     assert {(r["model"], r["run"]) for r in rows} == {("m", "runs/x")}
     assert rows[-1]["value"] == 65.0 and rows[-1]["n"] == 20
     assert [r["task"] for r in headline(rows)] == ["A", "B", "Avg."]
-    assert tables({"m": rows}) == table({"m": headline(rows)})
+    assert score_tables({"m": rows}) == score_tables({"m": headline(rows)})
 
 
 def test_each_metric_has_a_table_and_an_average_of_its_own():
@@ -76,7 +79,7 @@ def test_each_metric_has_a_table_and_an_average_of_its_own():
     }
     rows = rows_of(results, "m|n", None)
     assert [r["task"] for r in rows] == ["A", "B", "C", "Avg."]
-    first, second = tables({"m|n": rows}).split("\n\n")
+    first, second = score_tables({"m|n": rows}).split("\n\n")
     assert first.splitlines()[0] == "spearman" and second.splitlines()[0] == "accuracy"
     assert first.splitlines()[-1] == "| m\\|n  | 70.00 |"
 
@@ -88,14 +91,14 @@ def test_a_table_shows_all_cuts_of_a_ranking_and_averages_only_the_first():
     ]
     rows = {name: rows_of({"A": Result(cuts, shown=3)}, name, None) for name in ("m", "n")}
     assert [cut["metric"] for cut in headline(rows["m"])] == ["recall@1"]
-    assert tables(rows).splitlines() == [
+    assert score_tables(rows).splitlines() == [
         "| model | A recall@1 | A recall@5 | A recall@10 |",
         "|-------|------------|------------|-------------|",
         "| m     | 0.00       | 10.00      | 20.00       |",
         "| n     | 0.00       | 10.00      | 20.00       |",
     ]
     with_other = {"m": [*rows["m"], *rows_of({"B": result("B", "spearman")}, "m", None)]}
-    assert [part.splitlines()[0] for part in tables(with_other).split("\n\n")] == [
+    assert [part.splitlines()[0] for part in score_tables(with_other).split("\n\n")] == [
         "recall",
         "spearman",
     ]
