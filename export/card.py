@@ -71,7 +71,7 @@ class Model:
 
     @property
     def averaged(self) -> tuple[int, ...]:
-        """The hidden states whose mean over layers and tokens is the pooled vector; () for other poolings."""
+        """The hidden states whose mean over tokens is the pooled vector; () for other poolings."""
         pooling = pooling_named(self.encoder.pooling)
         return (pooling.layers or (-1,)) if pooling.module == "mean" and not pooling.at_mask else ()
 
@@ -87,7 +87,7 @@ class Model:
 
     @property
     def address(self) -> str:
-        """The name that the snippets load: the hub id, or else the folder, never a name that could be a hub id."""
+        """What the snippets load: the hub id, or else the folder, never mistaken for a hub id."""
         return plain(self.repo or f"./{self.folder or self.name}")
 
     def usage(self) -> Markup:
@@ -101,6 +101,7 @@ def card(model: Model, facts: Facts) -> str:
     dev = _DEV_SCORES.get(str(verdict.get("metric")), "the dev score")
     if verdict.get("apart") is True:  # judged on other examples than selected it
         dev = dev.replace("on dev", "on test")
+    seen = facts.mapping("seen_test_texts")
     return rendered(
         "card.md.j2",
         model=model,
@@ -114,11 +115,7 @@ def card(model: Model, facts: Facts) -> str:
         scores=_scores(rows) if rows else "",
         fitted=_named(facts.baseline),
         settings=_settings(facts) if facts.record else "",
-        seen={
-            name: count
-            for name, count in facts.mapping("seen_test_texts").items()
-            if isinstance(count, dict)
-        },
+        seen={name: count for name, count in seen.items() if isinstance(count, dict)},
     )
 
 
@@ -128,119 +125,113 @@ def _metadata(model: Model, facts: Facts) -> ModelCardData:
     Scores go into `model-index`: the newer `.eval_results/` files are only for the hub's registered
     benchmarks, not for SentEval.
     """
-    results = []
-    for row in headline(facts.rows):
-        if row["task"] != AVERAGE:
-            task, metric = plain(row["task"]), plain(row["metric"])
-            results.append(
-                EvalResult(
-                    task_type=_TASK_TYPES.get(metric, "information-retrieval"),
-                    dataset_type=task.lower().replace(" ", "-"),
-                    dataset_name=task,
-                    dataset_split=plain(row["split"]),
-                    metric_type=f"cosine_{metric}" if metric == "spearman" else metric,
-                    metric_name=f"{metric} x 100, {plain(row.get('aggregation', 'aggregation not stated'))}",
-                    metric_value=round(row["value"], 4),
-                )
-            )
+    tags = ["feature-extraction", "sentence-similarity", "transformers"]
+    if facts.method:
+        tags.append(facts.method.name)
+    results = [_result(row) for row in headline(facts.rows) if row["task"] != AVERAGE]
     return ModelCardData(
         model_name=plain(model.name),
         base_model=facts.base_model,
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
-        tags=[
-            "feature-extraction",
-            "sentence-similarity",
-            "transformers",
-            *([facts.method.name] if facts.method else []),
-        ],
+        tags=tags,
         eval_results=results or None,
+    )
+
+
+def _result(row: Mapping[str, Any]) -> EvalResult:
+    task, metric = plain(row["task"]), plain(row["metric"])
+    protocol = plain(row.get("aggregation", "aggregation not stated"))
+    return EvalResult(
+        task_type=_TASK_TYPES.get(metric, "information-retrieval"),
+        dataset_type=task.lower().replace(" ", "-"),
+        dataset_name=task,
+        dataset_split=plain(row["split"]),
+        metric_type=f"cosine_{metric}" if metric == "spearman" else metric,
+        metric_name=f"{metric} x 100, {protocol}",
+        metric_value=round(row["value"], 4),
     )
 
 
 def _properties(model: Model) -> Markup:
     encoder = model.encoder
-    count = sum(parameter.numel() for parameter in encoder.parameters()) / 1e6
-    depth = getattr(encoder.config, "num_hidden_layers", None)
-    size = [
-        str(encoder.config.model_type),
-        *([f"{depth} layers"] if depth else []),
-        f"{count:.1f} M parameters",
-    ]
-    head = f" and a head of {len(model.layers)} layers" if model.layers else ""
-    rows = {"backbone": escape(", ".join(size)), "pooling": f"`{encoder.pooling}`{head}"}
-    rows |= {"vector": f"{model.dimension} numbers, compared by cosine"}
-    rows |= {"longest text": f"{encoder.max_length} tokens; the rest is truncated"}
-    return _table([["property", "value"], *map(list, rows.items())])
+    backbone = [str(encoder.config.model_type)]
+    if depth := getattr(encoder.config, "num_hidden_layers", None):
+        backbone.append(f"{depth} layers")
+    count = sum(parameter.numel() for parameter in encoder.parameters())
+    backbone.append(f"{count / 1e6:.1f} M parameters")
+    pooling = f"`{encoder.pooling}`"
+    if model.layers:
+        pooling += f" and a head of {len(model.layers)} layers"
+    return _table(
+        ["property", "value"],
+        ["backbone", escape(", ".join(backbone))],
+        ["pooling", pooling],
+        ["vector", f"{model.dimension} numbers, compared by cosine"],
+        ["longest text", f"{encoder.max_length} tokens; the rest is truncated"],
+    )
 
 
 def _beside(facts: Facts, rows: list[dict], dev: str) -> Markup | str:
-    """The dev score beside that of the base model, and the averages (without any: every headline score)."""
-    body = []
+    """The dev score beside that of the base model, and the averages.
+
+    Without an average, every headline score.
+    """
+    lines = []
     if facts.dev_scores:
-        chosen_by = (
-            "" if facts.mapping("verdict").get("apart") is True else ", which selected the model"
-        )
-        body.append([escape(dev + chosen_by), *(f"{score:.2f}" for score in facts.dev_scores)])
-    for row in [row for row in rows if row["task"] == AVERAGE] or rows:
-        tasks = sum(Key.of(other)[1:] == Key.of(row)[1:] for other in rows) - 1
-        name = str(Key.of(row)).replace(AVERAGE, f"mean of {tasks} tasks")
-        body.append([escape(name), "not scored", f"{row['value']:.2f}"])
-    return body and _table([["score", "base model", "this model"], *body])
+        if facts.mapping("verdict").get("apart") is not True:
+            dev += ", which selected the model"
+        lines.append([escape(dev), *(f"{score:.2f}" for score in facts.dev_scores)])
+    averages = [row for row in rows if row["task"] == AVERAGE]
+    for row in averages or rows:
+        key = Key.of(row)
+        alike = [other for other in rows if Key.of(other)[1:] == key[1:]]
+        name = str(key).replace(AVERAGE, f"mean of {len(alike) - 1} tasks")
+        lines.append([escape(name), "not scored", f"{row['value']:.2f}"])
+    return _table(["score", "base model", "this model"], *lines) if lines else ""
 
 
 def _scores(rows: list[dict]) -> Markup:
-    body = [["task", "split", "metric", "protocol", "n", "value"]]
+    lines = []
     for row in rows:
-        mode = "" if row["mode"] == "test" else f", {row['mode']}"
-        words = [
-            row["task"],
-            row["split"],
-            row["metric"],
-            f"{row.get('aggregation', 'not stated')}{mode}",
-        ]
-        body.append([*map(escape, words), f"{row['n']:,}", f"{row['value']:.2f}"])
-    return _table(body)
+        protocol = row.get("aggregation", "not stated")
+        if row["mode"] != "test":
+            protocol += f", {row['mode']}"
+        words = [row["task"], row["split"], row["metric"], protocol]
+        lines.append([*map(escape, words), f"{row['n']:,}", f"{row['value']:.2f}"])
+    return _table(["task", "split", "metric", "protocol", "n", "value"], *lines)
 
 
 def _settings(facts: Facts) -> Markup | str:
-    """The settings that differ from the defaults of this version; those it does not know count as different."""
-    flags = [
-        flag
-        for kind in kinds_of(str(facts.record.get("script")), facts.method)
-        for flag in fields(kind)
-    ]
-    defaults = {
-        flag.name: flag.default_factory() for flag in flags if flag.default_factory is not MISSING
-    }
-    defaults |= {flag.name: flag.default for flag in flags if flag.default is not MISSING} | {
-        "world_size": 1
-    }
+    """The settings that differ from the defaults of this version.
+
+    Those that it does not know count as different.
+    """
+    defaults: dict[str, Any] = {"world_size": 1}
+    for kind in kinds_of(str(facts.record.get("script")), facts.method):
+        for flag in fields(kind):
+            if flag.default is not MISSING:
+                defaults[flag.name] = flag.default
+            elif flag.default_factory is not MISSING:
+                defaults[flag.name] = flag.default_factory()
     changed = {}
     for name, value in facts.mapping("trajectory").items():
-        unset = value is None or (value is False and defaults.get(name) is None)
-        if (
-            name not in _ELSEWHERE
-            and not unset
-            and not isinstance(value, dict)
-            and value != defaults.get(name)
-        ):
-            changed[name] = value
-    return changed and _named(changed)
+        default = defaults.get(name)
+        unset = value is None or (value is False and default is None)
+        if name in _ELSEWHERE or unset or isinstance(value, dict) or value == default:
+            continue
+        changed[name] = value
+    return _named(changed) if changed else ""
 
 
 def _named(values: Mapping[str, Any]) -> Markup:
-    body = [["setting", "value"]]
+    lines = []
     for name, value in values.items():
-        body.append(
-            [
-                escape(name),
-                escape(", ".join(map(short, value)) if isinstance(value, list) else short(value)),
-            ]
-        )
-    return _table(body)
+        text = ", ".join(map(short, value)) if isinstance(value, list) else short(value)
+        lines.append([escape(name), escape(text)])
+    return _table(["setting", "value"], *lines)
 
 
-def _table(body: list[list[str]]) -> Markup:
-    """A table of cells that are already escaped."""
-    return Markup(markdown(body))
+def _table(*lines: list[str]) -> Markup:
+    """A table of cells that are already escaped, the header first."""
+    return Markup(markdown(lines))
