@@ -16,7 +16,7 @@ import numpy as np
 from common.errors import BadInput
 from common.ranges import Count, Part, checked
 from eval.encode import Encode, device_here, unit
-from search.index import Document, Hit, Index, read_facts
+from search.index import Document, Hit, Index
 from search.recipe import Recipe
 
 _SETTINGS = ("pooling", "max_length", "bf16", "query_prompt", "document_prompt")
@@ -92,7 +92,7 @@ class Embedder:
     def vectors(self) -> np.ndarray:
         """The unit vectors of the index, (N, D) float32."""
         return (
-            np.concatenate([*self.index.unit_vectors()])
+            np.concatenate([*self.index.vectors.rows()])
             if self.index
             else np.empty((0, 0), dtype=np.float32)
         )
@@ -195,28 +195,33 @@ class Embedder:
 
     @classmethod
     def load_index(
-        cls, folder: str | PathLike, model: str | PathLike | None = None, **options
+        cls,
+        folder: str | PathLike,
+        model: str | PathLike | None = None,
+        verify: bool = False,
+        **options,
     ) -> Embedder:
         """The index in a folder, with the model that built it.
 
         Args:
             folder: written by `save`.
             model: where the model is now; default: where it was.
+            verify: compare the sha256 of large files too, and not only their sizes.
             options: `device` and `progress`.
 
         Raises:
             BadInput: the folder is damaged, or the model is not the one that built it.
         """
-        facts = read_facts(Path(folder))
-        settings = {name: facts[name] for name in _SETTINGS}
-        embedder = cls(model or facts["model"], **settings, **options)
-        if embedder.encoder.identity != facts["identity"]:
+        index = Index.load(Path(folder), verify)
+        source = model or index.facts["model"]
+        settings = {name: index.facts[name] for name in _SETTINGS}
+        embedder = cls(source, **settings, **options)
+        if embedder.encoder.identity != index.facts["identity"]:
             raise BadInput(
-                f"{folder}: {model or facts['model']} is not the model that built the index; its "
-                "vectors would not "
+                f"{folder}: {source} is not the model that built the index; its vectors would not "
                 "fit; give that model, or build the index again"
             )
-        embedder.index = Index.load(Path(folder))
+        embedder.index = index
         return embedder
 
 

@@ -18,19 +18,17 @@ from adapt.documents import read_documents, split, with_unique_titles, write_tas
 from adapt.searches import AS_IT_IS, POWER, Search, Task, fitted, ndcg, searches, vectors_of
 from common.errors import BadInput
 from common.files import digest, read_json, write_json
+from common.folders import cached, facts_of, filling, refuse_existing
 from common.streams import show
-from data.cache import cached
 from eval.dev import BETTER, verdict
 from eval.retrieval.beir import name_of
 from eval.scores import markdown
-from export.folder import new_folder
-from models.encoder import load_encoder
+from models.encoder import SentenceEncoder, load_encoder
 from models.heads import Dense, Head, Normalize
 from models.saved_format import read_modules
-from search.index import refuse_existing
 from search.recipe import Recipe
-from training.folder import read_run
 from training.methods import load_method
+from training.run_folder import read_run
 from training.settings import read_config
 
 logger = logging.getLogger(__name__)
@@ -70,11 +68,14 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
         "documents": folder.name,
         "given": {name: str(given[name]) for name in sorted(given)},
     }
-    file = Path(args.output) / FACTS
-    if file.is_file() and (done := read_json(file, "the verdict of adapt")).get("asked") == asked:
-        show(done["said"])
-        return done
-    refuse_existing(Path(args.output))
+    output = Path(args.output)
+    if (output / FACTS).is_file():
+        done = read_json(output / FACTS, "the verdict of adapt")
+        if done.get("asked") == asked:
+            facts_of(output, "remove the folder to compare again")
+            show(done["said"])
+            return done
+    refuse_existing(output)
 
     start, tokenizer = load_encoder(args.model, args.pooling or ("avg" if plain else None))
     start.max_length = min(start.max_length, _LONGEST) if plain else start.max_length
@@ -87,9 +88,38 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
         models[True].max_length = start.max_length  # it was trained on shorter texts
 
     halves = [Task.of(folder / "task", part) for part in ("dev", "test")]
-    pseudo = (
-        halves[1] if train else halves[0].with_queries(halves[1])
-    )  # training has seen the first half
+    # training has seen the first half
+    pseudo = halves[1] if train else halves[0].with_queries(halves[1])
+    result = {"asked": asked, "model": args.model, "pseudo_queries": str(folder / "task")}
+    if train:
+        result["training"] = read_run(trained)["verdict"]
+    with filling(output) as written:  # from here on another command is refused
+        encoder, recipe = compare(args, models, tokenizer, pseudo, labels, result)
+        encoder.cpu().save(str(written), tokenizer)
+        recipe.write(written)
+        write_json(written / FACTS, result)
+    show(result["said"])
+    return result
+
+
+def compare(
+    args: argparse.Namespace,
+    models: Mapping[bool, SentenceEncoder],
+    tokenizer: Any,
+    pseudo: Task,
+    labels: Task | None,
+    result: dict[str, Any],
+) -> tuple[SentenceEncoder, Recipe]:
+    """The best search, as a model and how to search with it.
+
+    Args:
+        args: the flags of `python -m adapt`.
+        models: by whether they were trained.
+        tokenizer: of all models.
+        pseudo: pseudo-queries, which decide.
+        labels: judged queries, which are only reported.
+        result: gets the scores and the verdict.
+    """
     judged: dict[Search, np.ndarray] = {}
     real: dict[Search, np.ndarray] = {}
     layers: dict[bool, Dense | None] = {}
@@ -100,7 +130,8 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
             logger.info("no linear layer: there are too few documents")
         compared = searches(is_trained, layer is not None)
         judged |= ndcg(pseudo, vectors, compared, {POWER: layer}, args.language)
-        real |= ndcg(labels, vectors, compared, {POWER: layer}, args.language) if labels else {}
+        if labels:
+            real |= ndcg(labels, vectors, compared, {POWER: layer}, args.language)
     shipped = AS_IT_IS
     for search in judged:  # cheapest first: a dearer one must be better than it
         if against(judged, search, shipped)["verdict"] == BETTER:
@@ -109,32 +140,19 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
     rows = []
     for search in judged:
         rows.append({"search": str(search), **search._asdict(), "pseudo": against(judged, search)})
-        rows[-1] |= {"real": against(real, search)} if real else {}
-    result = {
-        "asked": asked,
-        "model": args.model,
-        "pseudo_queries": str(folder / "task"),
-        "shipped": str(shipped),
-        "verdict": against(judged, shipped),
-        "searches": rows,
-    }
-    result |= {"training": read_run(trained)["verdict"]} if train else {}
-    result |= {"labels": against(real, shipped)} if real else {}
+        if real:
+            rows[-1]["real"] = against(real, search)
+    result["shipped"], result["verdict"] = str(shipped), against(judged, shipped)
+    result["searches"] = rows
+    if real:
+        result["labels"] = against(real, shipped)
     result["said"] = f"{table(rows, args.labels)}\n\n{in_words(result, args.output)}"
     encoder = models[shipped.trained]
-    if (
-        shipped.power is not None
-    ):  # the layer goes behind the model's other ones, before a final normalisation
+    if shipped.power is not None:  # behind the other layers, before a final normalisation
         dense = encoder.head.dense_layers() if encoder.head is not None else []
-        encoder.head = Head(
-            *dense, layers[shipped.trained], *([Normalize()] if encoder.normalizes else [])
-        )
-    with new_folder(Path(args.output)) as written:
-        encoder.cpu().save(str(written), tokenizer)
-        Recipe(shipped.weight, args.language).write(written)
-        write_json(written / FACTS, result)
-    show(result["said"])
-    return result
+        last = [Normalize()] if encoder.normalizes else []
+        encoder.head = Head(*dense, layers[shipped.trained], *last)
+    return encoder, Recipe(shipped.weight, args.language)
 
 
 def prepare(

@@ -26,6 +26,7 @@ from baselines.whitening import kernel, linear_map, moments
 from baselines.words import averaged, learn_words, read_words
 from common.files import find_files, write_json
 from common.flags import Parser, add_pooling, check_output, positive
+from common.folders import filling
 from common.streams import show
 from data.lines import content_hash
 from data.source import Source
@@ -35,7 +36,6 @@ from eval.scores import rows_of, score_tables, write_scores
 from eval.sts import own_pairs
 from eval.tasks import Options, score_all, tasks_named
 from export.facts import BASELINE
-from export.folder import new_folder
 from models.encoder import load_encoder
 from models.heads import Head
 
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run one command; what it writes is complete or absent."""
     args = parser().parse_args(argv)
     if args.command == "whitening":
-        with new_folder(Path(args.output)) as folder:
+        with filling(Path(args.output)) as folder:
             whiten(args, folder)
         logger.info("%s: written; next: python -m eval %s --tasks sts", args.output, args.output)
         return

@@ -13,8 +13,9 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import NoReturn
 
 from tqdm import tqdm
@@ -24,6 +25,10 @@ from common.signals import STOPPING, Stopped
 from common.streams import visible
 
 _TOKEN = re.compile(r"hf_(?:[A-Za-z0-9]{30}|(?:oauth|jwt)_[\w.-]{20})")
+
+
+_TORCH_WRITER = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
+_CODE = re.compile(r"(?:os error |\[Errno )([0-9]+)")  # of safetensors; of `shutil.copytree`
 
 
 class ProjectError(Exception):
@@ -88,6 +93,36 @@ _NAMED = {
 def unwritable(error: OSError, message: str) -> ProjectError:
     """Return the error for a failed write: StorageError if the disk is at fault, else BadInput."""
     return (StorageError if error.errno in DISK else BadInput)(message)
+
+
+@contextmanager
+def storage_errors(folder: str | Path) -> Iterator[None]:
+    """Turn disk errors of the system, torch and safetensors into a StorageError; other errors pass.
+
+    Args:
+        folder: where the block writes; named when the error names no file.
+    """
+    try:
+        yield
+    except ProjectError:  # its message may contain a number that looks like an error code
+        raise
+    except Exception as error:
+        message = _storage_message(error)
+        if message is None:
+            raise
+        path = getattr(error, "filename", None) or folder
+        advice = "everything saved before is intact. Free some space and repeat the command"
+        raise StorageError(f"{path}: {message}; {advice}") from error
+
+
+def _storage_message(error: Exception) -> str | None:
+    if isinstance(error, OSError) and error.errno is not None:
+        return DISK.get(error.errno)
+    if code := _CODE.search(str(error)):
+        return DISK.get(int(code[1]))
+    if isinstance(error, RuntimeError) and _TORCH_WRITER.search(str(error)):  # which gives no cause
+        return "a file could not be written completely; is there no space left?"
+    return None
 
 
 def newer_format(what: str, version: int, known: int) -> str:

@@ -19,7 +19,6 @@ from common.errors import BadInput, brief, unwritable
 
 ROOT = Path(__file__).parents[1]  # of this project
 RUN_FILE = "run.json"  # the record of a run, beside its result
-PARTIAL = ".infocse-partial"  # in the name of a folder that is being written; nobody else's has it
 _PART = "[0-9a-f]" * 8 + ".part"
 
 
@@ -69,16 +68,11 @@ def is_hidden(name: Path) -> bool:
     return any(part.startswith(".") for part in name.parts)
 
 
-def hashes(folder: Path) -> dict[str, str]:
-    """Return the sha256 of every file of a folder and its subfolders by relative path."""
-    return {name: sha256(path) for name, path in files_in(folder).items()}
-
-
 @contextmanager
 def writing(path: Path, remedy: str | None = "choose another folder") -> Iterator[Path]:
     """Yield a temporary path; at the end it is flushed and renamed to `path`.
 
-    Each writer has its own temporary name (`NAME.*.part`), so concurrent writers leave a complete
+    Each writer has its own temporary name (`.NAME.*.part`), so concurrent writers leave a complete
     file of one of them. A successful writer removes leftovers of killed ones, and the files of
     slower ones with them.
 
@@ -86,7 +80,7 @@ def writing(path: Path, remedy: str | None = "choose another folder") -> Iterato
         BadInput, StorageError: the file cannot be written there; the message ends with `remedy`.
             Without a remedy, errors pass as OSError.
     """
-    part = path.with_name(f"{path.name}.{uuid4().hex[:8]}.part")
+    part = path.with_name(f".{path.name}.{uuid4().hex[:8]}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
@@ -112,40 +106,8 @@ def _replace(part: Path, path: Path) -> None:
             not path.is_file()
         ):  # otherwise a faster writer removed this part as a leftover, and its file is complete
             raise
-    for leftover in path.parent.glob(f"{escape(path.name)}.{_PART}"):
+    for leftover in path.parent.glob(f".{escape(path.name)}.{_PART}"):
         leftover.unlink(missing_ok=True)
-
-
-@contextmanager
-def writing_folder(target: Path, partial: Path | None = None) -> Iterator[Path]:
-    """Yield an empty folder; at the end it is flushed and renamed to `target`, which must be absent
-    or empty.
-
-    Disk errors pass as OSError. A killed process leaves `.NAME` + PARTIAL, which the next one
-    removes.
-
-    Args:
-        target: the folder to write.
-        partial: another name for the new folder, for concurrent writers.
-    """
-    partial = partial or target.with_name(f".{target.name}{PARTIAL}")
-    remove(partial)
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        sync_folder(partial)
-        partial.rename(target)
-        sync(target.parent)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush all files of a folder, and their names, to the disk."""
-    for path in files_in(folder).values():
-        sync(path)
-    for path in (*(path for path in folder.rglob("*") if path.is_dir()), folder):
-        sync(path)
 
 
 def own_folder(folder: Path, names: Iterable[str]) -> None:
@@ -166,12 +128,6 @@ def share_weights(folder: Path) -> None:
     """Give weights the permissions of config.json: safetensors writes files that only their owner can read."""
     for path in folder.rglob("*.safetensors"):
         shutil.copymode(folder / "config.json", path)
-
-
-def remove(folder: Path) -> None:
-    """Delete a folder that this project has written, if it exists; never follow a link."""
-    if folder.is_dir() and not folder.is_symlink():
-        shutil.rmtree(folder)
 
 
 def write_json(

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from common.arguments import LABEL
 from common.errors import BadInput, brief
 from common.files import read_json
-from data.cache import cached
+from common.folders import cached
 from data.lines import LONGEST, numbered_lines, texts_by_line
 from data.source import Source
 

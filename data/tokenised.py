@@ -20,9 +20,9 @@ import pyarrow as pa
 from common.arguments import LABEL
 from common.errors import BadInput
 from common.files import read_json, write_json
+from common.folders import cached
 from common.progress import progress
 from data import draws
-from data.cache import cached
 from data.source import Source
 from data.text import ROWS_AT_ONCE, read_text, write_rows
 from data.tokenizer import word_starts

@@ -19,7 +19,7 @@ from transformers import AutoTokenizer, BertTokenizer
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from common.errors import BadInput
-from data.cache import cached
+from common.folders import cached
 from data.source import Source
 from data.text import Text, read_text
 

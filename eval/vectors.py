@@ -1,134 +1,124 @@
-"""A folder of vectors: a manifest of their origin, and shards that are complete or absent.
+"""Vectors in a folder: the only store of them, for a shard of a corpus and for an index.
 
-A shard is `NAME.npy`, (N, D) in float32, float16 or int8, which can be memory-mapped, and its
-record `NAME.done.json`, written last. int8 is scalar quantisation with one scale per vector, in
-`NAME.scale.npy`: v = scale * q with q from -127 to 127 and scale = max |v| / 127, so the rounding
-error is at most scale / 2 and outliers in one vector do not affect others.
+    vectors.npy  (N, D) in float32, float16 or int8, which can be memory-mapped
+    scales.npy   (N,) float32, of int8 only
+
+int8 is scalar quantisation with one scale per vector: v = scale * q with q from -127 to 127 and
+scale = max |v| / 127, so the rounding error is at most scale / 2 and outliers in one vector do not
+affect others. A shard is such a folder with a manifest that says what its vectors are of, see
+`common.folders`; an index has files of its own beside them, see `search.index`.
 """
 
-import logging
-from collections.abc import Callable, Iterable
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from common.errors import BadInput
-from common.files import read_json, sha256, write_json, writing
+from common.folders import MANIFEST, cached, read_manifest
 
-MANIFEST = "manifest.json"
 DTYPES = ("float32", "float16", "int8")
+_FILES = ("vectors.npy", "scales.npy")
 _LARGEST = 127
-logger = logging.getLogger(__name__)
+_AT_ONCE = 20_000  # rows in float32
 
 
-@dataclass(frozen=True)
-class VectorStore:
-    """A folder of shards of one of `DTYPES`."""
+class Vectors(NamedTuple):
+    """Stored vectors: entries (N, D), and for int8 scales (N,)."""
 
-    folder: Path
-    dtype: str = "float32"
+    entries: np.ndarray
+    scales: np.ndarray | None = None
 
-    def claim(self, origin: dict[str, Any]) -> None:
-        """Write the manifest, or compare it with the one that exists.
+    @classmethod
+    def of(cls, vectors: np.ndarray, dtype: str) -> Vectors:
+        """(N, D) float32 in another type; FloatingPointError if an entry is too large for float16."""
+        if dtype == "int8":
+            return cls(*quantised(vectors))
+        with np.errstate(over="raise"):
+            return cls(vectors.astype(dtype, copy=False))
 
-        Raises:
-            BadInput: the folder has files but no manifest, or vectors of another origin.
-        """
-        path = self.folder / MANIFEST
-        names = [file.name for file in self.folder.iterdir()] if self.folder.is_dir() else []
-        foreign = [name for name in names if not name.startswith((".", MANIFEST))]
-        if foreign and not path.is_file():
-            raise BadInput(
-                f"{self.folder}: contains {min(foreign)}, but no {MANIFEST} of vectors; choose a "
-                "new folder"
-            )
-        if not path.is_file():
-            write_json(path, origin)
-        old = read_json(path, "a manifest", "choose another folder")
-        if differing := _differences(old, origin):
-            raise BadInput(
-                f"{self.folder}: its vectors have another origin ({differing}); choose another "
-                "folder"
-            )
+    @classmethod
+    def read(cls, folder: Path) -> Vectors:
+        """What `write` wrote, memory-mapped."""
+        paths = [folder / name for name in _FILES if (folder / name).exists()]
+        # Mode "c" maps a file so that torch accepts it; nothing is ever written.
+        return cls(*(np.load(path, mmap_mode="c") for path in paths))
 
-    def files(self, name: str) -> list[Path]:
-        """The files of one shard; the first contains the entries."""
-        return [
-            self.folder / f"{name}{end}.npy"
-            for end in (("", ".scale") if self.dtype == "int8" else ("",))
-        ]
-
-    def write(self, name: str, parts: Iterable[np.ndarray]) -> tuple[int, int]:
-        """Write one shard from parts, each (n, D) float32, and return the number of vectors and their width."""
-        rows, columns = 0, []
-        with ExitStack() as stack:
-            files = []
-            for path in self.files(name):
-                part = stack.enter_context(writing(path))
-                files.append(stack.enter_context(part.open("wb")))
-            for vectors in parts:
-                columns = stored(vectors, self.dtype)
-                if rows == 0:
-                    _write_headers(files, columns, 0)
-                for file, column in zip(files, columns, strict=True):
-                    file.write(np.ascontiguousarray(column))
-                rows += len(vectors)
-            _write_headers(files, columns, rows)
-        return rows, columns[0].shape[1]
-
-    def shard(
-        self, name: str, source: dict[str, Any], parts: Callable[[], Iterable[np.ndarray]]
-    ) -> dict[str, Any]:
-        """Write one shard unless it exists undamaged, and return its record.
-
-        Args:
-            name: of its files.
-            source: JSON values that name the text; part of the record.
-            parts: computes the vectors, each part (n, D) float32.
-
-        Returns:
-            The record: source, `rows`, `width` and the sha256 of its `files`; and `new`: whether it
-                was computed now.
-
-        Raises:
-            BadInput: the shard exists with vectors of another source.
-        """
-        path = self.folder / f"{name}.done.json"
-        if path.is_file():
-            record = read_json(
-                path,
-                "the record of a shard",
-                "remove it to compute it again",
-                fields={"files": dict},
-            )
-            if differing := _differences(record, source):
-                raise BadInput(
-                    f"{path}: has vectors of another text ({differing}); choose another folder"
-                )
-            files = {self.folder / file: digest for file, digest in record["files"].items()}
-            if all(file.is_file() and sha256(file) == digest for file, digest in files.items()):
-                return {**record, "new": False}
-            logger.warning(
-                "%s: vectors are missing or changed since they were written; computing them again",
-                path,
-            )
-            path.unlink()  # from here on the shard is not done
-        rows, width = self.write(name, parts())
-        files = {file.name: sha256(file) for file in self.files(name)}
-        record = {**source, "rows": rows, "width": width, "files": files}
-        write_json(path, record)
-        return {**record, "new": True}
+    def rows(self) -> Iterator[np.ndarray]:
+        """The vectors in blocks, (B, D) float32."""
+        for start in range(0, len(self.entries), _AT_ONCE):
+            rows = self.entries[start : start + _AT_ONCE].astype(np.float32)
+            if self.scales is not None:
+                rows *= self.scales[start : start + _AT_ONCE, None]
+            yield rows
 
 
-def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
-    return "; ".join(
-        f"{name} {old.get(name)}, now {value}"
-        for name, value in new.items()
-        if old.get(name) != value
-    )
+def write(folder: Path, parts: Iterable[np.ndarray], dtype: str) -> tuple[int, int]:
+    """Write vectors from parts, each (n, D) float32; returns their number and width."""
+    rows, columns = 0, []
+    with ExitStack() as stack:
+        names = _FILES if dtype == "int8" else _FILES[:1]
+        files = [stack.enter_context((folder / name).open("wb")) for name in names]
+        for part in parts:
+            columns = [column for column in Vectors.of(part, dtype) if column is not None]
+            if rows == 0:
+                _write_headers(files, columns, 0)
+            for file, column in zip(files, columns, strict=True):
+                file.write(np.ascontiguousarray(column))
+            rows += len(part)
+        _write_headers(files, columns, rows)
+    return rows, columns[0].shape[1]
+
+
+def shard(
+    folder: Path,
+    origin: Mapping[str, Any],
+    parts: Callable[[], Iterable[np.ndarray]],
+    dtype: str = "float32",
+) -> dict[str, Any]:
+    """A folder of vectors, computed unless it is there, whole; returns its facts.
+
+    Args:
+        folder: of the shard; its neighbours have the same origin, except for `source`.
+        origin: JSON values that say what the vectors are of: text, model, settings.
+        parts: computes them, each part (n, D) float32.
+        dtype: of the file, one of `DTYPES`.
+
+    Returns:
+        The origin, `rows`, `width`; and `new`: whether it was computed now.
+
+    Raises:
+        BadInput: the folder has vectors of another origin.
+    """
+    facts = {**origin, "dtype": dtype}
+    if (folder / MANIFEST).is_file():
+        refuse_other(folder, facts)
+    made = []
+
+    def make(new: Path) -> None:
+        facts["rows"], facts["width"] = write(new, parts(), dtype)
+        made.append(new)
+
+    cached(folder, make, facts)
+    return {**read_manifest(folder)["facts"], "new": bool(made)}
+
+
+def refuse_other(folder: Path, origin: Mapping[str, Any]) -> None:
+    """Raise BadInput if the vectors in a folder have another origin; a damaged one has none."""
+    try:
+        found = read_manifest(folder)["facts"]
+    except ValueError:
+        return
+    names = [name for name, value in origin.items() if found.get(name) != value]
+    if names:
+        listed = "; ".join(f"{name} {found.get(name)}, now {origin[name]}" for name in names)
+        raise BadInput(
+            f"{folder}: its vectors have another origin ({listed}); choose another folder"
+        )
 
 
 def quantised(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -138,19 +128,7 @@ def quantised(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(np.rint(vectors / divisors), -_LARGEST, _LARGEST).astype(np.int8), scales
 
 
-def stored(vectors: np.ndarray, dtype: str) -> list[np.ndarray]:
-    """The stored columns of (N, D) float32: the entries and, for int8, the scales.
-
-    Raises:
-        FloatingPointError: an entry is too large for float16.
-    """
-    if dtype == "int8":
-        return list(quantised(vectors))
-    with np.errstate(over="raise"):
-        return [vectors.astype(dtype, copy=False)]
-
-
-def _write_headers(files: list, columns: list[np.ndarray], rows: int) -> None:
+def _write_headers(files: list[BinaryIO], columns: list[np.ndarray], rows: int) -> None:
     """Write the header of each file; NumPy pads headers, so the final one has the same length."""
     for file, column in zip(files, columns, strict=True):
         file.seek(0)

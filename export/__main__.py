@@ -5,9 +5,10 @@ from pathlib import Path
 
 from common.errors import BadInput, run_command
 from common.flags import Parser, add_pooling
+from common.folders import filling
 from export.card import Model, card
 from export.facts import read_facts
-from export.folder import new_folder, push
+from export.hub import push
 from models.encoder import load_encoder
 from models.saved_format import read_modules
 from search.recipe import Recipe
@@ -57,7 +58,7 @@ def main(argv: list[str] | None = None) -> None:
             f"--pooling {args.pooling}: '{args.run}' states its pooling, {before.pooling}; leave "
             "it out"
         )
-    with new_folder(output) as folder:
+    with filling(output) as folder:
         encoder, tokenizer = load_encoder(args.run, args.pooling)
         used = {"pooling": encoder.pooling, "max_length": encoder.max_length}
         for name, value in used.items():  # older rows do not record them

@@ -11,8 +11,8 @@ from common.errors import BadInput
 from common.files import read_json
 from eval.scores import has_scores, read_scores
 from models.objectives.base import Method
-from training.folder import RUN_FILE, read_run
 from training.methods import load_method, method_names
+from training.run_folder import RUN_FILE, read_run
 
 BASELINE = "baseline.json"  # as `python -m baselines` writes it
 

@@ -36,7 +36,7 @@ from transformers.utils import (
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from common.errors import BadInput
-from common.files import RUN_FILE, read_json, sha256
+from common.folders import MANIFEST, facts_of
 
 # Without this the library asks a hub service to convert a repository that has no safetensors.
 os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "1"
@@ -155,13 +155,13 @@ def check_weights(path: str) -> bool:
     """Raise BadInput for a folder or hub id with weights elsewhere, an adapter, or a pickle of more
     than tensors.
 
-    Also for the result of a run whose weights are not those that its run.json records. Return
-    whether the weights are pickled.
+    Also for a folder of this project that is not as it was written. Return whether the weights are
+    pickled.
     """
     root = Path(path)
     check_folder(path)
-    if (root / RUN_FILE).is_file():
-        _check_recorded(root)
+    if (root / MANIFEST).exists():
+        facts_of(root, f"restore it, or remove {MANIFEST} to use the folder as it is")
     if (root.is_dir() or is_peft_available()) and find_adapter_config_file(path) is not None:
         raise BadInput(
             f"'{path}': an adapter (adapter_config.json); merge it into its model and save that"
@@ -173,16 +173,6 @@ def check_weights(path: str) -> bool:
     if old:
         _stored_names(path, file)
     return old
-
-
-def _check_recorded(root: Path) -> None:
-    recorded = read_json(root / RUN_FILE, "a run record").get("result")
-    for name, before in recorded.items() if isinstance(recorded, dict) else ():
-        file = root / name
-        if file.suffix == ".safetensors" and file.is_file() and sha256(file) != before:
-            raise BadInput(
-                f"{file}: has changed since the run wrote it; restore the file, or train again"
-            )
 
 
 def is_inside(folder: Path, file: Path) -> bool:

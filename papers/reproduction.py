@@ -16,8 +16,8 @@ from eval.compare.sides import PREFIX
 from eval.scores import AVERAGE, markdown
 from infocse import compare
 from training.curves import read_log
-from training.folder import read_run
 from training.provenance import provenance
+from training.run_folder import read_run
 
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", AVERAGE)
 RECORDS = {"simcse": "simcse-bert-base", "infocse": "infocse-bert-base"}  # by arm

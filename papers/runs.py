@@ -20,9 +20,9 @@ from eval.scores import rows_of, write_scores
 from eval.tasks import Task, score_all
 from export.facts import BASELINE
 from models.encoder import load_encoder
-from training.folder import RUN_FILE, discard, read_run, write_run
 from training.methods import script_of
 from training.provenance import contents, provenance
+from training.run_folder import discard, finished, read_run, write_run
 from training.settings import read_config, words_of
 
 logger = logging.getLogger(__name__)
@@ -226,12 +226,6 @@ def record_untrained(
     if text:
         inputs["text"] = {"sha256": text}
     write_run(folder, {"status": "finished", "trajectory": inputs, "steps": 0, **facts})
-
-
-def finished(folder: Path) -> dict[str, Any] | None:
-    """The record of the run in a folder if it has finished."""
-    record = read_run(folder) if (folder / RUN_FILE).is_file() else {}
-    return record if record.get("status") == "finished" else None
 
 
 def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:

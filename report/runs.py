@@ -10,7 +10,7 @@ from typing import Any
 from eval.compare.sides import Side, from_files
 from eval.scores import has_scores
 from training.curves import describe_gap, read_log
-from training.folder import read_run
+from training.run_folder import read_run
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from common.errors import BadInput, run_command
 from common.flags import Parser, add_encoder, positive
+from common.folders import locked, refuse_existing
 from common.streams import show
 from embedder import Embedder
 from eval.retrieval.hybrid import WEIGHT
 from eval.retrieval.lexical import LANGUAGES, Words
 from search.documents import cutter, read_documents, snippet
-from search.index import Index, refuse_existing
+from search.index import Index
 from search.recipe import Recipe
 
 logger = logging.getLogger(__name__)
@@ -67,12 +68,18 @@ def parser() -> Parser:
         help=f"share of the cosine, from 0 to 1 (default: the model's search.json, or {WEIGHT})",
     )
     query.add_argument("--model", help="where the index's model is now (default: where it was)")
+    large = "read the large files too, to see that they are as they were written"
+    query.add_argument("--verify", action="store_true", help=large)
     return p
 
 
 def main(argv: list[str] | None = None) -> None:
     args = parser().parse_args(argv)
-    build(args) if args.command == "build" else query(args)
+    if args.command == "query":
+        query(args)
+        return
+    with locked(Path(args.output)):  # from here on another command is refused
+        build(args)
 
 
 def build(args: argparse.Namespace) -> None:
@@ -102,7 +109,7 @@ def build(args: argparse.Namespace) -> None:
 
 def query(args: argparse.Namespace) -> None:
     """Print the hits of one query, or of every line of standard input: title, id, score and its parts, a snippet."""
-    model = Embedder.load_index(args.index, args.model)
+    model = Embedder.load_index(args.index, args.model, args.verify)
     words = model.index.lexical.words if model.index.lexical else Words()
     for text in [args.query] if args.query is not None else filter(None, map(str.strip, sys.stdin)):
         lines = [] if args.query is not None else [f"query: {text}"]

@@ -4,19 +4,18 @@ as needed.
 A document is searched by its windows, one for a short text, and the best of them stands for it.
 Both scores are those of windows; `eval.retrieval.hybrid` says how they are added. The folder has
 
-    index.json      the model's identity, the settings, the counts; written last
-    vectors.npy     unit vectors (windows, D) in float16; int8 has vectors.scale.npy too, see `eval.vectors`
+    infocse.json    the manifest, with the model's identity, the settings and the counts
+    vectors.npy     unit vectors (windows, D) in float16; int8 has scales.npy too, see `eval.vectors`
     windows.npy     document, first and end character of every window, (windows, 3) int64, in order
     documents.arrow id, title and text of every document
     bm25/           the arrays and words of bm25s, if the index has them
 
-and is complete or absent. A process that is killed leaves `.NAME.partial`, which the next one
-removes.
+and is complete or absent, see `common.folders`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,17 +24,16 @@ import pyarrow as pa
 import torch
 
 from common.errors import BadInput, brief
-from common.files import read_json, write_json, writing_folder
+from common.folders import MANIFEST, SMALL, facts_of, filling
 from eval.encode import unit
 from eval.retrieval.hybrid import WEIGHT, best, fused
 from eval.retrieval.lexical import Lexical
-from eval.vectors import VectorStore
+from eval.vectors import Vectors, write
 
-FORMAT = 1
+FORMAT = 2
 ENCODED = 20_000  # windows at a time
 BLOCK = 512  # vectors that are compared at a time: in float32 they fit the cache of a core
 SCORES = 2**26  # held at once, 256 MiB
-_FIELDS = {"format": int, "model": str, "identity": str, "windows": int, "width": int, "dtype": str}
 
 
 class Document(NamedTuple):
@@ -71,25 +69,23 @@ class Index:
     Args:
         documents: id, title and text.
         windows: document, start and end, (W, 3), sorted; every document has one at least.
-        vectors: of the windows, (W, D) float32, float16 or int8, of length 1.
-        scales: of int8 vectors, (W,).
+        vectors: of the windows, W, of length 1.
         lexical: BM25 of the windows.
+
+    Attributes:
+        facts: of an index that was loaded: what its manifest says.
     """
+
+    facts: Mapping[str, Any] = {}
 
     def __init__(
         self,
         documents: pa.Table,
         windows: np.ndarray,
-        vectors: np.ndarray,
-        scales: np.ndarray | None = None,
+        vectors: Vectors,
         lexical: Lexical | None = None,
     ) -> None:
-        self.documents, self.windows, self.vectors, self.scales = (
-            documents,
-            windows,
-            vectors,
-            scales,
-        )
+        self.documents, self.windows, self.vectors = documents, windows, vectors
         self.lexical = lexical
         self._first = np.flatnonzero(np.diff(windows[:, 0], prepend=-1))  # window of every document
         self._end = np.append(self._first[1:], len(windows))
@@ -118,11 +114,11 @@ class Index:
         windows = np.array(cuts, dtype=np.int64)
         texts = [documents[number].text[start:end] for number, start, end in windows.tolist()]
         parts = (encode(texts[start : start + ENCODED]) for start in range(0, len(texts), ENCODED))
-        vectors = np.concatenate([unit(part).astype(np.float32) for part in parts])
+        vectors = Vectors(np.concatenate([unit(part).astype(np.float32) for part in parts]))
         columns = map(list, zip(*documents, strict=True))
         arrays = [pa.array(column, pa.large_string()) for column in columns]
         lexical = Lexical.of(texts, language) if language else None
-        return cls(pa.table(arrays, list(Document._fields)), windows, vectors, None, lexical)
+        return cls(pa.table(arrays, list(Document._fields)), windows, vectors, lexical)
 
     def document(self, number: int) -> Document:
         return Document(*(self.documents[name][number].as_py() for name in Document._fields))
@@ -162,15 +158,18 @@ class Index:
     @torch.no_grad()
     def _cosines(self, queries: torch.Tensor) -> np.ndarray:
         """(Q, D) -> (Q, W) float32."""
-        cosines = torch.empty(len(queries), len(self.vectors))
-        for start in range(0, len(self.vectors), BLOCK):
-            rows = torch.from_numpy(self.vectors[start : start + BLOCK]).to(queries.device)
+        entries, scales = self.vectors
+        cosines = torch.empty(len(queries), len(entries))
+        for start in range(0, len(entries), BLOCK):
+            rows = torch.from_numpy(entries[start : start + BLOCK]).to(queries.device)
             cosines[:, start : start + BLOCK] = queries @ rows.float().T
-        return cosines.numpy() if self.scales is None else cosines.numpy() * self.scales
+        return cosines.numpy() if scales is None else cosines.numpy() * scales
 
     def _hits(self, cosines: np.ndarray, query: str, k: int, weight: float) -> list[Hit]:
         words = self.lexical.scores(query) if self.lexical else None
         scores = cosines if words is None else fused(cosines, words, weight)
+        if not np.isfinite(scores).all():  # a large file, which is not hashed at loading
+            raise BadInput("the index has a number that is not finite; build it again")
         documents = best(np.maximum.reduceat(scores, self._first), k)
         hits = []
         for first, end in zip(self._first[documents], self._end[documents], strict=True):
@@ -183,67 +182,50 @@ class Index:
             hits.append(Hit(*self.windows[window].tolist(), *parts))
         return hits
 
-    def unit_vectors(self) -> Iterator[np.ndarray]:
-        """The vectors in blocks, (B, D) float32."""
-        for start in range(0, len(self.vectors), ENCODED):
-            rows = self.vectors[start : start + ENCODED].astype(np.float32)
-            yield rows if self.scales is None else rows * self.scales[start : start + ENCODED, None]
-
     def save(self, folder: Path, model: Mapping[str, Any], dtype: str = "float16") -> None:
-        """Write the index to a new folder; `model` is recorded. BadInput if the folder exists."""
-        refuse_existing(folder)
-        with writing_folder(folder) as partial:
-            VectorStore(partial, dtype).write("vectors", self.unit_vectors())
-            np.save(partial / "windows.npy", self.windows)
-            with pa.ipc.new_file(partial / "documents.arrow", self.documents.schema) as file:
+        """Write the index to a new folder; `model` is recorded.
+
+        Raises:
+            BadInput: the folder exists.
+            CheckpointRefused: another command is writing it.
+        """
+        facts = {"index": FORMAT, **model, "documents": len(self.documents), "dtype": dtype}
+        facts["language"] = self.lexical.words.language if self.lexical else None
+        with filling(folder, facts) as new:
+            facts["windows"], facts["width"] = write(new, self.vectors.rows(), dtype)
+            np.save(new / "windows.npy", self.windows)
+            with pa.ipc.new_file(new / "documents.arrow", self.documents.schema) as file:
                 file.write_table(self.documents, max_chunksize=ENCODED)
             if self.lexical:
-                self.lexical.save(partial / "bm25")
-            counts = {
-                "documents": len(self.documents),
-                "windows": len(self.windows),
-                "width": self.vectors.shape[1],
-            }
-            settings = {
-                "dtype": dtype,
-                "language": self.lexical.words.language if self.lexical else None,
-            }
-            write_json(partial / "index.json", {"format": FORMAT, **model, **counts, **settings})
+                self.lexical.save(new / "bm25")
 
     @classmethod
-    def load(cls, folder: Path) -> Index:
-        """An index whose vectors, texts and BM25 scores stay on the disk; BadInput if it is damaged."""
-        facts = read_facts(folder)
-        try:
-            # Mode "c" maps a file so that torch accepts it; nothing is ever written.
-            files = VectorStore(folder, facts["dtype"]).files("vectors")
-            vectors, *scales = (np.load(path, mmap_mode="c") for path in files)
-            documents = pa.ipc.open_file(pa.memory_map(str(folder / "documents.arrow"))).read_all()
-            windows, language = np.load(folder / "windows.npy"), facts["language"]
-            lexical = (
-                Lexical.load(folder / "bm25", language, facts["windows"]) if language else None
+    def load(cls, folder: Path, verify: bool = False) -> Index:
+        """An index whose vectors, texts and BM25 scores stay on the disk.
+
+        Args:
+            folder: written by `save`.
+            verify: compare the sha256 of large files too, and not only their sizes.
+
+        Raises:
+            BadInput: it is no index, of another format, or not as it was written.
+        """
+        old = not (folder / MANIFEST).exists() and (folder / "index.json").is_file()
+        again = "`python -m search build` writes it again"
+        facts = {"index": 1} if old else facts_of(folder, again, None if verify else SMALL)
+        if (found := facts.get("index")) != FORMAT:
+            kind = (
+                f"an index of format {found}, this version reads {FORMAT}" if found else "no index"
             )
-            if vectors.shape != (len(windows), facts["width"]) or len(windows) != facts["windows"]:
-                raise ValueError(f"vectors of shape {vectors.shape} for {facts['windows']} windows")
-        except (OSError, ValueError, KeyError, EOFError, pa.ArrowException) as error:
-            raise BadInput(f"{folder}: damaged index ({brief(error)}); build it again") from error
-        return cls(documents, windows, vectors, *(scales or [None]), lexical)
-
-
-def read_facts(folder: Path) -> dict[str, Any]:
-    """The content of index.json; BadInput if there is none, or one of another format."""
-    facts = read_json(
-        folder / "index.json", "an index", "`python -m search build` writes one", fields=_FIELDS
-    )
-    if facts["format"] != FORMAT:
-        raise BadInput(
-            f"{folder}: an index of format {facts['format']}, this version reads {FORMAT}; build "
-            "it again"
-        )
-    return facts
-
-
-def refuse_existing(folder: Path) -> None:
-    """Raise BadInput if there is something other than an empty folder."""
-    if folder.exists() and not (folder.is_dir() and next(folder.iterdir(), None) is None):
-        raise BadInput(f"{folder}: exists already; remove it, or choose another folder")
+            raise BadInput(f"{folder}: {kind}; {again}")
+        try:
+            documents = pa.ipc.open_file(pa.memory_map(str(folder / "documents.arrow"))).read_all()
+            windows, vectors = np.load(folder / "windows.npy"), Vectors.read(folder)
+            lexical = None
+            if facts["language"]:
+                lexical = Lexical.load(folder / "bm25", facts["language"], facts["windows"])
+        except (OSError, ValueError, EOFError, pa.ArrowException) as error:  # of a large file
+            raise BadInput(f"{folder}: damaged index ({brief(error)}); {again}") from error
+        index = cls(documents, windows, vectors, lexical)
+        index.facts = facts
+        return index

@@ -6,8 +6,7 @@ import shutil
 import torch
 from safetensors.torch import load_file
 
-from common.files import files_in, sha256
-from training.checkpoint import commit
+from common.folders import commit, read_manifest, seal
 
 
 def record(run):
@@ -89,14 +88,9 @@ def shard(folder, tensors):
     return folder / file
 
 
-def reseal(folder, **changes):
-    """Write a manifest that fits the files of a folder as they are now, with other changes."""
-    path = folder / "manifest.json"
-    content = json.loads(path.read_text()) | changes
-    content["files"] = {
-        name: sha256(file) for name, file in files_in(folder).items() if name != path.name
-    }
-    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+def reseal(folder):
+    """Write a manifest that fits the files of a folder as they are now."""
+    seal(folder, read_manifest(folder)["facts"])
 
 
 STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
@@ -118,5 +112,5 @@ def checkpoint(root, step, run_id="one", without=None, also=(), **state):
     if without != "trainer_state.json":
         steps = {"global_step": step if isinstance(step, int) else 5, "max_steps": 9}
         (partial / "trainer_state.json").write_text(json.dumps(steps | state))
-    commit(partial, root / name, run_id)
+    commit(partial, root / name, {"run": run_id})
     return root / name

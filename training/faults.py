@@ -1,49 +1,11 @@
-"""Faults that end a run with one line: storage and non-finite numbers."""
+"""Numbers that are not finite and so end a run."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
-
-from common.errors import DISK, ProjectError, StorageError
-
-_TORCH_WRITER = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
-_CODE = re.compile(r"(?:os error |\[Errno )([0-9]+)")  # of safetensors; of `shutil.copytree`
-
-
-@contextmanager
-def storage_errors(folder: str | Path) -> Iterator[None]:
-    """Turn disk errors of the system, torch and safetensors into a StorageError; other errors pass.
-
-    Args:
-        folder: where the block writes; named when the error names no file.
-    """
-    try:
-        yield
-    except ProjectError:  # its message may contain a number that looks like an error code
-        raise
-    except Exception as error:
-        message = _storage_message(error)
-        if message is None:
-            raise
-        path = getattr(error, "filename", None) or folder
-        advice = "everything saved before is intact. Free some space and repeat the command"
-        raise StorageError(f"{path}: {message}; {advice}") from error
-
-
-def _storage_message(error: Exception) -> str | None:
-    if isinstance(error, OSError) and error.errno is not None:
-        return DISK.get(error.errno)
-    if code := _CODE.search(str(error)):
-        return DISK.get(int(code[1]))
-    if isinstance(error, RuntimeError) and _TORCH_WRITER.search(str(error)):  # which gives no cause
-        return "a file could not be written completely; is there no space left?"
-    return None
 
 
 class FirstBad:

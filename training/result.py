@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from common.arguments import ScoredArguments
-from common.files import hashes
 from common.streams import show
 from eval.compare.intervals import Items
 from eval.dev import DevSet, in_words, pairs_set, search_set
@@ -17,8 +16,8 @@ from eval.scores import rows_of, score_tables, write_scores
 from eval.sts import STS_DEV, merged, own_pairs
 from eval.tasks import Options, count_seen, describe_seen, score_all, tasks_named, with_share_seen
 from models.encoder import SentenceEncoder, load_encoder
-from training.checkpoint import BEST, copy_best, read_best, replacing_files
 from training.run_arguments import RunArguments
+from training.run_folder import BEST, copy_best, installing_result, read_best
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
@@ -70,7 +69,6 @@ def measure_initial(trainer: EmbeddingTrainer, dev: DevSet, tokenizer) -> Items:
 
 def save_result(
     trainer: EmbeddingTrainer,
-    record: dict[str, Any],
     tokenizer,
     dev: DevSet | None,
     initial: Items | None,
@@ -79,7 +77,6 @@ def save_result(
 
     Args:
         trainer: after training.
-        record: of the run; gets the hashes of the result.
         tokenizer: the encoder's.
         dev: the examples that selected the best model; None for `--dev none`, where the last model
             is the result.
@@ -102,12 +99,11 @@ def save_result(
             **dev.verdict(initial, dev.items(_encode(args, trained, tokenizer))),
         }
         findings.append(in_words(facts["verdict"]))
-    with replacing_files(folder) as temporary:
+    with installing_result(folder, trainer.run_id) as temporary:
         if dev:
             copy_best(folder, temporary)
         else:
             trainer.model.encoder.save(str(temporary), tokenizer)
-        record["result"] = hashes(temporary)
     return facts, findings
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from transformers import TrainingArguments
@@ -11,6 +11,30 @@ from transformers.integrations import get_available_reporting_integrations
 from common.errors import BadInput
 from common.ranges import Count, Positive, Seed, Weight, flag
 
+# What determines the weights and the selection of the best model: these arguments of transformers',
+# and all of ours but the next. At a resume no other one matters.
+_DECISIVE = frozenset(
+    """seed data_seed full_determinism max_steps num_train_epochs per_device_train_batch_size
+    gradient_accumulation_steps average_tokens_across_devices auto_find_batch_size
+    dataloader_drop_last train_sampling_strategy ignore_data_skip accelerator_config
+    learning_rate lr_scheduler_type lr_scheduler_kwargs warmup_steps warmup_ratio optim optim_args
+    optim_target_modules weight_decay adam_beta1 adam_beta2 adam_epsilon max_grad_norm
+    label_smoothing_factor neftune_noise_alpha bf16 fp16 tf32 gradient_checkpointing
+    activation_checkpointing torch_compile torch_compile_backend torch_compile_mode use_liger_kernel
+    ddp_bucket_cap_mb ddp_static_graph ddp_find_unused_parameters fsdp deepspeed parallelism_config
+    eval_strategy eval_steps eval_delay eval_on_start metric_for_best_model greater_is_better
+    load_best_model_at_end""".split()
+)
+# The files that these name are compared by content.
+_WITHOUT_EFFECT = frozenset(
+    "data_dir cache_dir dry_run test_tasks probe_gradients train_file dev_file dev_beir".split()
+)
+_THEIRS = frozenset(field.name for field in fields(TrainingArguments))
+# They determine when processes synchronize, so they must agree over the processes of a run.
+IN_STEP = frozenset(
+    "output_dir dry_run logging_strategy logging_first_step logging_steps save_strategy "
+    "save_steps".split()
+)
 _TORCH_ADAMW = ("adamw_torch", "adamw_torch_fused")  # values of --optim that --adamw may replace
 
 
@@ -92,6 +116,13 @@ class RunArguments(TrainingArguments):
             "schedule_free"
         ):  # which evaluates other weights than it trains
             raise BadInput(f"--optim {self.optim.value} with --adamw {self.adamw}: not supported")
+
+
+def determines_weights(name: str) -> bool:
+    """Whether a setting, by name, must be the same when a run resumes."""
+    if name in _THEIRS:
+        return name in _DECISIVE
+    return name not in _WITHOUT_EFFECT
 
 
 def recomputes(args: TrainingArguments) -> bool:

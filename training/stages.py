@@ -18,8 +18,17 @@ from accelerate.utils import broadcast_object_list, gather_object
 from safetensors.torch import load_model
 from transformers import TrainerCallback, TrainerState
 
-from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped, brief, unwritable
-from common.files import digest, hashes
+from common.errors import (
+    BadInput,
+    CheckpointRefused,
+    ProjectError,
+    Stopped,
+    brief,
+    storage_errors,
+    unwritable,
+)
+from common.files import digest
+from common.folders import locked
 from common.signals import STOPPING
 from common.streams import show
 from data.source import Source, source_of
@@ -32,26 +41,25 @@ from models.collectives import sum_over_processes, wait_for_everyone
 from models.loading import load_tokenizer
 from models.pooling import pooling_named
 from training.builders import build_pretraining, build_training
-from training.checkpoint import clean, misfit, replacing_files, state_of
 from training.curves import describe_collapse, describe_gap, draw
-from training.faults import storage_errors
-from training.folder import (
+from training.provenance import contents, earlier_starts, provenance, weights_hash
+from training.result import dev_set, load_tests, measure_initial, save_result, score_result
+from training.run_arguments import IN_STEP, RunArguments, determines_weights, settle_packing
+from training.run_folder import (
     FORMAT,
-    IN_STEP,
-    MAY_DIFFER,
     RUN_FILE,
     Start,
     check_agreement,
     check_result,
-    locked,
+    clean,
+    installing_result,
+    misfit,
     open_run,
     read_run,
+    state_of,
     status_of,
     write_run,
 )
-from training.provenance import contents, earlier_starts, provenance, weights_hash
-from training.result import dev_set, load_tests, measure_initial, save_result, score_result
-from training.run_arguments import RunArguments, settle_packing
 from training.settings import Settings
 from training.trainer import EmbeddingTrainer, RunLog
 
@@ -91,9 +99,8 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
         logger.info(plan)
         take_steps(trainer, record, start, callbacks)
         if trainer.is_world_process_zero():
-            with replacing_files(Path(args.output_dir)) as folder:
+            with installing_result(Path(args.output_dir), trainer.run_id) as folder:
                 trainer.model.save(str(folder), tokenizer)
-                record["result"] = hashes(folder)
             finish(trainer, record, began)
         wait_for_everyone(args.device)
     return args.output_dir
@@ -170,7 +177,7 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
             initial = measure_initial(trainer, dev, tokenizer)
         take_steps(trainer, record, start, callbacks)
         if trainer.is_world_process_zero():
-            facts, findings = save_result(trainer, record, tokenizer, dev, initial)
+            facts, findings = save_result(trainer, tokenizer, dev, initial)
             rows = read_text(source, data_args.cache_dir)
             texts = rows.cells(None if sample is None else sample.rows(len(rows)))
             facts["seen_test_texts"] = score_result(
@@ -203,7 +210,7 @@ def new_record(
         )
     if "output_dir" not in settings.given and not values["dry_run"]:
         raise BadInput("--output_dir is missing: give the run's folder")
-    trajectory = {name: value for name, value in values.items() if name not in MAY_DIFFER}
+    trajectory = {name: value for name, value in values.items() if determines_weights(name)}
     trajectory |= identity | {"script": settings.script, "world_size": args.world_size}
     if (
         args.device.type != "cpu"
@@ -229,7 +236,7 @@ def opened(args: RunArguments, record: dict[str, Any], dry_run: bool) -> Iterato
     """Lock the run's folder while the block runs, and yield how to begin: new, from a checkpoint,
     or finished.
 
-    The main process decides for all, see `training.folder.open_run`. An earlier run's facts go into
+    The main process decides for all, see `training.run_folder.open_run`. An earlier run's facts go into
     `record`. A dry run has a temporary folder.
 
     Raises:
@@ -267,9 +274,9 @@ def opened(args: RunArguments, record: dict[str, Any], dry_run: bool) -> Iterato
 
 def _begin(root: Path, record: dict[str, Any], stack: ExitStack) -> Start:
     if status_of(root, record["trajectory"]) == "finished":
-        check_result(root, read_run(root))
+        check_result(root)
         return Start(True, None)
-    stack.enter_context(locked(root))
+    stack.enter_context(locked(root / RUN_FILE))
     clean(root)
     start = open_run(
         str(root), record["trajectory"]

@@ -17,7 +17,7 @@ from accelerate.utils import DistributedType, broadcast_object_list, send_to_dev
 from transformers import Trainer, TrainerCallback
 
 from common.errors import BadInput, NonFinite
-from common.files import remove
+from common.folders import remove
 from common.signals import STOPPING, outlast_signals
 from data.draws import KeyedSampler, Keys
 from models.collectives import SharedFlag, wait_for_everyone
@@ -25,10 +25,10 @@ from models.fast.chunking import GradientCache
 from models.loading import quiet
 from models.objectives.base import Batch
 from training.adamw import chosen_optimizer
-from training.checkpoint import STAGING, commit_checkpoint, keep_if_best
 from training.curves import describe_collapse
 from training.faults import FirstBad, not_finite
 from training.run_arguments import check_machine
+from training.run_folder import STAGING, commit_checkpoint, keep_if_best
 
 logger = logging.getLogger(__name__)
 _WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)

@@ -15,7 +15,7 @@ from common.files import files_of, open_regular, sha256
 from common.flags import Parser, add_encoder, add_prompts
 from data.lines import texts_by_line
 from eval.encode import Encode, device_here
-from eval.vectors import DTYPES, VectorStore
+from eval.vectors import DTYPES, refuse_other, shard
 from models.encoder import load_encoder
 
 ROWS = 20_000  # texts held at once
@@ -59,30 +59,35 @@ def main(argv: list[str] | None = None) -> list[dict]:
         BadInput: two shards share an output, or as `encode_shard`.
     """
     args = parser().parse_args(argv)
-    store, sources = VectorStore(Path(args.output), args.dtype), {}
-    for path in (path for name in args.inputs for path in files_of(Path(name), [store.folder])):
-        if (other := sources.setdefault(stem_of(path), path)) is not path:
-            raise BadInput(
-                f"{other} and {path} would both be written to {stem_of(path)}.npy; rename one"
-            )
+    output, sources = Path(args.output), {}
+    for name in args.inputs:
+        for path in files_of(Path(name), [output]):
+            if (other := sources.setdefault(stem_of(path), path)) is not path:
+                raise BadInput(
+                    f"{other} and {path} would both be written to {stem_of(path)}/; rename one"
+                )
     encoder, tokenizer = load_encoder(
         args.model, args.pooling, args.max_length, {"document": args.document_prompt}
     )
     encode = Encode(encoder.to(device_here()), tokenizer, bf16=args.bf16).of("document")
-    store.claim({"model": encode.identity, "max_length": encode.max_length, "dtype": store.dtype})
+    origin = {"model": encode.identity, "max_length": encode.max_length, "dtype": args.dtype}
+    for folder in sorted(output.glob("*/")):
+        refuse_other(folder, origin)
     start, records = time.perf_counter(), []
     for path in sources.values():
-        records.append(record := encode_shard(encode, store, path, args.column))
+        records.append(record := encode_shard(encode, output, path, args.dtype, args.column))
         state = f"{record['rows']} rows" + ("" if record["new"] else " exist already")
         logger.info("%d of %d shards: %s, %s", len(records), len(sources), record["source"], state)
     rows = sum(record["rows"] for record in records if record["new"])
-    logger.info("%s: %d new rows in %.1f s", store.folder, rows, time.perf_counter() - start)
+    logger.info("%s: %d new rows in %.1f s", output, rows, time.perf_counter() - start)
     return records
 
 
-def encode_shard(encode: Encode, store: VectorStore, path: Path, column: str = "text") -> dict:
-    """Write the vectors of one shard unless they exist, and return its record, see
-    `VectorStore.shard`.
+def encode_shard(
+    encode: Encode, output: Path, path: Path, dtype: str = "float32", column: str = "text"
+) -> dict:
+    """Write the vectors of one shard unless they exist, and return its facts, see
+    `eval.vectors.shard`.
 
     Raises:
         BadInput: the shard is unreadable or empty, changes while it is encoded, or has changed
@@ -90,7 +95,10 @@ def encode_shard(encode: Encode, store: VectorStore, path: Path, column: str = "
     """
     with open_regular(path) as file:  # BadInput for a missing file or a pipe
         parquet = file.read(len(_PARQUET)) == _PARQUET
-    source = {"source": path.name, "sha256": sha256(path)} | ({"column": column} if parquet else {})
+    origin = {"model": encode.identity, "max_length": encode.max_length}
+    origin |= {"source": path.name, "sha256": sha256(path)}
+    if parquet:
+        origin["column"] = column
 
     def parts() -> Iterator[np.ndarray]:
         texts = _cells(path, column) if parquet else (text for _, text in texts_by_line(path))
@@ -102,10 +110,10 @@ def encode_shard(encode: Encode, store: VectorStore, path: Path, column: str = "
             yield encode(piece)
         if not rows:
             raise BadInput(f"{path}: contains no text; remove it from the inputs")
-        if sha256(path) != source["sha256"]:
+        if sha256(path) != origin["sha256"]:
             raise BadInput(f"{path}: changed while it was encoded; run the command again")
 
-    return store.shard(stem_of(path), source, parts)
+    return shard(output / stem_of(path), origin, parts, dtype)
 
 
 def stem_of(path: Path) -> str:

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from common.errors import BadInput, brief
-from common.files import writing_folder
+from common.folders import filling
 from eval.encode import Encoder, as_role
 from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir_files import HEADER, BeirCorpus, read_corpus, read_qrels, read_queries
@@ -28,7 +28,7 @@ from eval.retrieval.hybrid import WEIGHT, best, fused
 from eval.retrieval.lexical import Lexical
 from eval.retrieval.search import cosines, top_k
 from eval.scores import Result, example_ids, row
-from eval.vectors import VectorStore
+from eval.vectors import Vectors, shard
 
 RETRIEVED = 1000
 COSINES = 2**28  # held at once by the hybrid search, 1 GiB
@@ -196,27 +196,18 @@ def embedded(
     def vectors(start: int) -> Iterator[np.ndarray]:
         yield encode(corpus.texts(start, min(start + size, len(corpus))))
 
+    origin = {"corpus": corpus.sha256, "documents": len(corpus), "shard_size": size}
+    if folder:
+        origin |= {"model": encode.identity, "max_length": encode.max_length}
     with nullcontext(folder) if folder else TemporaryDirectory(prefix="embeddings-") as path:
-        store, shards = (
-            VectorStore(Path(path)),
-            {f"shard-{i:05}": i * size for i in range(-(-len(corpus) // size))},
-        )
-        if folder:
-            store.claim(
-                {
-                    "corpus": corpus.sha256,
-                    "documents": len(corpus),
-                    "model": encode.identity,
-                    "max_length": encode.max_length,
-                    "shard_size": size,
-                }
-            )
-        for name, start in shards.items():
-            store.shard(name, {"first": start}, partial(vectors, start))
+        shards = {}
+        for start in range(0, len(corpus), size):
+            shards[start] = Path(path) / f"shard-{start // size:05}"
+            shard(shards[start], origin | {"first": start}, partial(vectors, start))
 
         def blocks() -> Iterator[tuple[int, np.ndarray]]:
-            for name, start in shards.items():
-                yield start, np.load(store.files(name)[0], mmap_mode="r")
+            for start, place in shards.items():
+                yield start, Vectors.read(place).entries
 
         yield blocks
 
@@ -236,7 +227,7 @@ def fetch(name: str, folder: Path) -> None:
         raise BadInput(
             f"{folder}: not found, and {source} cannot be loaded from the hub ({brief(error)})"
         ) from error
-    with writing_folder(folder) as partial_folder:
+    with filling(folder) as partial_folder:
         (partial_folder / "qrels").mkdir()
         corpus.to_json(partial_folder / "corpus.jsonl", force_ascii=False)
         queries.to_json(partial_folder / "queries.jsonl", force_ascii=False)

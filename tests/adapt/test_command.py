@@ -20,6 +20,7 @@ from models.encoder import load_encoder
 from models.heads import Dense, Head
 from search.__main__ import main as search
 from tests.eval.toys import write_beir
+from tests.faults.forked import meanwhile
 from tests.folders import normalise, record, same_weights
 
 HYBRID, LAYER, ALL = Search(weight=WEIGHT), Search(power=0.25), Search(power=0.25, weight=WEIGHT)
@@ -195,6 +196,19 @@ def test_the_same_command_changes_nothing_and_another_one_is_refused(
     assert command.main(arguments("other", labels=None))["searches"] == result["searches"]
     with pytest.raises(BadInput, match="out: exists already"):
         command.main(arguments(labels=None, seed=1))
+
+
+def test_of_two_commands_at_once_one_is_whole_and_the_other_refused(arguments, monkeypatch):
+    codes, ndcg = [], adapt.run.ndcg
+
+    def slow(*given):
+        monkeypatch.setattr(adapt.run, "ndcg", ndcg)
+        codes.append(meanwhile(command.main, arguments(labels=None, seed=1)))
+        return ndcg(*given)
+
+    monkeypatch.setattr(adapt.run, "ndcg", slow)
+    assert command.main(arguments(labels=None))["asked"]["seed"] == 0
+    assert codes == [5] and command.main(arguments(labels=None))["asked"]["seed"] == 0
 
 
 def test_training_adds_a_model_to_the_comparison(arguments, best, tmp_path):

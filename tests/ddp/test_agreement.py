@@ -7,7 +7,7 @@ from safetensors.torch import load_file, save_file
 
 from common.errors import BadInput
 from tests.ddp.launch import flags, start_both
-from training.folder import check_agreement
+from training.run_folder import check_agreement
 
 LIMIT = 120  # seconds; one that waited for the other would wait for half an hour
 

@@ -97,4 +97,4 @@ def test_a_page_searches_with_a_model(
     exec(block.replace(named, "MODEL"), {})
     shown = capsys.readouterr().out
     assert shown.count("[('") == 2 if page == "README.md" else len(shown.splitlines()) == 3
-    assert Path("runs/my-index/index.json").is_file() == (page == "search.md")
+    assert Path("runs/my-index/infocse.json").is_file() == (page == "search.md")

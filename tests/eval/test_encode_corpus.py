@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import eval.encode_corpus.__main__ as command
-from eval.vectors import VectorStore
 from tests.encoders import encode_of
 from tests.eval.toys import Letters
 from tests.faults.forked import check_kills
@@ -68,7 +67,7 @@ def test_every_shard_gets_the_vectors_of_its_lines_in_order(
     ]
     records = command.main([str(tmp_path / "in"), *flags])
     vectors = encode_of(tiny_bert, "avg")([text for part in shards.values() for text in part])
-    written = [np.load(out / f"{stem}.npy") for stem in ("a", "b.1", "c", "d")]
+    written = [np.load(out / stem / "vectors.npy") for stem in ("a", "b.1", "c", "d")]
     assert [len(part) for part in written] == [len(part) for part in shards.values()]
     assert np.allclose(np.concatenate(written), vectors, atol=1e-5)
     assert not np.allclose(vectors[:-1], vectors[1:], atol=1e-2), (
@@ -77,18 +76,13 @@ def test_every_shard_gets_the_vectors_of_its_lines_in_order(
     assert [
         (record["source"], record["rows"], record["width"], record["new"]) for record in records
     ] == [(path.name, len(part), 32, True) for path, part in shards.items()]
-    assert names(out) == sorted(
-        [
-            *(f"{stem}{end}" for stem in ("a", "b.1", "c", "d") for end in (".done.json", ".npy")),
-            "manifest.json",
-        ]
-    )
+    assert names(out) == ["a", "b.1", "c", "d"]
 
 
 def test_a_killed_command_leaves_whole_shards_and_the_same_command_ends(
     tmp_path, sentences, letters
 ):
-    texts, kept = tmp_path / "in", ("manifest.json", ".done.json", ".npy")
+    texts = tmp_path / "in"
     texts.mkdir()
     for i in range(3):
         (texts / f"{i}.txt").write_text(
@@ -96,30 +90,26 @@ def test_a_killed_command_leaves_whole_shards_and_the_same_command_ends(
         )
 
     def placed(folder):
-        return {
-            path.name: path.read_bytes()
-            for path in folder.glob("out/*")
-            if path.name.endswith(kept)
-        }
+        files = folder.glob("out/[!.]*/*")
+        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
     check_kills(lambda folder: letters(folder / "out", texts), tmp_path, placed, 4)
-    assert not [*tmp_path.glob("*/out/*.part")]
+    assert not [*tmp_path.glob("*/out/.*partial*")]
 
 
 def test_a_shard_that_changes_while_it_is_encoded_is_not_done(tmp_path):
     shard, out = tmp_path / "a.txt", tmp_path / "out"
     shard.write_text("a\nb\n")
-    encode = Letters()
 
-    def editing(texts):
-        shard.write_text("other\nlines\n")
-        return encode(texts)
+    class Editing(Letters):
+        def __call__(self, texts):
+            shard.write_text("other\nlines\n")
+            return super().__call__(texts)
 
-    store = VectorStore(out)
-    said = refused(command.encode_shard, editing, store, shard)
+    said = refused(command.encode_shard, Editing(), out, shard)
     assert said == f"{shard}: changed while it was encoded; run the command again"
-    assert names(out) == []
-    assert command.encode_shard(encode, store, shard)["rows"] == 2
+    assert not out.exists()
+    assert command.encode_shard(Letters(), out, shard)["rows"] == 2
 
 
 def table_of(column, name="body"):
@@ -147,12 +137,12 @@ def test_a_bad_shard_is_named_and_leaves_no_output(tmp_path, name, content, said
     (tmp_path / "in" / name).write_bytes(content)
     message = refused(letters, tmp_path / "out", tmp_path / "in")
     assert message.startswith(str(tmp_path / "in" / name)) and said in message
-    assert names(tmp_path / "out") == ["manifest.json"]
+    assert not (tmp_path / "out").exists()
 
 
 def test_shards_with_the_same_output_are_refused_before_encoding(shards, tmp_path, letters):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a.txt.zst").write_text("text")
     inputs = tmp_path / "in", tmp_path / "other" / "a.txt.zst"
-    assert "would both be written to a.npy" in refused(letters, tmp_path / "out", *inputs)
+    assert "would both be written to a/" in refused(letters, tmp_path / "out", *inputs)
     assert not (tmp_path / "out").exists()

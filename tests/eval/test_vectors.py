@@ -1,27 +1,30 @@
 """Shards of vectors: written in parts, kept while they are whole, computed again if not, and refused if of others."""
 
-import json
-
 import numpy as np
 import pytest
 
-from eval.vectors import MANIFEST, VectorStore, quantised, stored
+from common.folders import MANIFEST, facts_of
+from eval.vectors import DTYPES, Vectors, quantised, shard, write
 from tests.refusals import refused
 
 VECTORS = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_a_shard_of_many_parts_can_be_mapped_and_read(tmp_path, dtype):
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_vectors_of_many_parts_can_be_mapped_and_read(tmp_path, dtype):
     parts = [
         np.random.default_rng(n).normal(size=(n, 3)).astype(np.float32)
-        for n in (0, 2, 0, 7, 12_345)
+        for n in (0, 2, 0, 7, 22_345)
     ]
-    store = VectorStore(tmp_path, dtype)
-    assert store.write("a", parts) == (12_354, 3)
-    for path, expected in zip(store.files("a"), stored(np.concatenate(parts), dtype), strict=True):
-        mapped = np.load(path, mmap_mode="r")
-        assert mapped.dtype == expected.dtype and np.array_equal(mapped, expected)
+    assert write(tmp_path, parts, dtype) == (22_354, 3)
+    whole = np.concatenate(parts)
+    for column, expected in zip(Vectors.read(tmp_path), Vectors.of(whole, dtype), strict=True):
+        assert (column is None) == (expected is None)
+        if column is not None:
+            assert isinstance(column, np.memmap) and column.dtype == expected.dtype
+            assert np.array_equal(column, expected)
+    rows = np.concatenate([*Vectors.read(tmp_path).rows()])
+    assert rows.dtype == np.float32 and np.abs(rows - whole).max() < 0.02
 
 
 @pytest.mark.parametrize("width", [16, 768])
@@ -45,55 +48,37 @@ def test_int8_changes_the_direction_of_a_vector_little(width):
     cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     assert 1 - cosine.min() < 1e-4
     with pytest.raises(FloatingPointError):
-        stored(vectors, "float16")
+        Vectors.of(vectors, "float16")
 
 
-def test_a_shard_is_computed_once_and_its_record_describes_it(tmp_path):
-    store = VectorStore(tmp_path, "int8")
-    record = store.shard("a", {"text": "x"}, lambda: [VECTORS])
-    assert [record[name] for name in ("new", "rows", "width")] == [True, 9, 3]
-    assert set(record["files"]) == {"a.npy", "a.scale.npy"}
-    assert json.loads((tmp_path / "a.done.json").read_text()) == {
-        k: v for k, v in record.items() if k != "new"
+def test_a_shard_is_computed_once_and_its_facts_describe_it(tmp_path):
+    facts = shard(tmp_path / "a", {"text": "x"}, lambda: [VECTORS], "int8")
+    assert facts == {"text": "x", "dtype": "int8", "rows": 9, "width": 3, "new": True}
+    assert facts_of(tmp_path / "a", "go") | {"new": True} == facts
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {
+        MANIFEST,
+        "vectors.npy",
+        "scales.npy",
     }
-    assert store.shard("a", {"text": "x"}, lambda: 1 / 0) == record | {"new": False}
+    again = shard(tmp_path / "a", {"text": "x"}, lambda: 1 / 0, "int8")
+    assert again == facts | {"new": False}
 
 
-def flipped(content):
-    middle = len(content) // 2
-    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-
-
-@pytest.mark.parametrize("damage", [flipped, None], ids=["a bit", "gone"])
-@pytest.mark.parametrize("end", [".npy", ".scale.npy"])
-def test_a_damaged_shard_is_computed_again_and_logged(tmp_path, caplog, end, damage):
-    store, path = VectorStore(tmp_path, "int8"), tmp_path / f"a{end}"
-    store.shard("a", {"text": "x"}, lambda: [VECTORS])
+@pytest.mark.parametrize("name", ["vectors.npy", "scales.npy"])
+def test_a_damaged_shard_is_computed_again_and_logged(tmp_path, caplog, name):
+    path = tmp_path / "a" / name
+    shard(tmp_path / "a", {"text": "x"}, lambda: [VECTORS], "int8")
     before = path.read_bytes()
-    path.write_bytes(damage(before)) if damage else path.unlink()
-    assert store.shard("a", {"text": "x"}, lambda: [VECTORS])["new"] and path.read_bytes() == before
-    assert "missing or changed since they were written" in caplog.text
+    path.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+    assert shard(tmp_path / "a", {"text": "x"}, lambda: [VECTORS], "int8")["new"]
+    assert path.read_bytes() == before
+    assert f"{name} has changed since it was written; making it again" in caplog.text
 
 
-def test_a_shard_of_another_text_is_refused(tmp_path):
-    store = VectorStore(tmp_path)
-    store.shard("a", {"text": "x"}, lambda: [VECTORS])
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert "has vectors of another text (text x, now y)" in refused(
-        store.shard, "a", {"text": "y"}, lambda: 1 / 0
-    )
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_a_folder_belongs_to_one_origin_and_foreign_files_are_refused(tmp_path):
-    store = VectorStore(tmp_path / "new")
-    store.claim({"model": "a", "max_length": 32})
-    store.claim({"model": "a", "max_length": 32})
-    assert json.loads((tmp_path / "new" / MANIFEST).read_text()) == {"model": "a", "max_length": 32}
-    said = refused(store.claim, {"model": "a", "max_length": 64})
-    assert "another origin (max_length 32, now 64)" in said
-    (tmp_path / "mine.npy").touch()
-    assert f"contains mine.npy, but no {MANIFEST} of vectors" in refused(
-        VectorStore(tmp_path).claim, {"model": "a"}
-    )
-    assert not (tmp_path / MANIFEST).exists()
+def test_a_shard_of_another_origin_is_refused(tmp_path):
+    shard(tmp_path / "a", {"text": "x"}, lambda: [VECTORS])
+    before = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    for origin, dtype, said in (("y", "float32", "text x, now y"), ("x", "int8", "now int8")):
+        message = refused(shard, tmp_path / "a", {"text": origin}, lambda: 1 / 0, dtype)
+        assert "have another origin" in message and said in message
+    assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before

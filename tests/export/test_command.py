@@ -4,16 +4,17 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from common.errors import BadInput, CheckpointRefused
-from common.files import PARTIAL
-from export.__main__ import main
+from export.__main__ import card, main
 from models.encoder import load_encoder
 from search.recipe import Recipe
+from tests.faults.forked import meanwhile
+from tests.folders import same_weights
 
 from .conftest import SCORES, record
 
 
 def partials(folder):
-    return [path for path in folder.iterdir() if PARTIAL in path.name]
+    return [path for path in folder.iterdir() if ".infocse-partial" in path.name]
 
 
 def test_an_empty_folder_is_filled_and_a_full_one_refused(make_run, tmp_path):
@@ -22,14 +23,14 @@ def test_an_empty_folder_is_filled_and_a_full_one_refused(make_run, tmp_path):
     main([str(run), "--output", str(target)])
     names = {path.name for path in target.iterdir()}
     expected = """README.md config.json model.safetensors tokenizer.json tokenizer_config.json modules.json 1_Pooling
-        sentence_bert_config.json config_sentence_transformers.json"""
+        sentence_bert_config.json config_sentence_transformers.json infocse.json"""
     assert names == {*expected.split()}
     modes = {path.stat().st_mode for path in target.rglob("*.safetensors")}
     assert modes == {(target / "config.json").stat().st_mode}, "others can read the weights too"
     before = (target / "README.md").read_bytes()
-    with pytest.raises(BadInput, match="already exists"):
+    with pytest.raises(BadInput, match="exists already"):
         main([str(run), "--output", str(target)])
-    with pytest.raises(BadInput, match="already exists"):
+    with pytest.raises(BadInput, match="exists already"):
         main([str(run), "--output", str(target / "config.json")])
     assert (target / "README.md").read_bytes() == before
     assert partials(target.parent) == []
@@ -40,7 +41,7 @@ def test_a_command_that_fails_midway_leaves_nothing_and_the_next_one_works(
 ):
     run, target = make_run(), tmp_path / "out"
     for name, text in (
-        (f".out{PARTIAL}", "of a command that was killed"),
+        (".out.infocse-partial-1-ab", "of a command that was killed"),
         (".out.partial", "mine"),
     ):
         (tmp_path / name).mkdir()
@@ -55,6 +56,22 @@ def test_a_command_that_fails_midway_leaves_nothing_and_the_next_one_works(
     assert (
         not (target / "old").exists() and (tmp_path / ".out.partial" / "old").read_text() == "mine"
     )
+
+
+def test_of_two_exports_at_once_one_is_whole_and_the_other_refused(
+    make_run, tiny_bert, tmp_path, monkeypatch
+):
+    run, output, codes = make_run(), f"--output={tmp_path / 'out'}", []
+
+    def slow(model, facts):
+        monkeypatch.setattr("export.__main__.card", card)
+        codes.append(meanwhile(main, [str(tiny_bert), "--pooling=avg", output]))
+        return card(model, facts)
+
+    monkeypatch.setattr("export.__main__.card", slow)
+    main([str(run), output])
+    assert codes == [5] and same_weights(tmp_path / "out", run)
+    assert {path.name for path in tmp_path.iterdir()} == {run.name, "out"}
 
 
 def test_what_can_be_read_can_be_exported(tiny_bert, make_run, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from huggingface_hub.errors import HTTPError
 
 from common.errors import BadInput
-from export import folder as target
+from export import hub as target
 from export.__main__ import main
 
 REPO = "someone/a-model"

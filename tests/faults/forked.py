@@ -4,6 +4,7 @@ import os
 import signal
 import traceback
 
+from common.errors import ProjectError
 from tests.faults.server import watch_events
 
 
@@ -25,6 +26,22 @@ def run(command, folder, faults=None):
     with os.fdopen(read) as pipe:
         count = pipe.read()
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), int(count or 0)
+
+
+def meanwhile(command, *arguments):
+    """The exit code of a command in a child process, while this one is in the middle of its own."""
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            command(*arguments)
+            code = 0
+        except ProjectError as error:
+            code = error.exit_code
+        except BaseException:
+            traceback.print_exc()
+        os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def check_kills(command, root, placed, count):

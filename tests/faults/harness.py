@@ -12,8 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.sources import ROOT
-from training.checkpoint import checkpoint_problem, checkpoints, step_of
-from training.folder import read_run
+from training.run_folder import checkpoint_problem, checkpoints, read_run, step_of
 
 FLAGS = {
     "method": "simcse",

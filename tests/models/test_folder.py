@@ -12,7 +12,7 @@ from transformers import AutoModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME
 
 from common.errors import BadInput
-from common.files import sha256
+from common.folders import seal
 from data.tokenizer import word_starts
 from models.auxiliary import CONDENSER_FILE, HEAD_FILE, load_masked_lm, read_head
 from models.encoder import SentenceEncoder, load_encoder
@@ -202,18 +202,20 @@ def test_weights_in_several_files_are_read_also_from_the_hubs_cache(folder, tmp_
 @pytest.mark.parametrize(
     "load", [load_backbone, load_masked_lm, lambda path: load_encoder(path, "avg")]
 )
-def test_the_weights_of_a_run_are_those_in_its_record(folder, load):
-    weights = folder / "model.safetensors"
-    recorded = {"gone": "1", "config.json": "2", weights.name: sha256(weights)}
-    (folder / "run.json").write_text(json.dumps({"result": recorded}))
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_a_folder_of_this_project_is_as_it_was_written(folder, load, name):
+    seal(folder, {})
     load(str(folder))
-    content = bytearray(weights.read_bytes())
-    content[-1] ^= 1
-    weights.write_bytes(content)
-    with pytest.raises(
-        BadInput, match=f"^{weights}: has changed since the run wrote it; restore the file"
-    ):
+    content = (folder / name).read_bytes()
+    if name == "model.safetensors":
+        (folder / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    else:
+        (folder / name).write_bytes(content + b"\n")
+    said = f"^{folder}: {name} has changed since it was written; restore it, or remove infocse.json"
+    with pytest.raises(BadInput, match=said):
         load(str(folder))
+    (folder / "infocse.json").unlink()
+    load(str(folder))
 
 
 LINKED = """config.json model.safetensors tokenizer.json tokenizer_config.json special_tokens_map.json

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from common.folders import commit
 from eval.scores import row as score_row
 from papers import results, runs
 from papers.__main__ import main
-from training.checkpoint import commit
 
 
 def flags_of(argv):
@@ -33,7 +33,7 @@ class Runner:
         folder = Path(flags["output_dir"])
         runs.record_untrained(folder, {"seconds_of_last_start": 7.2, "steps": 4, "run_id": "r"})
         (folder / "made").mkdir()
-        commit(folder / "made", folder / "checkpoint-4", "r")
+        commit(folder / "made", folder / "checkpoint-4", {"run": "r"})
         (folder / "checkpoint-notes").mkdir()
 
     def score(self, folder, name, tasks, data_dir, model=None, **how):

@@ -6,6 +6,8 @@ import pytest
 
 import search.__main__ as command
 from common.errors import BadInput
+from embedder import Embedder
+from tests.faults.forked import meanwhile
 
 
 @pytest.fixture
@@ -57,3 +59,21 @@ def test_bad_flags_are_refused_before_anything_is_read(tiny_bert, folder, tmp_pa
         command.main(["build", str(tiny_bert), *build[2:]])
     with pytest.raises(BadInput, match="invalid choice"):
         command.main([*build, "--language=klingon"])
+
+
+def test_of_two_builds_at_once_one_is_whole_and_the_other_refused(
+    tiny_bert, folder, tmp_path, monkeypatch
+):
+    (tmp_path / "other.txt").write_text("one text")
+    index, codes = tmp_path / "index", []
+    build = [f"--model={tiny_bert}", "--pooling=avg", f"--output={index}"]
+
+    def slow(*arguments, **named):
+        monkeypatch.setattr(command, "Embedder", Embedder)
+        codes.append(meanwhile(command.main, ["build", str(tmp_path / "other.txt"), *build]))
+        return Embedder(*arguments, **named)
+
+    monkeypatch.setattr(command, "Embedder", slow)
+    command.main(["build", str(folder), *build])
+    assert codes == [5] and len(Embedder.load_index(index).index.documents) == 3
+    assert {path.name for path in tmp_path.iterdir()} == {"docs", "other.txt", "index"}

@@ -1,18 +1,22 @@
 """An index ranks as a slow loop does, and a folder gives back what was saved or an error."""
 
 import json
+import os
+import random
 
 import numpy as np
 import pytest
 
 import search.index
 from common.errors import BadInput
+from common.folders import filling
 from embedder import Embedder
 from eval.retrieval.hybrid import fused
 from eval.retrieval.lexical import Lexical
 from search.index import Document, Index
 from search.recipe import Recipe
 from tests.faults.forked import check_kills
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -72,8 +76,8 @@ def test_what_was_saved_comes_back(model, sentences, tmp_path, dtype, error):
     before = model.hits(queries, top_k=60)
     model.save(tmp_path / "index", dtype)
     loaded = Embedder.load_index(tmp_path / "index")
-    assert loaded.texts == sentences[:60] and isinstance(loaded.index.vectors, np.memmap)
-    assert str(loaded.index.vectors.dtype) == dtype
+    assert loaded.texts == sentences[:60] and isinstance(loaded.index.vectors.entries, np.memmap)
+    assert str(loaded.index.vectors.entries.dtype) == dtype
     for old, new in zip(before, loaded.hits(queries, top_k=60), strict=True):
         cosines = [{hit.document: hit.cosine for hit in hits} for hits in (old, new)]
         assert cosines[1] == pytest.approx(cosines[0], abs=error)
@@ -100,23 +104,69 @@ def test_another_model_and_another_folder_are_refused(model, tiny_roberta, tmp_p
         Embedder.load_index(tmp_path / "index", tiny_roberta)
     with pytest.raises(BadInput, match="exists already; remove it"):
         model.save(tmp_path / "index")
-    with pytest.raises(BadInput, match="cannot be read as an index"):
+    with pytest.raises(BadInput, match=r"infocse\.json is missing; .*build"):
         Embedder.load_index(tmp_path)
 
 
-def test_a_damaged_index_is_refused(model, tmp_path):
-    model.save(tmp_path / "index")
-    for name in ("vectors.npy", "documents.arrow", "windows.npy", "bm25/data.csc.index.npy"):
-        path = tmp_path / "index" / name
+def harmed(folder):
+    """Every harm, and what it is done to: a flipped bit, a missing file, a pipe."""
+    rng = random.Random(0)
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content = path.read_bytes()
-        path.write_bytes(content[: len(content) // 2])
-        with pytest.raises(BadInput, match="again"):
-            Index.load(tmp_path / "index")
+        path.unlink()
+        yield path.name
+        os.mkfifo(path)
+        yield path.name
+        path.unlink()
+        for _ in range(10):
+            bit = rng.randrange(8 * len(content))
+            broken = bytearray(content)
+            broken[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(broken)
+            yield path.name
         path.write_bytes(content)
-    facts = json.loads((tmp_path / "index" / "index.json").read_text())
-    (tmp_path / "index" / "index.json").write_text(json.dumps(facts | {"format": 2}))
-    with pytest.raises(BadInput, match="an index of format 2, this version reads 1"):
-        Index.load(tmp_path / "index")
+
+
+def test_a_damaged_index_is_refused_by_the_name_of_what_is_wrong(model, tmp_path):
+    model.save(tmp_path / "index")
+    for name in harmed(tmp_path / "index"):
+        message = refused(Index.load, tmp_path / "index")
+        assert name in message and "`python -m search build` writes it again" in message
+    Index.load(tmp_path / "index")
+
+
+def test_of_large_files_numbers_that_are_not_finite_are_refused_and_others_on_request(
+    model, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(search.index, "SMALL", 0)
+    model.save(tmp_path / "index")
+    vectors = np.load(tmp_path / "index" / "vectors.npy")
+    for value, error in ((0.5, None), (np.nan, "not finite")):
+        vectors[3, 3] = value
+        np.save(tmp_path / "index" / "vectors.npy", vectors)
+        with pytest.raises(BadInput, match=r"vectors\.npy has changed since it was written"):
+            Index.load(tmp_path / "index", verify=True)
+        loaded = Embedder.load_index(tmp_path / "index")
+        if error:
+            assert error in refused(loaded.search, "a query")
+        else:
+            assert len(loaded.search("a query")) == 5
+    (tmp_path / "index" / "windows.npy").write_bytes(b"x")
+    assert "windows.npy has changed" in refused(Index.load, tmp_path / "index")
+
+
+def test_other_folders_and_formats_are_refused(model, tmp_path, monkeypatch):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "index.json").write_text('{"format": 1}')
+    said = "an index of format 1, this version reads 2; `python -m search build`"
+    assert said in refused(Index.load, tmp_path / "old")
+    with filling(tmp_path / "model"):
+        pass
+    assert "model: no index; " in refused(Index.load, tmp_path / "model")
+    with monkeypatch.context() as patch:
+        patch.setattr(search.index, "FORMAT", 3)
+        model.save(tmp_path / "new")
+    assert "an index of format 3, this version reads 2" in refused(Index.load, tmp_path / "new")
 
 
 def test_a_killed_writer_leaves_nothing_that_can_be_loaded(model, tmp_path):

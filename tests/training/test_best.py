@@ -6,9 +6,18 @@ import pytest
 from transformers import TrainerState
 
 from common.errors import CheckpointRefused, NonFinite
+from common.folders import MANIFEST, problem
 from tests.folders import checkpoint
-from training.checkpoint import BEST, MANIFEST, copy_best, keep_if_best, problem, read_best
-from training.folder import Start, open_run, write_run
+from training.run_folder import (
+    BEST,
+    Start,
+    copy_best,
+    installing_result,
+    keep_if_best,
+    open_run,
+    read_best,
+    write_run,
+)
 
 SETTINGS = {"seed": 42}
 
@@ -54,18 +63,25 @@ def test_a_score_that_is_not_finite_ends_every_process_and_keeps_the_model_befor
     assert read_best(tmp_path, "one")["step"] == 2
 
 
-def test_a_better_model_replaces_the_one_before_and_is_exported_without_its_manifest(tmp_path):
+def test_a_better_model_replaces_the_one_before_and_becomes_the_result(tmp_path):
     offer(tmp_path, 50.0, 2)
     offer(tmp_path, 60.0, 4, 50.0)
-    assert problem(tmp_path / BEST, "one") is None
+    assert read_best(tmp_path, "one") == {"step": 4, "value": 60.0}
     assert [path.name for path in tmp_path.iterdir()] == [BEST]
-    (tmp_path / "result").mkdir()
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "config.json").write_text("old")
     (tmp_path / BEST / ".DS_Store").touch()
-    copy_best(tmp_path, tmp_path / "result")
-    assert {path.name for path in (tmp_path / "result").iterdir()} == {"best.json", "config.json"}
-    assert (tmp_path / BEST / MANIFEST).exists() and (
-        tmp_path / "result" / "config.json"
-    ).read_text() == "4"
+    with installing_result(tmp_path, "one") as folder:
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling" / "config.json").write_text("{}")
+        copy_best(tmp_path, folder)
+    assert problem(tmp_path) is None and (tmp_path / "config.json").read_text() == "4"
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {BEST, "notes.txt", "1_Pooling", "config.json", MANIFEST}
+    with pytest.raises(OSError, match="full"), installing_result(tmp_path, "one") as folder:
+        (folder / "config.json").write_text("half")
+        raise OSError("full")
+    assert problem(tmp_path) is None and {path.name for path in tmp_path.iterdir()} == names
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from common import signals
-from common.errors import StorageError
+from common.errors import StorageError, storage_errors
 from common.signals import SIGNALS, Stopping
 from training import faults
 
@@ -35,7 +35,7 @@ from training import faults
 def test_a_failing_disk_is_reported_in_plain_words(tmp_path, error, words):
     with (
         pytest.raises(StorageError, match=re.escape(words)) as caught,
-        faults.storage_errors(tmp_path),
+        storage_errors(tmp_path),
     ):
         raise error
     assert "\n" not in str(caught.value)
@@ -50,7 +50,7 @@ OTHERS = [
 
 @pytest.mark.parametrize("error", OTHERS)
 def test_other_errors_pass(tmp_path, error):
-    with pytest.raises(type(error)) as caught, faults.storage_errors(tmp_path):
+    with pytest.raises(type(error)) as caught, storage_errors(tmp_path):
         raise error
     assert caught.value is error
 

@@ -8,9 +8,9 @@ import torch
 from common.errors import BadInput, CheckpointRefused
 from training import stages
 from training.builders import plan
-from training.folder import open_run, write_run
 from training.methods import UNSUP
 from training.run_arguments import RunArguments, check_machine
+from training.run_folder import open_run, write_run
 from training.settings import fill
 from training.stages import new_record
 

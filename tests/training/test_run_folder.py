@@ -1,9 +1,6 @@
 """Whether a command may work in a folder, and how it begins there: new, resumed, finished or refused."""
 
 import json
-import os
-import signal
-import time
 
 import pytest
 
@@ -12,19 +9,19 @@ from common.files import writing
 from report.runs import read_run_folder
 from tests.folders import STATE, checkpoint
 from tests.refusals import refused
-from training.checkpoint import checkpoint_problem
-from training.folder import (
+from training.provenance import contents
+from training.run_folder import (
     FORMAT,
-    LOCK_FILE,
     RUN_FILE,
     Start,
+    check_result,
+    checkpoint_problem,
+    installing_result,
     last_valid,
-    locked,
     open_run,
     read_run,
     write_run,
 )
-from training.provenance import contents
 
 SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
 RECORD = {"trajectory": SETTINGS, "status": "running", "run_id": "one"}
@@ -57,11 +54,11 @@ def test_a_new_or_empty_folder_starts_at_step_0_and_nothing_is_written(tmp_path)
 
 
 def test_half_a_record_of_a_killed_command_is_not_a_run_and_is_removed_by_the_next(tmp_path):
-    (tmp_path / f"{RUN_FILE}.1a2b3c4d.part").write_text("{")
-    (tmp_path / LOCK_FILE).touch()
+    (tmp_path / f".{RUN_FILE}.1a2b3c4d.part").write_text("{")
+    (tmp_path / ".infocse.lock").touch()
     assert open_run(str(tmp_path), SETTINGS) == Start(False, None)
     write_run(tmp_path, RECORD)
-    assert {path.name for path in tmp_path.iterdir()} == {RUN_FILE, LOCK_FILE}
+    assert {path.name for path in tmp_path.iterdir()} == {RUN_FILE, ".infocse.lock"}
 
 
 def test_of_two_writers_of_a_file_the_slower_does_not_fail(tmp_path):
@@ -217,41 +214,31 @@ def test_a_run_of_a_newer_version_is_refused(run, status):
         read_run_folder("run", run, "scores.json")
 
 
-def test_a_checkpoint_of_a_newer_version_is_passed_over_and_says_so(run, monkeypatch):
-    monkeypatch.setattr("training.checkpoint.FORMAT", 2)
-    newer = checkpoint(run, 5)
-    monkeypatch.undo()
+def test_a_checkpoint_of_another_version_is_passed_over_and_says_so(run, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("common.folders.FORMAT", 2)
+        newer = checkpoint(run, 5)
     assert checkpoint_problem(newer, "one").startswith(
-        "manifest.json has format 2, but this version reads 1; update"
+        "infocse.json has format 2, but this version reads 1; update"
     )
-    assert "manifest.json has format 2" in refusal(CheckpointRefused, run)
+    older = checkpoint(run, 4)
+    (older / "infocse.json").rename(older / "manifest.json")
+    assert checkpoint_problem(older, "one") == "an older version wrote it, and can resume it"
+    assert "infocse.json has format 2" in refusal(CheckpointRefused, run)
 
 
-def test_a_folder_is_locked_until_its_process_ends_or_is_killed(tmp_path):
-    folder = tmp_path / "run"
-    read, write = os.pipe()
-    other = os.fork()
-    if not other:  # holds the folder until it is killed
-        try:
-            with locked(folder):
-                os.write(write, b"held")
-                time.sleep(60)
-        finally:
-            os._exit(0)
-    assert os.read(read, 4) == b"held"
-    with pytest.raises(CheckpointRefused, match=f"pid {other}"), locked(folder):
-        pass
-    os.kill(other, signal.SIGKILL)
-    os.waitpid(other, 0)
-    assert (folder / LOCK_FILE).read_text() == str(other)
-    with locked(folder):
-        assert (folder / LOCK_FILE).read_text() == str(os.getpid())
+@pytest.mark.parametrize("name", ["tokenizer.json", "infocse.json"])
+def test_the_result_of_a_finished_run_must_be_unchanged(run, name):
+    with installing_result(run, "one") as folder:
+        (folder / "tokenizer.json").write_text("{}")
+    write_run(run, RECORD | {"status": "finished"})
+    check_result(run)
+    (run / name).unlink()
+    assert f"{name} is missing; the run has finished" in refused(
+        check_result, run, error=CheckpointRefused
+    )
 
 
-def test_a_lock_removes_only_an_empty_folder_that_it_made(tmp_path):
-    with locked(tmp_path / "new"):
-        pass
-    assert list(tmp_path.iterdir()) == []
-    with locked(tmp_path / "run"):
-        (tmp_path / "run" / "run.json").write_text("{}")
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {"run.json", LOCK_FILE}
+def test_a_result_of_an_older_version_is_not_checked(run):
+    write_run(run, RECORD | {"status": "finished", "result": {"model.safetensors": "ab"}})
+    check_result(run)

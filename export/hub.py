@@ -1,5 +1,4 @@
-"""Write the exported folder atomically, and push it to the Hugging Face hub with the hub's own
-client.
+"""Push an export to the Hugging Face hub with the hub's own client.
 
 `HF_ENDPOINT` (a mirror or private hub), `HF_TOKEN` or `hf auth login`, and HF_HUB_OFFLINE work as
 usual.
@@ -7,41 +6,17 @@ usual.
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HTTPError
 
-from common.errors import BadInput, brief, unwritable
-from common.files import writing_folder
-from training.faults import storage_errors
+from common.errors import BadInput, brief
 
 # Files of an earlier export that would change how the model loads or searches if this export lacks
 # them.
 REPLACED = """modules.json sentence_bert_config.json config_sentence_transformers.json *_Pooling/* *_Dense/*
     *_WordWeights/* *_WeightedLayerPooling/* model*.safetensors* onnx/* search.json""".split()
-
-
-@contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill; it becomes `target` if the block succeeds, and is removed otherwise.
-
-    Raises:
-        BadInput: `target` exists and is not empty, or cannot be written.
-        StorageError: its disk is full or failing.
-    """
-    target = target.resolve()
-    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise BadInput(f"--output {target}: already exists; give a new or empty folder")
-    try:
-        with writing_folder(target) as folder, storage_errors(target.parent):
-            yield folder
-    except OSError as error:
-        raise unwritable(
-            error, f"--output {target}: cannot be written ({error.strerror or error})"
-        ) from error
 
 
 def push(folder: Path, repo: str, private: bool) -> str:

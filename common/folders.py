@@ -1,0 +1,276 @@
+"""Folders that are complete or absent, whatever happens to the process or the disk.
+
+A folder is filled under a hidden name of its process alone. Its manifest lists the files with size
+and sha256 and says what they are; everything is flushed, and one rename puts the folder in its
+place. So a folder under its final name was written to its end, and a reader can tell whether it
+still is what was written. Hidden files and README.md, which people edit, are not listed, and other
+files beside the listed ones do not matter.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from glob import escape
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from common.errors import (
+    BadInput,
+    CheckpointRefused,
+    FolderInUse,
+    ProjectError,
+    newer_format,
+    storage_errors,
+    unwritable,
+)
+from common.files import digest, files_in, read_json, sha256, sync
+
+logger = logging.getLogger(__name__)
+MANIFEST = "infocse.json"
+FORMAT = 1
+SMALL = 2**26  # bytes; a reader of an index hashes larger files only on request
+_PARTIAL = ".infocse-partial"  # in the name of a folder that is being filled
+_held: dict[Path, int] = {}  # lock file -> the process that holds it: forked ones do not
+
+
+@contextmanager
+def filling(
+    target: Path, facts: Mapping[str, Any] | None = None, replace: bool = False
+) -> Iterator[Path]:
+    """A new folder to fill; if the block succeeds, it becomes `target`, otherwise it is removed.
+
+    Args:
+        target: absent or empty unless `replace`.
+        facts: JSON values for the manifest, read when the block ends.
+        replace: what is in the place of the folder is removed; a link is not followed.
+
+    Raises:
+        BadInput: the target exists, or cannot be written.
+        FolderInUse: another command is writing it.
+        StorageError: the disk is full or failing.
+    """
+    target = target.parent.resolve() / target.name if replace else target.resolve()
+    folder = target.with_name(f".{target.name}{_PARTIAL}-{os.getpid()}-{uuid4().hex[:8]}")
+    with ExitStack() as stack:
+        stack.enter_context(locked(target))
+        if not replace:
+            refuse_existing(target)
+        with _writable(target):
+            recover(target)
+            folder.mkdir()
+        stack.callback(remove, folder)
+        stack.enter_context(storage_errors(target.parent))
+        yield folder
+        with _writable(target):
+            commit(folder, target, facts or {}, replace)
+
+
+@contextmanager
+def _writable(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise unwritable(error, f"{target}: cannot be written ({reason})") from error
+
+
+def refuse_existing(folder: Path) -> None:
+    """Raise BadInput if there is something other than an empty folder."""
+    if folder.exists() and not (folder.is_dir() and next(folder.iterdir(), None) is None):
+        raise BadInput(f"{folder}: exists already; remove it, or choose another folder")
+
+
+def commit(folder: Path, target: Path, facts: Mapping[str, Any], replace: bool = True) -> None:
+    """Write the manifest of a filled folder, flush everything, and rename it to `target`."""
+    seal(folder, facts)
+    sync_folder(folder)
+    if replace and (target.is_symlink() or target.is_file()):
+        target.unlink()
+    elif replace and target.exists():
+        target.rename(_replaced(target))
+    try:
+        folder.rename(target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # it was absent when this one began
+            raise CheckpointRefused(f"{target}: written by another command") from error
+        raise
+    sync(target.parent)
+    remove(_replaced(target))
+
+
+def seal(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write the manifest of a folder: its files as they are, and facts about them."""
+    files = {name: [path.stat().st_size, sha256(path)] for name, path in _listed(folder).items()}
+    content = {"format": FORMAT, "facts": facts, "files": files}
+    text = json.dumps(content | {"sha256": digest(content)}, indent=2)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def _listed(folder: Path) -> dict[str, Path]:
+    names = files_in(folder)
+    return {name: names[name] for name in names if name not in (MANIFEST, "README.md")}
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush all files of a folder, and their names, to the disk."""
+    for path in (folder, *folder.rglob("*")):
+        if path.is_dir() or path.is_file():
+            sync(path)
+
+
+def recover(target: Path) -> None:
+    """Remove what killed writers left, and bring back what one had moved away to replace it.
+
+    The caller holds the lock.
+    """
+    if _replaced(target).exists() and not target.exists():
+        _replaced(target).rename(target)
+    remove(_replaced(target))
+    for leftover in target.parent.glob(f".{escape(target.name)}{_PARTIAL}*"):
+        if f"{_PARTIAL}-{os.getpid()}-" not in leftover.name:
+            remove(leftover)
+
+
+def _replaced(target: Path) -> Path:
+    return target.with_name(f".{target.name}.replaced")
+
+
+def remove(folder: Path) -> None:
+    """Delete a folder that this project has written, if it exists; never follow a link."""
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The `facts` and `files` of a folder; ValueError, in a few words, if it has no valid manifest."""
+    path = folder / MANIFEST
+    if wrong := _unreadable(path):
+        raise ValueError(f"{MANIFEST} {wrong}")
+    try:
+        content = read_json(path, "a manifest", error=ValueError, fields={"format": int})
+        expected = content.pop("sha256", None)
+        intact = digest(content) == expected
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{MANIFEST} is damaged") from error
+    if content["format"] > FORMAT:
+        raise ValueError(newer_format(MANIFEST, content["format"], FORMAT))
+    if not intact:
+        raise ValueError(f"{MANIFEST} has changed since it was written")
+    return content
+
+
+def problem(folder: Path, hashed: int | None = None) -> str | None:
+    """Why a folder is not what was written, in a few words; None if it is.
+
+    Args:
+        folder: to be read.
+        hashed: compare the sha256 only of files up to this size; of larger ones the size alone.
+    """
+    try:
+        files = read_manifest(folder)["files"]
+    except ValueError as error:
+        return str(error)
+    for name, (size, expected) in files.items():
+        path = folder / name
+        if wrong := _unreadable(path):
+            return f"{name} {wrong}"
+        read = hashed is None or size <= hashed
+        if path.stat().st_size != size or (read and sha256(path) != expected):
+            return f"{name} has changed since it was written"
+    return None
+
+
+def _unreadable(path: Path) -> str | None:
+    if path.is_file():
+        return None
+    return "is not a regular file" if path.exists() else "is missing"
+
+
+def facts_of(
+    folder: Path, remedy: str, hashed: int | None = None, error: type[ProjectError] = BadInput
+) -> dict[str, Any]:
+    """The facts in the manifest of a folder that is what was written, see `problem`.
+
+    Raises:
+        error: it is not; the message names what is wrong and ends with `remedy`.
+    """
+    if reason := problem(folder, hashed):
+        raise error(f"{folder}: {reason}; {remedy}")
+    return read_manifest(folder)["facts"]
+
+
+def cached(
+    folder: Path, make: Callable[[Path], None], facts: Mapping[str, Any] | None = None
+) -> Path:
+    """Fill a folder with `make` unless it is there as it was written; returns it.
+
+    A process waits for another one that fills the same folder, and then uses it. Errors as in
+    `filling`.
+    """
+    if problem(folder) is None:
+        return folder
+    with locked(folder, wait=True):
+        if reason := problem(folder):
+            if folder.exists():
+                logger.warning("%s: %s; making it again", folder, reason)
+            with filling(folder, facts, replace=True) as new:
+                make(new)
+    return folder
+
+
+@contextmanager
+def locked(path: Path, wait: bool = False) -> Iterator[None]:
+    """Hold the lock of a file or folder while the block runs; its process may hold it already.
+
+    It is a record lock on `.NAME.lock` beside it: it ends with its process, however that ends, and
+    worker processes do not inherit it. Where the file system has no locks, there is none.
+
+    Raises:
+        BadInput, StorageError: the folder that the path is in cannot be made or written.
+        FolderInUse: another process holds the lock; the message gives its pid.
+    """
+    file = path.parent.resolve() / f".{path.name}.lock"
+    if _held.get(file) == os.getpid():
+        yield
+        return
+    new = not file.parent.exists()
+    with _writable(path):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _lock(file, path, wait)
+    _held[file] = os.getpid()
+    try:
+        yield
+    finally:
+        del _held[file]
+        file.unlink(missing_ok=True)
+        os.close(descriptor)
+        if new:
+            with suppress(OSError):  # something was written
+                file.parent.rmdir()
+
+
+def _lock(file: Path, path: Path, wait: bool) -> int:
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):  # depends on the system
+                pid = os.read(descriptor, 20).decode(errors="replace")
+                os.close(descriptor)
+                said = f"{path}: in use by another command (pid {pid})"
+                raise FolderInUse(said) from error
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), file.stat()):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+                return descriptor
+        os.close(descriptor)  # whoever held it has removed the file

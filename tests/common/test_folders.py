@@ -1,0 +1,286 @@
+"""Folders are whole or absent: written by one command at a time, checked by readers, kept by a cache."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from common import folders
+from common.errors import BadInput, CheckpointRefused
+from common.folders import MANIFEST, SMALL, cached, facts_of, filling, locked, problem, recover
+from tests.faults.forked import meanwhile
+from tests.refusals import refused
+from tests.sources import ROOT
+
+FILES = {
+    "model.safetensors": b"\x00" * 500,
+    "optimizer.pt": bytes(range(256)),
+    "1_Pooling/config.json": b"{}",
+}
+
+
+def fill(folder, files=FILES):
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def folder_of(target, files=FILES, **facts):
+    with filling(target, facts, replace=True) as folder:
+        fill(folder, files)
+    return target
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_filled_folder_is_whole_and_says_what_it_is(tmp_path):
+    with filling(tmp_path / "x", facts := {"kind": "toy"}) as folder:
+        fill(folder)
+        facts["rows"] = 3
+        assert not (tmp_path / "x").exists()
+    assert problem(tmp_path / "x") is None and names(tmp_path) == ["x"]
+    assert facts_of(tmp_path / "x", "go") == {"kind": "toy", "rows": 3}
+    for name in (".DS_Store", "1_Pooling/.nfs1", "notes.txt"):
+        (tmp_path / "x" / name).touch()
+    assert problem(tmp_path / "x") is None, "other files do not matter"
+    with pytest.raises(BadInput, match="x: exists already"), filling(tmp_path / "x"):
+        pass
+
+
+def test_people_may_edit_the_readme(tmp_path):
+    folder = folder_of(tmp_path / "x", FILES | {"README.md": b"# x"})
+    (folder / "README.md").unlink()
+    assert problem(folder) is None
+
+
+@pytest.mark.parametrize("name", [*FILES, MANIFEST])
+def test_a_missing_file_and_one_of_another_kind_is_named(tmp_path, name):
+    path = folder_of(tmp_path / "x") / name
+    content = path.read_bytes()
+    path.unlink()
+    assert problem(tmp_path / "x") == f"{name} is missing"
+    os.mkfifo(path)
+    assert name in problem(tmp_path / "x")
+    path.unlink()
+    path.write_bytes(content[:-2])
+    assert name in problem(tmp_path / "x")
+    (tmp_path / "elsewhere").write_bytes(content)
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")
+    assert problem(tmp_path / "x") is None, "as the hub's cache keeps files"
+
+
+def test_every_flipped_bit_is_found(tmp_path):
+    folder, rng = folder_of(tmp_path / "x", run="one"), random.Random(0)
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    for number in range(400):
+        path = paths[number % len(paths)]
+        whole = path.read_bytes()
+        flip(path, rng.randrange(8 * len(whole)))
+        assert path.name in refused(facts_of, folder, "go"), path
+        path.write_bytes(whole)
+    assert problem(folder) is None
+
+
+def flip(path, bit):
+    broken = bytearray(path.read_bytes())
+    broken[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(broken)
+
+
+def test_large_files_are_hashed_on_request(tmp_path):
+    folder = folder_of(tmp_path / "x")
+    flip(folder / "model.safetensors", 9)
+    assert problem(folder, hashed=499) is None and problem(folder, SMALL)
+    (folder / "model.safetensors").write_bytes(b"\x00" * 499)
+    assert problem(folder, hashed=499) == "model.safetensors has changed since it was written"
+
+
+def test_a_folder_of_a_newer_version_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "FORMAT", 9)
+    folder_of(tmp_path / "x")
+    monkeypatch.undo()
+    assert problem(tmp_path / "x").startswith("infocse.json has format 9, but this version reads 1")
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "[" * 5000, '{"format": "1"}', '{"format": 1}'])
+def test_a_manifest_that_is_none_is_damaged(tmp_path, content):
+    (folder_of(tmp_path / "x") / MANIFEST).write_text(content)
+    assert MANIFEST in problem(tmp_path / "x")
+
+
+def test_an_error_while_writing_leaves_nothing(tmp_path):
+    with pytest.raises(OSError, match="odd"), filling(tmp_path / "deep" / "x") as folder:
+        fill(folder)
+        raise OSError("odd")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    assert "x: cannot be written (" in refused(folder_of, tmp_path / "file" / "x")
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("moment", range(3))
+def test_a_replacement_that_is_cut_short_leaves_the_old_or_the_new_folder(
+    tmp_path, monkeypatch, moment
+):
+    """Between any two renames of the replacement; `recover` is what the next start calls."""
+    folder_of(tmp_path / "best")
+    rename, calls = os.rename, []
+
+    def counted(*paths, **named):
+        if len(calls) == moment:
+            raise Killed
+        calls.append(paths)
+        rename(*paths, **named)
+
+    monkeypatch.setattr(os, "rename", counted)
+    try:
+        folder_of(tmp_path / "best", FILES | {"model.safetensors": b"new"})
+    except Killed:
+        assert moment < 2
+    monkeypatch.undo()
+    recover(tmp_path / "best")
+    assert problem(tmp_path / "best") is None and names(tmp_path) == ["best"]
+    expected = b"new" if moment == 2 else FILES["model.safetensors"]
+    assert (tmp_path / "best" / "model.safetensors").read_bytes() == expected
+
+
+def test_what_is_in_the_place_of_a_folder_is_replaced_and_a_link_is_not_followed(tmp_path):
+    other, run = folder_of(tmp_path / "other", kind="other"), tmp_path / "run"
+    run.mkdir()
+    (run / "1").mkdir()
+    (run / "2").symlink_to(other)
+    (run / "3").symlink_to(tmp_path / "nowhere")
+    (run / "4").touch()
+    for name in "1234":
+        assert facts_of(folder_of(run / name), "go") == {}
+    assert facts_of(other, "go") and names(run) == ["1", "2", "3", "4"]
+
+
+def test_everything_is_flushed_before_the_rename_and_the_rename_after_it(tmp_path, monkeypatch):
+    events, rename = [], Path.rename
+    monkeypatch.setattr(folders, "sync", lambda path: events.append(path.name))
+    monkeypatch.setattr(
+        Path, "rename", lambda path, target: events.append("renamed") or rename(path, target)
+    )
+    folder_of(tmp_path / "x")
+    before, after = events[: events.index("renamed")], events[events.index("renamed") :]
+    written = [*(Path(file).name for file in FILES), MANIFEST, "1_Pooling"]
+    assert sorted(written) == sorted(before[1:]) and "x" in before[0]
+    assert after == ["renamed", tmp_path.name], "the rename is flushed too"
+
+
+def test_of_two_writers_the_second_is_refused(tmp_path):
+    with filling(tmp_path / "x") as folder:
+        fill(folder)
+        assert meanwhile(folder_of, tmp_path / "x") == 5
+        assert meanwhile(folder_of, tmp_path / "y") == 0
+        with pytest.raises(CheckpointRefused, match="x: written by another command"):
+            with filling(tmp_path / "x") as of_a_thread, filling(tmp_path / "x") as other:
+                fill(of_a_thread)
+                fill(other, {"a": b"1"})
+        [path] = (tmp_path / "x").rglob("[a-z]")
+        path.unlink()
+        (tmp_path / "x" / MANIFEST).unlink()
+    assert problem(tmp_path / "x") is None and names(tmp_path) == ["x", "y"]
+
+
+BUILDER = """
+import sys, time
+from pathlib import Path
+from common.folders import cached
+def make(folder):
+    (folder / "ids.bin").write_bytes(b"half")
+    print(folder, flush=True)
+    time.sleep(float(sys.argv[2]))
+cached(Path(sys.argv[1]) / "key", make)
+"""
+
+
+def building(folder, seconds):
+    command = [sys.executable, "-c", BUILDER, str(folder), str(seconds)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def never(folder):
+    raise AssertionError("made again")
+
+
+def test_a_whole_folder_of_a_cache_is_used(tmp_path):
+    assert cached(tmp_path / "deep" / "key", fill) == tmp_path / "deep" / "key"
+    assert cached(tmp_path / "deep" / "key", never) == tmp_path / "deep" / "key"
+
+
+@pytest.mark.parametrize("name", [*FILES, MANIFEST])
+@pytest.mark.parametrize("damage", [lambda content: b"x" + content[1:], lambda content: b"", None])
+def test_a_damaged_folder_of_a_cache_is_made_again_with_one_log_line(
+    tmp_path, caplog, damage, name
+):
+    folder = cached(tmp_path / "key", fill)
+    content = (folder / name).read_bytes()
+    (folder / name).unlink()
+    if damage:
+        (folder / name).write_bytes(damage(content))
+    cached(folder, fill)
+    assert problem(folder) is None and (folder / name).read_bytes() == content
+    [line] = [record.message for record in caplog.records]
+    assert line.startswith(f"{folder}: {name} ") and line.endswith("; making it again")
+    assert names(tmp_path) == ["key"]
+
+
+def test_the_second_of_two_builders_waits_and_uses_the_folder_of_the_first(tmp_path):
+    with building(tmp_path, 0.2) as process:
+        process.stdout.readline()
+        assert (cached(tmp_path / "key", never) / "ids.bin").read_bytes() == b"half"
+
+
+def test_what_a_killed_builder_left_is_removed_by_the_next_and_another_folders_is_kept(tmp_path):
+    kept = [".key.partial", ".other.infocse-partial-1-a"]
+    for name in (*kept, ".key.infocse-partial"):
+        (tmp_path / name).mkdir()
+    with building(tmp_path, 600) as process:
+        left = Path(process.stdout.readline().strip())
+        process.kill()
+    assert left.exists() and (tmp_path / ".key.lock").exists()
+    cached(tmp_path / "key", fill)
+    assert names(tmp_path) == sorted([*kept, "key"])
+
+
+def test_a_lock_is_held_until_its_process_ends_or_is_killed(tmp_path):
+    read, write = os.pipe()
+    other = os.fork()
+    if not other:  # holds the lock until it is killed
+        try:
+            with locked(tmp_path / "new" / "run"):
+                os.write(write, b"held")
+                time.sleep(60)
+        finally:
+            os._exit(0)
+    assert os.read(read, 4) == b"held"
+    with pytest.raises(CheckpointRefused, match=f"run: in use by another command .pid {other}"):
+        with locked(tmp_path / "new" / "run"):
+            pass
+    os.kill(other, signal.SIGKILL)
+    os.waitpid(other, 0)
+    with locked(tmp_path / "new" / "run"), locked(tmp_path / "new" / "run"):
+        assert meanwhile(locked(tmp_path / "new" / "run").__enter__) == 5
+    assert names(tmp_path / "new") == []
+
+
+def test_a_lock_removes_only_an_empty_folder_that_it_made(tmp_path):
+    with locked(tmp_path / "new" / "run"):
+        pass
+    assert names(tmp_path) == []
+    with locked(tmp_path / "new" / "run"):
+        (tmp_path / "new" / "run").touch()
+    assert names(tmp_path / "new") == ["run"]
