@@ -10,7 +10,7 @@ import eval.__main__
 import training.stages
 from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
 from common.old_flags import EVALUATION, TRAINER, TRAINING
-from quickstart.generate import generate, write
+from examples.grammar import generate, write
 from tests.docs.commands import ROOT, SHORT, blocks, call, check, commands
 from training.methods import load_method, method_names
 from training.run_arguments import RunArguments

@@ -6,11 +6,10 @@ from types import ModuleType
 
 import pytest
 
-import demo.__main__ as command
 from common.files import read_yaml
-from demo import docstrings
-from demo.docstrings import description, documents
 from eval.retrieval.beir import read_set
+from examples import demo as command
+from examples.demo import description, documents
 from models.encoder import load_encoder
 
 SOURCE = """
@@ -33,7 +32,7 @@ def test_one_document_for_one_text_under_its_shortest_name(monkeypatch):
     low.__all__ = ["wind", "Toy", "Other", "short", "not_there"]
     top.__all__, top.low, top.turn, top.json = ["low", "turn", "json"], low, low.wind, json
     monkeypatch.setitem(sys.modules, "toys", top)
-    monkeypatch.setattr(docstrings, "PACKAGES", ("toys",))
+    monkeypatch.setattr(command, "PACKAGES", ("toys",))
     assert documents() == [
         ("toys.low.Other", "Something else that runs and stops."),
         ("toys.low.Toy", "A toy that runs and stops."),
@@ -74,11 +73,11 @@ def test_the_installed_packages_have_thousands_of_documents(installed):
         "pandas.Series.rolling",
         "sklearn.svm.SVC",
     } <= {*names}
-    assert {name.split(".")[0] for name in names} == {*docstrings.PACKAGES}
+    assert {name.split(".")[0] for name in names} == {*command.PACKAGES}
 
 
 def test_nearly_every_question_has_an_answer_here(installed, tmp_path):
-    command.write(installed, read_yaml(command._QUESTIONS), tmp_path)
+    command.write(installed, read_yaml(command.QUESTIONS), tmp_path)
     data = read_set(tmp_path, "test")
     assert len(data.queries) >= 39 and len(data.corpus) == len(installed)
     [grades] = [data.grades[name] for name in data.queries if name == "inverse of a matrix"]
@@ -109,7 +108,7 @@ def test_a_tiny_run_shows_the_verdict_and_hits_side_by_side(
         if line.startswith("|")
     ]
     table = table[[cell.strip() for cell in [line[0] for line in table]].index("question") :]
-    assert len(table) == 2 + len(read_yaml(command._QUESTIONS))
+    assert len(table) == 2 + len(read_yaml(command.QUESTIONS))
     names = {name for name, _ in installed}
     for _, *sides in table[2:]:
-        assert all(len({*side.strip().split(", ")} & names) == command._HITS for side in sides)
+        assert all(len({*side.strip().split(", ")} & names) == command.HITS for side in sides)

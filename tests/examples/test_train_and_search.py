@@ -1,12 +1,12 @@
-"""example.py runs as it stands, with fewer steps and sentences of a smaller model."""
+"""The example runs as it stands, with fewer steps and sentences of a smaller model."""
 
 import json
 
 import matplotlib
 import matplotlib.pyplot as plt
 
-import example
-from quickstart.generate import generate
+from examples import train_and_search as example
+from examples.grammar import generate
 
 
 def test_the_example_trains_searches_and_draws(tiny_bert, tmp_path, monkeypatch, capsys):

@@ -1,0 +1,1 @@
+"""First runs without downloads: a training, a search in docstrings, a minute of both."""
