@@ -65,8 +65,16 @@ class Parser(argparse.ArgumentParser):
         """What to use instead of a flag that does not exist."""
         if name in self.old:
             return f"here: {self.old[name].replace('`', '')}"
-        near = difflib.get_close_matches(f"--{name}", self._option_string_actions, n=1)
-        return f"did you mean {near[0]}?" if near else "--help lists all flags"
+        if near := nearest(f"--{name}", self._option_string_actions):
+            return near.strip()
+        dashed = self._get_positional_actions() and "; a text that begins with - goes after --"
+        return f"--help lists all flags{dashed or ''}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A question about the name that may be meant, to be followed by more; or nothing."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean '{near[0]}'? " if near else ""
 
 
 def refuse_repeated(argv: Sequence[str]) -> None:

@@ -26,10 +26,9 @@ PREFIX = "c_head."
 
 
 def load_masked_lm(path: str, config=None, new_output: bool = False) -> PreTrainedModel:
-    """Load a `*ForMaskedLM` of a family whose head is known, every tensor from the file; BadInput
-    otherwise.
+    """Load a `*ForMaskedLM` of a family whose head is known, every tensor from the file.
 
-    With `new_output`, the output head is new and only the backbone is read from the file.
+    BadInput otherwise. With `new_output`, the output head is new and only the backbone is read from the file.
     """
     config = config if config is not None else load_config(path)
     if not family_of(config).transform:
@@ -42,7 +41,11 @@ def load_masked_lm(path: str, config=None, new_output: bool = False) -> PreTrain
         lm = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
         lm.base_model.load_state_dict(load_backbone(path, config).state_dict())
         return lm
-    return load_strictly(AutoModelForMaskedLM, path, config)
+    without = (
+        "start from a run of stage 1 or a pre-trained model, which have the MLM head, or give "
+        "stage 1 --output_init new"
+    )
+    return load_strictly(AutoModelForMaskedLM, path, config, without)
 
 
 def check_depth(config, skip_from: int) -> None:
@@ -50,8 +53,8 @@ def check_depth(config, skip_from: int) -> None:
     last = config.num_hidden_layers - 1
     if not 0 <= skip_from <= last:
         raise BadInput(
-            f"--skip_from {skip_from}: must be from 0 to {last} for this backbone (6 of 12 layers, "
-            "3 of 6)"
+            f"--skip_from {skip_from}: must be from 0 to {last} for this backbone; auto takes the "
+            "layer of stage 1, else the middle one (6 of 12, 3 of 6)"
         )
 
 

@@ -70,11 +70,16 @@ def quiet():
 
 
 def load_strictly(
-    model_class, path: str, config, simcse_head: bool = False, **extra
+    model_class,
+    path: str,
+    config,
+    without: str = "missing weights are never initialised at random",
+    simcse_head: bool = False,
+    **extra,
 ) -> PreTrainedModel:
-    """Call `model_class.from_pretrained` in float32, with every tensor from the file; BadInput
-    names a missing one.
+    """Call `model_class.from_pretrained` in float32, with every tensor from the file.
 
+    BadInput names a missing one and says `without`, what to do about it.
     Half-precision checkpoints are converted to float32: small optimizer steps would be rounded
     away. With `simcse_head`, the head of SimCSE's training, if the file has one, is the pooler.
     """
@@ -93,8 +98,7 @@ def load_strictly(
     if info["missing_keys"]:
         raise BadInput(
             f"'{path}' lacks {len(info['missing_keys'])} tensors of a {type(model).__name__}, for "
-            "example "
-            f"{sorted(info['missing_keys'])[0]}; missing weights are never initialised at random"
+            f"example {sorted(info['missing_keys'])[0]}; {without}"
         )
     check_finite(path, dict(model.named_parameters()))
     if old:

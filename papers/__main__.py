@@ -5,7 +5,7 @@ from pathlib import Path
 
 from common.errors import BadInput, run_command
 from common.files import read_json, writing
-from common.flags import Parser, output_folder, positive
+from common.flags import Parser, nearest, output_folder, positive
 from common.signals import stoppable
 from common.streams import show
 from eval.scores import write_rows
@@ -88,6 +88,9 @@ def _names() -> list[str]:
 
 def _read(name: str, labels: list[str]) -> Table | Study:
     """A table, with the rows of these labels (default: all), or a study."""
+    if name not in _names():
+        guess = nearest(name, _names())
+        raise BadInput(f"unknown table '{name}': {guess}python -m papers lists them")
     content = study.read(name) if name in study.names() else specification.read(name)
     if isinstance(content, Study):
         known = [levels[0] for levels in content.combinations]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from typing import TYPE_CHECKING
 
 import models.objectives
 from common.errors import BadInput
+from common.flags import nearest
 
 if TYPE_CHECKING:
     from models.objectives.base import Method
@@ -17,8 +17,7 @@ STAGE_ONE, UNSUP, SUP = "run_pretrain_aux.py", "run_unsup.py", "run_sup.py"
 
 
 def method_names(labels: bool | None = None) -> list[str]:
-    """All methods; with `labels`, those that do (True) or do not (False) need labelled pairs, which
-    imports all.
+    """All methods; with `labels`, which imports all, those that need labelled pairs or do not.
 
     A file whose name begins with an underscore is a helper of methods.
     """
@@ -28,15 +27,11 @@ def method_names(labels: bool | None = None) -> list[str]:
 
 
 def load_method(name: str | None, script: str | None = None) -> Method:
-    """The method of that name; BadInput if it is missing, unknown or of another script than this one."""
+    """The method of that name; BadInput if it is missing, unknown or of another script."""
     names = method_names()
     if name not in names:
-        guess = "".join(
-            f"did you mean '{match}'? "
-            for match in difflib.get_close_matches(name or "", names, n=1)
-        )
         choices = f"choose one of {', '.join(names)} (or a --config that names one)"
-        raise BadInput(f"--method {name or 'is missing'}: {guess}{choices}")
+        raise BadInput(f"--method {name or 'is missing'}: {nearest(name or '', names)}{choices}")
     method = importlib.import_module(f"models.objectives.{name}").METHOD
     if script and script != (needed := SUP if method.labels else UNSUP):
         raise BadInput(f"--method {name}: train it with {needed}")

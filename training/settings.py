@@ -35,7 +35,7 @@ from common.old_flags import TRAINER, TRAINING
 from common.ranges import check_range, check_type
 from models.loading import load_config
 from models.objectives.base import Method
-from training.methods import STAGE_ONE, SUP, load_method, method_names
+from training.methods import STAGE_ONE, SUP, load_method, method_names, script_of
 from training.run_arguments import RunArguments
 
 # x86; without either, torch emulates bfloat16 in software
@@ -259,6 +259,8 @@ class SettingsParser(Parser, HfArgumentParser):
         """The values of a configuration file, by name."""
         words = read_config(path)
         for name, value in words.items():
+            if name == "method" and self.script == STAGE_ONE:
+                raise BadInput(f"{path}: a configuration of {script_of(str(value))}")
             if name not in self.hints:
                 raise BadInput(f"{path}: unknown key '{name}'; {self.instead(name)}")
             if isinstance(value, dict):
@@ -309,6 +311,9 @@ def _opened(
     """The parser of a script and its method, and the files' values with the file of each."""
     if script != STAGE_ONE and method is None:
         method = read_config(*config).get("method")
+        if config and method is None:
+            files = ", ".join(map(str, config))
+            raise BadInput(f"{files}: no method: run it with {STAGE_ONE}, or give --method")
     loaded = None if script == STAGE_ONE else load_method(method, script)
     parser = SettingsParser(script, loaded)
     merged: dict[str, tuple[Any, str]] = {}

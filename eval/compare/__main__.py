@@ -1,6 +1,6 @@
 """`python -m eval.compare A B`: is the difference between two models or published numbers more than chance?"""
 
-from common.errors import run_command
+from common.errors import BadInput, run_command
 from common.flags import Parser, check_output
 from common.streams import show
 from eval.compare.intervals import COLUMNS, NO_EXAMPLES, RESAMPLES, SEED, Interval, Line, compare
@@ -47,6 +47,8 @@ def main(argv: list[str] | None = None) -> list[dict]:
     check_output(args.output, [*args.a.split(","), *args.b.split(",")], b"[")
     refuse_foreign(args.output, "difference")
     a, b = side(args.a), side(args.b)
+    if not a.scores.keys() & b.scores.keys():
+        raise BadInput(f"{args.a} and {args.b} have no figure in common: score the same tasks")
     lines = compare(a, b)
     rows = [line.row() for line in lines]
     if args.output:

@@ -96,7 +96,7 @@ def test_a_pickle_that_runs_code_is_not_read(tiny_bert, tmp_path):
 @pytest.mark.parametrize("skip_from", [-1, 4, 6])
 def test_a_layer_the_backbone_does_not_have_is_refused_by_name(tiny_bert, skip_from):
     lm = load_masked_lm(str(tiny_bert))
-    with pytest.raises(BadInput, match=f"--skip_from {skip_from}"):
+    with pytest.raises(BadInput, match=f"--skip_from {skip_from}: .* auto takes"):
         AuxiliaryMaskedLM(lm, new_head(lm.base_model, 2), skip_from)
     with pytest.raises(BadInput, match="--skip_from"):
         LowerLayers(lm.base_model, skip_from)
@@ -107,7 +107,7 @@ def test_a_new_output_head_is_drawn_and_shares_the_embeddings_of_the_checkpoint(
 ):
     backbone = AutoModel.from_pretrained(tiny_bert, add_pooling_layer=False)
     backbone.save_pretrained(tmp_path)
-    with pytest.raises(BadInput, match=r"lacks \d tensors of a "):
+    with pytest.raises(BadInput, match=r"lacks \d tensors .* start from a run of stage 1"):
         load_masked_lm(str(tmp_path))
     lm = load_masked_lm(str(tmp_path), new_output=True)
     loaded = lm.base_model.state_dict()

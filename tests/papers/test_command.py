@@ -149,6 +149,11 @@ def test_an_unknown_row_is_refused(tmp_path, name, known, flags):
         main([name, "--rows", known.split(";")[0], "InfoCES", f"--output={tmp_path}", *flags])
 
 
+def test_an_unknown_table_is_refused_with_the_nearest(tmp_path):
+    with pytest.raises(BadInput, match="unknown table 'infocse2': did you mean 'infocse-2'"):
+        main(["infocse2", "--list"])
+
+
 def test_where_a_method_starts():
     def start(name, overrides, model="m", stage_one="s"):
         return start_flags(runs.CONFIGS / f"{name}.yaml", overrides, model, stage_one)

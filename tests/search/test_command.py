@@ -42,6 +42,11 @@ def test_long_files_are_built_and_queried(tiny_bert, folder, tmp_path, capsys, m
         command.main(build)
 
 
+def test_a_query_may_begin_with_a_dash(tmp_path):
+    with pytest.raises(BadInput, match=r"index\.json"):
+        command.main(["query", str(tmp_path), "--", "--dry-run"])
+
+
 def test_bad_flags_are_refused_before_anything_is_read(tiny_bert, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "Embedder", lambda *_, **named: pytest.fail("was loaded"))
     build = [
@@ -57,6 +62,8 @@ def test_bad_flags_are_refused_before_anything_is_read(tiny_bert, folder, tmp_pa
         command.main([*build, "--stride=300"])
     with pytest.raises(BadInput, match="no document"):
         command.main(["build", str(tiny_bert), *build[2:]])
+    with pytest.raises(BadInput, match="begins with - goes after --"):
+        command.main(["query", "index", "--dry-run"])
     with pytest.raises(BadInput, match="invalid choice"):
         command.main([*build, "--language=klingon"])
 

@@ -6,6 +6,7 @@ import re
 import pytest
 from matplotlib.figure import Figure
 
+from tests.sources import ROOT
 from training.curves import (
     GAP,
     auxiliary_losses,
@@ -110,7 +111,9 @@ def test_words_say_whether_and_since_when_the_vector_is_read():
     )
     assert describe_gap(READING).endswith("clearly from step 20 (2,000 tokens) on")
     for unread in (READING[:2], [losses(10, math.nan, 6.0)]):
-        assert "hardly reads the sentence vector" in describe_gap(unread)
+        said = describe_gap(unread)
+        assert "hardly reads the sentence vector" in said
+        assert (ROOT / next(word for word in said.split() if word.startswith("configs/"))).is_file()
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from common.old_flags import TRAINER
 from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, check_range, ranges_of
 from tests.folders import change_json
 from tests.refusals import refused
+from tests.sources import ROOT
 from training import settings
 from training.methods import STAGE_ONE, SUP, UNSUP, load_method, method_names
 from training.run_arguments import RunArguments
@@ -205,6 +206,17 @@ def test_what_the_trainer_would_ignore_or_is_set_here_is_no_flag():
         assert "; here: " in refused(fill, UNSUP, {"method": "ct", name: True}), name
 
 
+def test_a_configuration_of_another_script_names_it():
+    stage_one, infocse = (f"configs/{name}-bert-base.yaml" for name in ("aux", "infocse"))
+    for script, config, needed in (
+        (UNSUP, stage_one, STAGE_ONE),
+        (STAGE_ONE, infocse, UNSUP),
+        (SUP, infocse, UNSUP),
+        (UNSUP, "configs/consert-sup-bert-base.yaml", SUP),
+    ):
+        assert needed in refused(fill, script, {"config": ROOT / config})
+
+
 def test_files_combine_and_the_later_wins(tmp_path):
     texts = ["method: moco\nseed: 1\nmax_steps: 9", "num_train_epochs: 2\nqueue_size: 7\nseed: 2"]
     paths = [tmp_path / f"{number}.yaml" for number in range(2)]
@@ -228,7 +240,7 @@ def test_files_combine_and_the_later_wins(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("max_lenght: 32", "unknown key 'max_lenght'; did you mean --max_length?"),
+        ("max_lenght: 32", "unknown key 'max_lenght'; did you mean '--max_length'?"),
         ("temp: 0.05", "unknown key 'temp'; here: --temperature"),
         ("seed: 1\nmax_length: 2\nseed: 1", "'seed' is repeated"),
         ("pooling: [avg, cls]", "'pooling' takes one value, not 2"),
@@ -262,12 +274,12 @@ def test_a_value_of_the_wrong_type_is_refused_by_key(config, key, value):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--max_lenght", "3"], "unknown argument '--max_lenght'; did you mean --max_length?"),
+        (["--max_lenght", "3"], "unknown argument '--max_lenght'; did you mean '--max_length'?"),
         (["stray"], "unknown argument 'stray'"),
         (["--max_len", "3"], "unknown argument '--max_len'"),
         (["--seed"], "--seed: expected one argument"),
         (["--seed", "3", "4"], "unknown argument '4'"),
-        (["--no_seed", "3", "4"], "unknown argument '--no_seed'; did you mean --seed?"),
+        (["--no_seed", "3", "4"], "unknown argument '--no_seed'; did you mean '--seed'?"),
     ],
 )
 def test_bad_flags_are_refused_by_name(flags, said):

@@ -329,6 +329,10 @@ def test_the_command_prints_a_table(pairs, tmp_path, capsys):
     command.main([f"{a},{b}", "published:simcse-bert-base"])
     out = capsys.readouterr().out
     assert "B: published:simcse-bert-base; InfoCSE (arXiv 2210.06432), table 2" in out
+    b = str(of_values(tmp_path, "c", {"MR": 70.0}))
+    with pytest.raises(BadInput, match="no figure in common"):
+        command.main([a, b, "--output", str(tmp_path / "none.json")])
+    assert not (tmp_path / "none.json").exists()
     command.main(["--list"])
     assert "| infocse-bert-base " in capsys.readouterr().out
 
