@@ -22,10 +22,12 @@ from training.methods import STAGE_ONE
 @stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, save; returns the run's folder."""
-    from training.settings import read
-    from training.stages import pretrain  # here: signals are handled during the slow imports
+    from training.settings import read  # here: signals are handled during the slow imports
 
-    return pretrain(read(STAGE_ONE, argv, __doc__), callbacks)
+    settings = read(STAGE_ONE, argv, __doc__)
+    from training.stages import pretrain  # here: --help and refused settings need none of it
+
+    return pretrain(settings, callbacks)
 
 
 @stoppable

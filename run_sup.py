@@ -22,10 +22,12 @@ from training.methods import SUP
 @stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, export, score; returns the run's folder."""
-    from training.settings import read
-    from training.stages import train_sentences  # here: signals are handled during the slow imports
+    from training.settings import read  # here: signals are handled during the slow imports
 
-    return train_sentences(read(SUP, argv, __doc__), callbacks)
+    settings = read(SUP, argv, __doc__)
+    from training.stages import train_sentences  # here: --help and refused settings need none of it
+
+    return train_sentences(settings, callbacks)
 
 
 @stoppable

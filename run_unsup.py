@@ -24,10 +24,12 @@ from training.methods import UNSUP
 @stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, export, score; returns the run's folder."""
-    from training.settings import read
-    from training.stages import train_sentences  # here: signals are handled during the slow imports
+    from training.settings import read  # here: signals are handled during the slow imports
 
-    return train_sentences(read(UNSUP, argv, __doc__), callbacks)
+    settings = read(UNSUP, argv, __doc__)
+    from training.stages import train_sentences  # here: --help and refused settings need none of it
+
+    return train_sentences(settings, callbacks)
 
 
 @stoppable

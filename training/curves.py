@@ -11,9 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-
 from common.errors import BadInput
 from eval.analyse.pictures import styles
 
@@ -166,6 +163,9 @@ def draw(history: History, path: str | Path) -> None:
     panels = {label: (title, names) for label, (title, names) in panels.items() if names}
     if not panels:
         return
+    from matplotlib.figure import Figure  # here: a finished run draws nothing
+    from matplotlib.ticker import MaxNLocator
+
     figure = Figure(figsize=(5, 2.8 * len(panels)), layout="constrained")
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
     for (label, (title, names)), axis in zip(panels.items(), axes, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.arguments import ScoredArguments
 from common.streams import show
@@ -15,10 +15,12 @@ from eval.encode import Encode
 from eval.scores import rows_of, score_tables, write_scores
 from eval.sts import STS_DEV, merged, own_pairs
 from eval.tasks import Options, count_seen, describe_seen, score_all, tasks_named, with_share_seen
-from models.encoder import SentenceEncoder, load_encoder
 from training.run_arguments import RunArguments
 from training.run_folder import BEST, copy_best, installing_result, read_best
-from training.trainer import EmbeddingTrainer
+
+if TYPE_CHECKING:
+    from models.encoder import SentenceEncoder
+    from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +87,8 @@ def save_result(
     Returns:
         Facts for the record (best step, verdict, dev score by width), and the findings in words.
     """
+    from models.encoder import load_encoder  # here: a finished run needs no model
+
     args, facts, findings = trainer.args, {}, []
     folder = Path(args.output_dir)
     if dev is None:
@@ -111,6 +115,8 @@ def score_result(
     args: RunArguments, method: str, tests: list, texts: Iterable[str], data_dir: str
 ) -> dict[str, Any]:
     """Write `scores.json` of the exported model; returns how many test sentences the training text contains."""
+    from models.encoder import load_encoder
+
     folder = Path(args.output_dir)
     encode = _encode(args, *load_encoder(str(folder)))
     results = score_all(encode, tests, data_dir)

@@ -16,7 +16,7 @@ from enum import Enum
 from functools import wraps
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 import torch
 from transformers import HfArgumentParser, TrainingArguments
@@ -34,9 +34,11 @@ from common.flags import Parser
 from common.old_flags import TRAINER, TRAINING
 from common.ranges import check_range, check_type
 from models.loading import load_config
-from models.objectives.base import Method
 from training.methods import STAGE_ONE, SUP, load_method, method_names, script_of
 from training.run_arguments import RunArguments
+
+if TYPE_CHECKING:
+    from models.objectives.base import Method
 
 # x86; without either, torch emulates bfloat16 in software
 _BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")

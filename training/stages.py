@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate.utils import broadcast_object_list, gather_object
@@ -40,7 +40,6 @@ from data.views import cuts
 from models.collectives import sum_over_processes, wait_for_everyone
 from models.loading import load_tokenizer
 from models.pooling import pooling_named
-from training.builders import build_pretraining, build_training
 from training.curves import describe_collapse, describe_gap, draw
 from training.provenance import contents, earlier_starts, provenance, weights_hash
 from training.result import dev_set, load_tests, measure_initial, save_result, score_result
@@ -61,7 +60,9 @@ from training.run_folder import (
     write_run,
 )
 from training.settings import Settings
-from training.trainer import EmbeddingTrainer, RunLog
+
+if TYPE_CHECKING:
+    from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +91,8 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
     with opened(args, record, data_args.dry_run) as start:
         if start.finished:
             return args.output_dir
+        from training.builders import build_pretraining  # here: a finished run needs no model
+
         trainer, plan = build_pretraining(settings, tokenizer, blocks)
         plan += settings.describe_choices()
         if data_args.dry_run:
@@ -165,6 +168,8 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
     with opened(args, record, data_args.dry_run) as start:
         if start.finished:
             return args.output_dir
+        from training.builders import build_training  # here: a finished run needs no model
+
         trainer, plan = build_training(settings, tokenizer, corpus, dev)
         plan += settings.describe_choices()
         if data_args.dry_run:
@@ -302,6 +307,8 @@ def take_steps(
         CheckpointRefused: the checkpoint does not fit or cannot be loaded.
         StorageError: the disk is full; NonFinite: a number is not finite.
     """
+    from training.trainer import RunLog
+
     args, folder = trainer.args, Path(trainer.args.output_dir)
     if trainer.is_world_process_zero():
         write_run(folder, record | {"status": "running"})

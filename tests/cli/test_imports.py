@@ -50,3 +50,8 @@ def test_a_query_imports_a_model_and_no_more(tiny_bert, tmp_path):
     Embedder(tiny_bert, pooling="avg").build_index(["a dog", "a river"]).save(index)
     loaded = slow_imports("search", "query", index, "a dog")
     assert loaded == {"bm25s", "transformers.modeling_utils"}
+
+
+def test_a_finished_run_imports_nothing_that_trains(finished, unsup):
+    loaded = slow_imports("run_unsup.py", *unsup(method="simcse"))
+    assert loaded <= {"transformers.modeling_utils"}
