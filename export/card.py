@@ -14,8 +14,8 @@ from eval.scores import AVERAGE, Key, headline, markdown
 from export.facts import Facts
 from export.text import Markup, escape, plain, rendered, short
 from models.encoder import SentenceEncoder
+from models.families import without_pooler
 from models.heads import Dense
-from models.loading import without_pooler
 from models.pooling import pooling_named
 from training.settings import kinds_of
 

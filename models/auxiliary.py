@@ -6,7 +6,6 @@ It is Condenser's head (Gao and Callan 2021, arXiv 2104.08253): a few transforme
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -17,8 +16,8 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from common.errors import BadInput, brief
 from models import fast
 from models.families import WITH_HEAD, check_apart, embeddings_of, family_of, layers_of, output_of
-from models.folder import check_folder, unpickled
-from models.loading import check_finite, load_backbone, load_config, load_strictly, read_tensors
+from models.folder import fetch, read_tensors
+from models.loading import load_backbone, load_config, load_strictly
 
 HEAD_FILE = "aux_head.safetensors"
 CONDENSER_FILE = "model.pt"
@@ -177,20 +176,12 @@ def top_layers(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
 
 def read_head(path: str) -> dict[str, Tensor] | None:
     """Read the auxiliary layers of a checkpoint (ours, or Condenser's), or None."""
-    check_folder(path)
-    readers = (
-        (Path(path) / HEAD_FILE, read_tensors),
-        (Path(path) / CONDENSER_FILE, _read_condenser),
-    )
-    tensors = next((read(file) for file, read in readers if file.is_file()), None)
-    return tensors and {name.removeprefix(PREFIX): value for name, value in tensors.items()}
-
-
-def _read_condenser(path: Path) -> dict[str, Tensor]:
-    tensors = unpickled(path)
+    file = next(filter(None, (fetch(path, name) for name in (HEAD_FILE, CONDENSER_FILE))), None)
+    if file is None:
+        return None
+    tensors = read_tensors(file)
     tensors.pop("co_target", None)  # coCondenser's labels, a buffer of its loss
-    check_finite(path, tensors)
-    return tensors
+    return {name.removeprefix(PREFIX): value for name, value in tensors.items()}
 
 
 def load_head(

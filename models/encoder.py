@@ -20,8 +20,13 @@ from common.errors import BadInput
 from common.files import share_weights
 from data.template import mask_place
 from models import fast
-from models.families import attends_backwards, check_apart, embeddings_of, layers_of
-from models.heads import Dense, Head
+from models.families import (
+    attends_backwards,
+    check_apart,
+    embeddings_of,
+    layers_of,
+)
+from models.heads import Dense, Head, Normalize
 from models.loading import (
     NO_LIMIT,
     Composite,
@@ -31,19 +36,11 @@ from models.loading import (
     load_tokenizer,
     quiet,
     usable_length,
-    without_pooler,
 )
 from models.perturb import UNCHANGED, Perturbation
 from models.pooling import masked_mean, pooling_named
 from models.precision import at_least_float32
-from models.saved_format import (
-    FORMAT,
-    Described,
-    read_modules,
-    write_head,
-    write_modules,
-    write_settings,
-)
+from models.saved_format import FORMAT, Described, read_modules, write_modules
 
 logger = logging.getLogger(__name__)
 # a value of --pooling for commands that read a model; it is saved as `cls` with a head
@@ -216,6 +213,10 @@ class SentenceEncoder(Composite):
     def save(self, folder: str | Path, tokenizer) -> None:
         """Write saved format 1: a folder for `AutoModel`, sentence-transformers and this project."""
         dense = self.head.dense_layers() if self.head is not None else []
+        head = [*dense, Normalize()] if self.normalizes else dense
+        described = Described(
+            self.pooling, head, self.max_length, self.prompts, self.default_prompt
+        )
         backbone = copy.copy(self.backbone)
         backbone.config = copy.deepcopy(self.backbone.config)
         backbone.config.sentence_embedding = {
@@ -231,18 +232,7 @@ class SentenceEncoder(Composite):
         saved = copy.deepcopy(tokenizer)  # with the length limit of the encoder
         saved.model_max_length = self.max_length
         saved.save_pretrained(folder)
-        write_head(folder, dense)
-        write_modules(
-            folder,
-            self._pooling,
-            len(dense),
-            self.max_length,
-            self.config,
-            without_pooler(type(self.backbone)),
-            tokenizer,
-            self.normalizes,
-        )
-        write_settings(folder, self.prompts, self.default_prompt)
+        write_modules(Path(folder), described, self.backbone, tokenizer)
         share_weights(Path(folder))
 
     @property
@@ -311,7 +301,7 @@ def _pooler_of(path: str, config) -> Dense:
 
 def described(path: str, config, pooling: str | None = None) -> Described:
     """Return how a model pools its tokens, from its folder or by `pooling`; BadInput as in `load_encoder`."""
-    description = read_modules(path, config, needed=pooling is None)
+    description = read_modules(path, needed=pooling is None)
     if description is None and pooling is None:
         raise BadInput(
             f"'{path}' does not state its pooling; give --pooling (cls_before_pooler for the "

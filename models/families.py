@@ -8,6 +8,7 @@ False, they mask only the padding (LLM2Vec: BehnamGhader et al. 2024, arXiv 2404
 The key is saved in config.json.
 """
 
+import inspect
 from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
@@ -88,6 +89,18 @@ def check_apart(config, what: str) -> None:
             f"'{config.model_type}': "
             f"{family_of(config).whole}; purely contrastive methods work with any encoder"
         )
+
+
+def without_pooler(model_class: type) -> dict[str, bool]:
+    """Return the option that drops the pooler, if the class has one.
+
+    It would have random weights, and be unused under DDP.
+    """
+    return (
+        {"add_pooling_layer": False}
+        if "add_pooling_layer" in inspect.signature(model_class).parameters
+        else {}
+    )
 
 
 def packs(config) -> bool:

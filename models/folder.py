@@ -1,9 +1,9 @@
-"""Checks on a model's folder before the library loads it: only its own files may be read.
+"""The folder of a model: which files are read from it, and what is refused in them.
 
 A folder is untrusted. What is read from it is written again, and published: so no file is read
-through a link that leaves it. transformers follows some keys of config.json to code and other
-files: attention and experts to compiled kernels on the hub, adapters to another model, a weight
-index to any file. Some numbers in it are how many objects the library makes.
+through a link that leaves it. transformers follows some keys of config.json to code and other files: attention and experts to compiled kernels
+on the hub, adapters to another model, a weight index to any file. Some numbers in it are how many
+objects the library makes.
 
 Most published checkpoints of the SimCSE family are pickled, `pytorch_model.bin`. transformers reads
 them as it reads safetensors: without prefixes (`bert.`, `roberta.`), with today's names for
@@ -12,7 +12,6 @@ and nothing else.
 """
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -22,7 +21,8 @@ from zipfile import is_zipfile
 import torch
 from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedConfig
 from transformers.utils import (
@@ -36,44 +36,18 @@ from transformers.utils import (
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from common.errors import BadInput
+from common.files import read_json, sha256
 from common.folders import MANIFEST, facts_of
 
-# Without this the library asks a hub service to convert a repository that has no safetensors.
-os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "1"
-_NOT_FOLLOWED = {
-    "quantization_config": "its weights are quantized; save it unquantized",
-    "transformers_weights": "it names a weight file; rename that to model.safetensors and remove the key",
-    "fusion_config": "it replaces parts of the model; remove the key",
-}
-_OPTIONAL = {
-    "_raise_exceptions_for_missing_entries": False,
-    "_raise_exceptions_for_connection_errors": False,
-}
-_WEIGHTS = (
-    SAFE_WEIGHTS_NAME,
-    SAFE_WEIGHTS_INDEX_NAME,
-    WEIGHTS_NAME,
-    WEIGHTS_INDEX_NAME,
-)  # the first one is read
-_READ = (
-    "*.json",
-    "*.txt",
-    "*.model",
-    "*.jinja",
-    "additional_chat_templates/*",
-)  # and written again
+# 1. Files.
+
+# Those that the libraries read by themselves, and those that determine the vectors.
+_READ = ("*.json", "*.txt", "*.model", "*.jinja", "additional_chat_templates/*")
 _READ += ("*.safetensors", "*.bin", "*.pt")
-_COUNT = re.compile(r"(?P<labels>labels)$|layers?$|blocks$|experts$")  # keys that count objects
-_MOST_OBJECTS, _MOST_LABELS = 1_000, 100_000
-_ALIKE = 4  # how often a pickle may hold the same numbers; a tied matrix is there twice
+_HASHED = """config.json tokenizer*.json special_tokens_map.json added_tokens.json vocab.* merges.txt
+    *.model *.safetensors *.safetensors.index.json pytorch_model*.bin pytorch_model.bin.index.json
+    model.pt modules.json sentence_bert_config.json */config.json */*.safetensors""".split()
 _POINTER = b"version https://git-lfs"
-_HEAD = "mlp.dense.weight"
-# Where SimCSE's script for conversion puts the head of its training; a pooler beside it was never
-# trained.
-_HEAD_AS_POOLER = {
-    r"^(bert|roberta)\.pooler\.": "untrained_pooler.",
-    r"^mlp\.dense\.": "pooler.dense.",
-}
 
 
 class Unreachable(BadInput):
@@ -99,6 +73,14 @@ def _check_file(root: Path, file: Path) -> None:
         raise BadInput(f"{file}: a pointer of Git LFS, not the file; run `git lfs pull` there")
 
 
+def is_inside(folder: Path, file: Path) -> bool:
+    """Whether a file, links followed, is below a folder or, for a folder of the hub's cache, one of its blobs."""
+    root, target = folder.resolve(), file.resolve()
+    return target.is_relative_to(root) or (
+        root.parent.name == "snapshots" and target.parent == root.parents[1] / "blobs"
+    )
+
+
 def fetch(path: str, name: str) -> Path | None:
     """A file of a local folder or hub repository; None if it does not exist.
 
@@ -122,6 +104,40 @@ def fetch(path: str, name: str) -> Path | None:
         ) from error
     except EntryNotFoundError:
         return None
+
+
+def read(path: str, name: str, expected: type = dict) -> Any:
+    """A JSON file of a folder or hub repository, an object or another type; None without it."""
+    file = fetch(path, name)
+    return file and read_json(
+        file, "a description of the model", "copy the whole folder again", expected
+    )
+
+
+def hashes_of(path: str) -> dict[str, str]:
+    """The sha256 of every file that determines a local model, by name; {} for anything else.
+
+    A configuration may be a JSON file by itself.
+    """
+    root = Path(path)
+    if root.suffix == ".json" and root.is_file():
+        return {root.name: sha256(root)}
+    if not (root / "config.json").is_file():
+        return {}
+    files = {file for pattern in _HASHED for file in root.glob(pattern) if file.is_file()}
+    return {str(file.relative_to(root)): sha256(file) for file in sorted(files)}
+
+
+# 2. config.json.
+
+_COUNT = re.compile(r"(?P<labels>labels)$|layers?$|blocks$|experts$")  # keys that count objects
+_MOST_OBJECTS, _MOST_LABELS = 1_000, 100_000
+_NOT_FOLLOWED = {
+    "quantization_config": "its weights are quantized; save it unquantized",
+    "transformers_weights": "it names a weight file; rename that to model.safetensors and remove "
+    "the key",
+    "fusion_config": "it replaces parts of the model; remove the key",
+}
 
 
 def check_counts(path: str, config: Any) -> None:
@@ -151,12 +167,34 @@ def settle(path: str, config: PreTrainedConfig) -> None:
     vars(config).pop("auto_map", None)  # names a code file, which a saved copy would not have
 
 
-def check_weights(path: str) -> bool:
-    """Raise BadInput for a folder or hub id with weights elsewhere, an adapter, or a pickle of more
-    than tensors.
+# 3. Weights.
 
-    Also for a folder of this project that is not as it was written. Return whether the weights are
-    pickled.
+_OPTIONAL = {
+    "_raise_exceptions_for_missing_entries": False,
+    "_raise_exceptions_for_connection_errors": False,
+}
+_WEIGHTS = (  # the first one is read
+    SAFE_WEIGHTS_NAME,
+    SAFE_WEIGHTS_INDEX_NAME,
+    WEIGHTS_NAME,
+    WEIGHTS_INDEX_NAME,
+)
+_ALIKE = 4  # how often a pickle may hold the same numbers; a tied matrix is there twice
+_HEAD = "mlp.dense.weight"
+# Where SimCSE's script for conversion puts the head of its training; a pooler beside it was never
+# trained.
+_HEAD_AS_POOLER = {
+    r"^(bert|roberta)\.pooler\.": "untrained_pooler.",
+    r"^mlp\.dense\.": "pooler.dense.",
+}
+
+
+def weights_of(path: str) -> Path:
+    """The weights of a folder or hub id, or their index; all files that it names are there.
+
+    Raises:
+        BadInput: there are none, they are elsewhere, an adapter's, a pickle of more than tensors,
+            or the folder is one of this project, and not as it was written.
     """
     root = Path(path)
     check_folder(path)
@@ -166,51 +204,36 @@ def check_weights(path: str) -> bool:
         raise BadInput(
             f"'{path}': an adapter (adapter_config.json); merge it into its model and save that"
         )
-    file = _weights_file(path)
-    old = file is not None and file.name in (WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
-    if file is not None and file.suffix == ".json":
-        _check_index(file, ".bin" if old else ".safetensors")
-    if old:
-        _stored_names(path, file)
-    return old
+    found = (cached_file(path, name, **_OPTIONAL) for name in _WEIGHTS)
+    file = next((Path(name) for name in found if name is not None), None)
+    if file is None:
+        raise BadInput(f"'{path}': has no weights ({SAFE_WEIGHTS_NAME} or {WEIGHTS_NAME})")
+    for part in _parts(path, file):
+        if part.suffix == ".bin":
+            unpickled(part)
+    return file
 
 
-def is_inside(folder: Path, file: Path) -> bool:
-    """Whether a file, links followed, is below a folder or, for a folder of the hub's cache, one of its blobs."""
-    root, target = folder.resolve(), file.resolve()
-    return target.is_relative_to(root) or (
-        root.parent.name == "snapshots" and target.parent == root.parents[1] / "blobs"
-    )
-
-
-def _check_index(index: Path, suffix: str) -> None:
-    names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+def _parts(path: str, file: Path) -> list[Path]:
+    """The files of weights, which their index names, if there is one."""
+    if file.suffix != ".json":
+        return [file]
+    suffix = ".bin" if file.name == WEIGHTS_INDEX_NAME else ".safetensors"
+    names = set(_index(file).values())
     for name in names:
-        plain = isinstance(name, str) and PurePosixPath(name).name == name and name.endswith(suffix)
-        if not plain:
+        if (
+            not isinstance(name, str)
+            or PurePosixPath(name).name != name
+            or Path(name).suffix != suffix
+        ):
             raise BadInput(
-                f"{index}: '{str(name)[:80]}' is not a {suffix[1:]} file of this folder; refused"
+                f"{file}: '{str(name)[:80]}' is not a {suffix[1:]} file of this folder; refused"
             )
+    return [Path(cached_file(path, name)) for name in sorted(names)]
 
 
-def _weights_file(path: str) -> Path | None:
-    """The weights, or their index, that transformers reads from a folder or hub id; None if there are none."""
-    files = (cached_file(path, name, **_OPTIONAL) for name in _WEIGHTS)
-    return next((Path(file) for file in files if file is not None), None)
-
-
-def _stored_names(path: str, file: Path) -> set[str]:
-    """The names of all tensors in a checkpoint whose weights, or index, are `file`; pickles are read for them."""
-    if file.name == SAFE_WEIGHTS_NAME:
-        with safe_open(file, "pt") as tensors:
-            return {*tensors.keys()}
-    if file.name == WEIGHTS_NAME:
-        return {*unpickled(file)}
-    index = json.loads(file.read_text(encoding="utf-8"))["weight_map"]
-    if file.name == WEIGHTS_INDEX_NAME:
-        for part in sorted({*index.values()}):
-            unpickled(Path(cached_file(path, part)))
-    return {*index}
+def _index(file: Path) -> dict[str, str]:
+    return json.loads(file.read_text(encoding="utf-8"))["weight_map"]
 
 
 def unpickled(file: Path) -> dict[str, Tensor]:
@@ -234,11 +257,38 @@ def unpickled(file: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def head_as_pooler(path: str) -> dict[str, dict[str, str]]:
-    """The option of `from_pretrained` that reads SimCSE's `mlp.dense`, if a checkpoint still has it, as the pooler."""
-    file = _weights_file(path)
-    return (
-        {"key_mapping": _HEAD_AS_POOLER}
-        if file is not None and _HEAD in _stored_names(path, file)
-        else {}
-    )
+def read_tensors(file: Path) -> dict[str, Tensor]:
+    """Read the tensors of a safetensors file or a pickle; BadInput if damaged or not finite."""
+    if file.suffix != ".safetensors":
+        tensors = unpickled(file)
+    else:
+        try:
+            tensors = load_file(file)
+        except (OSError, KeyError, SafetensorError) as error:  # KeyError: an unknown dtype
+            raise BadInput(
+                f"{file}: incomplete or no safetensors file ({error}); copy it again"
+            ) from error
+    check_finite(file, tensors)
+    return tensors
+
+
+def check_finite(file: Path | str, tensors: dict[str, Tensor]) -> None:
+    """Raise BadInput for the first tensor that contains NaN or infinity."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.float().isfinite().all():
+            raise BadInput(f"{file}: tensor '{name}' is not finite; the weights are damaged")
+
+
+def head_as_pooler(file: Path) -> dict[str, dict[str, str]]:
+    """The option of `from_pretrained` that reads SimCSE's `mlp.dense` as the pooler.
+
+    {} for weights that no longer have it.
+    """
+    if file.suffix == ".json":
+        names = {*_index(file)}
+    elif file.suffix == ".bin":
+        names = {*unpickled(file)}
+    else:
+        with safe_open(file, "pt") as tensors:
+            names = {*tensors.keys()}
+    return {"key_mapping": _HEAD_AS_POOLER} if _HEAD in names else {}

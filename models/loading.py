@@ -1,6 +1,5 @@
 """Load a checkpoint (configuration, tokenizer, backbone) completely or not at all."""
 
-import inspect
 import json
 import logging
 from contextlib import contextmanager
@@ -9,12 +8,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import ByteLevel
-from torch import Tensor, nn
+from torch import nn
 from transformers import (
     MODEL_MAPPING,
     AutoConfig,
@@ -24,18 +21,20 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import WEIGHTS_INDEX_NAME, WEIGHTS_NAME
 from transformers.utils import logging as transformers_logging
 
 from common.errors import BadInput, brief
 from common.files import RUN_FILE
-from models.families import FAMILIES, attends_backwards
+from models.families import FAMILIES, attends_backwards, without_pooler
 from models.folder import (
     check_counts,
+    check_finite,
     check_folder,
-    check_weights,
     fetch,
     head_as_pooler,
     settle,
+    weights_of,
 )
 
 NO_LIMIT = 10**9  # tokens per sentence
@@ -79,36 +78,35 @@ def load_strictly(
 ) -> PreTrainedModel:
     """Call `model_class.from_pretrained` in float32, with every tensor from the file.
 
-    BadInput names a missing one and says `without`, what to do about it.
     Half-precision checkpoints are converted to float32: small optimizer steps would be rounded
     away. With `simcse_head`, the head of SimCSE's training, if the file has one, is the pooler.
+    BadInput names a missing tensor, and says `without`: what to do about it.
     """
     options = {"trust_remote_code": False, "weights_only": True, "dtype": torch.float32} | extra
     try:
-        with quiet():
-            old = check_weights(path)
-            options |= {"use_safetensors": not old} | (head_as_pooler(path) if simcse_head else {})
+        file = weights_of(path)
+        pickled = file.name in (WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
+        options |= {"use_safetensors": not pickled} | (head_as_pooler(file) if simcse_head else {})
+        with quiet():  # the folder of the file: for a hub id the library would look for another
             model, info = model_class.from_pretrained(
-                path, config=config, output_loading_info=True, **options
+                file.parent, config=config, output_loading_info=True, **options
             )
     except BadInput:
         raise
     except Exception as error:  # the libraries raise all kinds of errors on unexpected files
         raise BadInput(f"cannot load '{path}' with {model_class.__name__}: {error}") from error
-    if info["missing_keys"]:
+    if missing := sorted(info["missing_keys"]):
         raise BadInput(
-            f"'{path}' lacks {len(info['missing_keys'])} tensors of a {type(model).__name__}, for "
-            f"example {sorted(info['missing_keys'])[0]}; {without}"
+            f"'{path}' lacks {len(missing)} tensors of a {type(model).__name__}, for example "
+            f"{missing[0]}; {without}"
         )
     check_finite(path, dict(model.named_parameters()))
-    if old:
+    if pickled:
         prefix = f"{model.base_model_prefix}."
         parts = {name.removeprefix(prefix).split(".")[0] for name in info["unexpected_keys"]}
-        left_out = ", ".join(sorted(parts)) or "nothing"
         logger.info(
             "'%s': weights from pytorch_model.bin, read as tensors only; left out: %s",
-            path,
-            left_out,
+            *(path, ", ".join(sorted(parts)) or "nothing"),
         )
     return model
 
@@ -166,41 +164,6 @@ def _try_out(path: str, model: PreTrainedModel) -> None:
             "would depend on the "
             "others of its batch; choose another model"
         )
-
-
-def without_pooler(model_class: type) -> dict[str, bool]:
-    """Return the option that drops the pooler, if the class has one.
-
-    It would have random weights, and be unused under DDP.
-    """
-    return (
-        {"add_pooling_layer": False}
-        if "add_pooling_layer" in inspect.signature(model_class).parameters
-        else {}
-    )
-
-
-def read_tensors(file: Path) -> dict[str, Tensor]:
-    """Read a safetensors file; BadInput if it is damaged or has a number that is not finite."""
-    try:
-        tensors = load_file(file)
-    except (
-        OSError,
-        KeyError,
-        SafetensorError,
-    ) as error:  # KeyError: a dtype that torch does not have
-        raise BadInput(
-            f"{file}: incomplete or no safetensors file ({error}); copy it again"
-        ) from error
-    check_finite(file, tensors)
-    return tensors
-
-
-def check_finite(file: Path | str, tensors: dict[str, Tensor]) -> None:
-    """Raise BadInput for the first tensor that contains NaN or infinity."""
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not tensor.float().isfinite().all():
-            raise BadInput(f"{file}: tensor '{name}' is not finite; the weights are damaged")
 
 
 def load_config(path: str):

@@ -172,7 +172,7 @@ def build_model(
     config = load_config(source)
     set_dropout(config, model_args.dropout)
     backbone = load_backbone(source, config)
-    described = _describe(source, config, model_args.pooling)
+    described = _describe(source, model_args.pooling)
     length = min(usable_length(backbone, tokenizer), described.max_length or NO_LIMIT)
     prompts = {"query": model_args.query_prompt, "document": model_args.document_prompt}
     if model_args.attn_implementation:  # which the method's copies share
@@ -211,10 +211,10 @@ def build_model(
     )
 
 
-def _describe(source: str, config, pooling: str) -> Described:
+def _describe(source: str, pooling: str) -> Described:
     """The model's own description; warns if its pooling or head is dropped."""
     try:
-        described = read_modules(source, config)
+        described = read_modules(source)
     except BadInput as error:
         logger.warning("%s; training uses only its backbone, with --pooling %s", error, pooling)
         described = None

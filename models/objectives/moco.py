@@ -21,8 +21,8 @@ from common.ranges import Count, Rate, flag
 from models.collectives import gather_rows
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
+from models.families import without_pooler
 from models.heads import project, projected_width
-from models.loading import without_pooler
 from models.objectives import simcse
 from models.objectives.base import Batch, Contrast, Encoded, Objective
 from models.precision import at_least_float32

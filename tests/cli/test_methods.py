@@ -17,7 +17,8 @@ from common.arguments import ModelArguments
 from common.errors import BadInput
 from data.source import source_of
 from data.tokenised import load_tokenised
-from models.loading import load_backbone, load_tokenizer, without_pooler
+from models.families import without_pooler
+from models.loading import load_backbone, load_tokenizer
 from models.objectives.moco import MomentumEncoder
 from models.training import build_model
 from tests.folders import history, record, rewind, same_weights

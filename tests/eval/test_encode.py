@@ -9,9 +9,8 @@ import eval.encode
 from common.errors import NonFinite
 from eval.encode import Encode
 from models.encoder import SentenceEncoder
-from models.heads import Head
+from models.heads import Head, Normalize
 from models.loading import load_backbone, load_config, load_tokenizer
-from models.saved_format import Normalize
 
 
 class Toy(nn.Module):

@@ -4,21 +4,19 @@ import io
 import json
 import shutil
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save
-from transformers import BertConfig, BertForMaskedLM
+from transformers import BertConfig, BertForMaskedLM, BertModel
 
 from common.errors import BadInput
 from models.auxiliary import CONDENSER_FILE, HEAD_FILE, load_head, new_head, read_head
 from models.heads import Dense
 from models.loading import load_backbone
-from models.pooling import POOLINGS
-from models.saved_format import Described, read_modules, write_head, write_modules
+from models.saved_format import Described, read_modules, write_modules
 from tests.fuzz.damage import MANY, altered, as_json, damaged, result
 
 _OURS = {"format": 1, "pooling": "avg", "head": 1, "max_length": 32}
@@ -46,8 +44,9 @@ _PICKLED = [
 def saved(tmp_path_factory):
     """A folder in both layouts: sentence-transformers' modules, and our head."""
     folder = tmp_path_factory.mktemp("saved")
-    write_head(str(folder), [Dense(torch.nn.Linear(4, 4), "Tanh")])
-    write_modules(str(folder), POOLINGS["avg"], 1, 32, BertConfig(hidden_size=4), {}, {}, None)
+    backbone = BertModel(BertConfig(**_SIZES), add_pooling_layer=False)
+    described = Described("avg", [Dense(torch.nn.Linear(8, 4), "Tanh")], 32)
+    write_modules(folder, described, backbone, None)
     return folder
 
 
@@ -70,8 +69,9 @@ def _changed(path, content):
         path.write_bytes(before)
 
 
-def _described(folder, config):
-    parsed = result(read_modules, str(folder), config)
+def _described(folder, **config):
+    (folder / "config.json").write_text(json.dumps(config))
+    parsed = result(read_modules, str(folder))
     if parsed is None:
         return
     assert isinstance(parsed, Described) and isinstance(parsed.pooling, str)
@@ -93,13 +93,13 @@ def test_a_folder_of_modules_is_read_or_refused(saved, tmp_path, data):
     ]
     name = data.draw(st.sampled_from(names))
     with _changed(folder / name, data.draw(as_json(json.loads((saved / name).read_text())))):
-        _described(folder, SimpleNamespace())
+        _described(folder)
 
 
 @MANY
 @given(altered(_OURS))
-def test_our_description_is_read_or_refused(saved, content):
-    _described(saved, SimpleNamespace(sentence_embedding=content))
+def test_our_description_is_read_or_refused(saved, tmp_path, content):
+    _described(_copy(saved, tmp_path), sentence_embedding=content)
 
 
 @MANY
@@ -108,7 +108,7 @@ def test_damaged_heads_are_read_or_refused(saved, tmp_path, data):
     name = "2_Dense/model.safetensors"
     content = data.draw(damaged((saved / name).read_bytes(), [b"F16", b"I64", b"[4]", b"\x7f\xc0"]))
     with _changed(_copy(saved, tmp_path) / name, content):
-        _described(tmp_path / "model", SimpleNamespace(sentence_embedding=_OURS))
+        _described(tmp_path / "model", sentence_embedding=_OURS)
 
 
 _TYPES = "sentence_transformers.models."
@@ -150,13 +150,15 @@ def test_a_folder_whose_modules_make_no_vector_is_refused(saved, tmp_path, file,
         content = json.loads((folder / file).read_text()) | content
     (folder / file).write_text(json.dumps(content))
     with pytest.raises(BadInput, match=said):
-        read_modules(str(folder), SimpleNamespace())
+        read_modules(str(folder))
 
 
-def test_a_flow_of_an_earlier_version_is_refused(saved):
+def test_a_flow_of_an_earlier_version_is_refused(saved, tmp_path):
     older = _OURS | {"flow": {"width": 4, "steps": 2, "hidden": 3}}
+    folder = _copy(saved, tmp_path)
+    (folder / "config.json").write_text(json.dumps({"sentence_embedding": older}))
     with pytest.raises(BadInput, match="a flow, which an earlier version saved"):
-        read_modules(str(saved), SimpleNamespace(sentence_embedding=older))
+        read_modules(str(folder))
 
 
 @pytest.fixture(scope="module")
