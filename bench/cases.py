@@ -1,10 +1,12 @@
-"""One training step of every objective, built as the scripts build it, on generated models and text."""
+"""The training step of every objective, as the scripts build it, on generated models and text."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +27,8 @@ from training.trainer import EmbeddingTrainer
 
 STAGE_ONE = "stage 1"
 FAMILIES = {"bert": (BertConfig, BertForMaskedLM), "roberta": (RobertaConfig, RobertaForMaskedLM)}
-_NAMED = {"nli": "consert-joint-mini"}  # other configurations, if a method has any, have its name
+TINY = {"hidden_size": 24, "num_attention_heads": 12, "intermediate_size": 48}
+TINY |= {"num_hidden_layers": 2, "vocab_size": len(SPECIAL) + len(WORDS)}
 
 
 @dataclass(frozen=True)
@@ -39,48 +42,41 @@ class Case:
 
 
 class Materials:
-    """Models of both families with random weights and a tokenizer, and text with realistic sentence
-    lengths.
+    """Models with random weights and their tokenizer, and text with realistic sentence lengths.
 
     Args:
         folder: an empty folder for them.
-        layers: of the models; tiny ones unless `more` says otherwise.
-        batch, length: sentences per step, and the most tokens per sentence.
+        sizes: values of the models' configurations.
+        batch: sentences per step.
+        length: the most tokens per sentence.
         families: the models to make.
-        more: other values of the models' configurations.
     """
 
     def __init__(
         self,
         folder: Path,
-        layers: int,
+        sizes: Mapping[str, Any],
         batch: int,
         length: int,
-        families=tuple(FAMILIES),
-        **more: object,
+        families: Sequence[str] = ("bert",),
     ) -> None:
-        self.folder, self.layers, self.batch, self.length = folder, layers, batch, length
+        self.folder, self.batch, self.length = folder, batch, length
         torch.manual_seed(0)
-        tokenizer = tokenizer_of(WORDS)
-        size = {
-            "hidden_size": 24,
-            "num_hidden_layers": layers,
-            "num_attention_heads": 12,
-            "intermediate_size": 48,
-        }
-        size |= {"vocab_size": len(SPECIAL) + len(WORDS), "pad_token_id": 0, **more}
         for name in families:
-            config, model = FAMILIES[name]
-            model(config(**size)).save_pretrained(folder / name)
-            tokenizer.save_pretrained(folder / name)
+            config_class, model_class = FAMILIES[name]
+            config = config_class(**sizes, pad_token_id=0)
+            words = WORDS[: config.vocab_size - len(SPECIAL)]
+            model_class(config).save_pretrained(folder / name)
+            tokenizer_of(words).save_pretrained(folder / name)
+        self.skip_from = config.num_hidden_layers // 2
         generator = np.random.default_rng(0)
         lengths = draw_lengths(generator, 4 * max(batch, 100))
-        lines = [" ".join(generator.choice(WORDS, length - 2)) for length in lengths]
+        lines = [" ".join(generator.choice(words, length - 2)) for length in lengths]
         (folder / "text").write_text("\n".join(lines) + "\n")
-        pairs = [
-            f"{premise}\t{hypothesis}\tneutral" for premise, hypothesis in itertools.pairwise(lines)
-        ]
-        (folder / "pairs").write_text("\n".join(["premise\thypothesis\tlabel", *pairs]) + "\n")
+        pairs = ["premise\thypothesis\tlabel"]
+        for premise, hypothesis in itertools.pairwise(lines):
+            pairs.append(f"{premise}\t{hypothesis}\tneutral")
+        (folder / "pairs").write_text("\n".join(pairs) + "\n")
 
     def parts(self, case: Case, **flags: object):
         """The model and the collator of a case."""
@@ -88,33 +84,31 @@ class Materials:
         return trainer.model, trainer.data_collator
 
     def trainer(self, case: Case, **flags: object) -> EmbeddingTrainer:
-        """The Trainer of a case, built as in the training scripts; `flags` replace those of the case."""
+        """The Trainer of a case, as the training scripts build it; `flags` replace the case's."""
         if case.objective == STAGE_ONE:
-            given = self._flags(case, self.folder / "text", {"skip_from": self.layers // 2} | flags)
+            given = self._flags(case, self.folder / "text", {"skip_from": self.skip_from} | flags)
             settings = fill(STAGE_ONE_SCRIPT, given)
             _, tokenizer, blocks = load_blocks(settings)
             return builders.build_pretraining(settings, tokenizer, blocks)[0]
         method = load_method(case.objective)
-        config = (
-            ROOT
-            / "configs"
-            / f"{_NAMED.get(case.objective, case.objective.replace('_', '-') + '-mini')}.yaml"
-        )
         script = script_of(case.objective)
         file = self.folder / ("pairs" if method.labels else "text")
         small = {
             "generator": self.folder / case.family,
             "aux_init": "random",
-            "skip_from": self.layers // 2,
+            "skip_from": self.skip_from,
+            "queue_size": 4 * self.batch,
         }
-        small |= {"queue_size": 4 * self.batch}
-        known = {
-            field.name for arguments in kinds_of(script, method) for field in fields(arguments)
-        }
-        given = self._flags(
-            case, file, {name: value for name, value in small.items() if name in known} | flags
-        )
-        given |= {"config": config} if config.is_file() else {"method": method.name}
+        known = [field.name for kind in kinds_of(script, method) for field in fields(kind)]
+        more = {name: value for name, value in small.items() if name in known}
+        given = self._flags(case, file, more | flags)
+        config = ROOT / "configs" / f"{case.objective.replace('_', '-')}-mini.yaml"
+        if case.objective == "nli":  # its configurations have other names
+            config = config.with_name("consert-joint-mini.yaml")
+        if config.is_file():
+            given["config"] = config
+        else:
+            given["method"] = method.name
         settings = fill(script, given)
         tokenizer = load_tokenizer(settings.model_args.model_name_or_path)
         text = load_tokenised(

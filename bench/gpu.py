@@ -1,193 +1,335 @@
-"""A GPU in a few minutes: are steps right, which path is fastest, does the loop keep up, do runs
-survive a kill.
+"""A GPU: are steps right, how long do they take, do runs survive a kill and reach their scores.
 
-python -m bench gpu --minutes 8 --output FILE.json      # writes FILE.json and the page FILE.md, row by row
+    python -m bench gpu --output gpu.json
 
-Parts, the most important first, each with its share of the time: `right`, `fast`, `whole`, `safe`,
-`true` (with --weights, --text and --data_dir). A row is written as soon as it is known. What fails
-or does not fit becomes a row with the reason, and the next one goes on. --parts runs some again and
-keeps FILE.json's other rows.
+Parts:
+    right   loss and gradients of a step of every method against the same step on the CPU
+    step    milliseconds of a training step, by method and path
+    kill    whether a run that was killed and resumed ends with the weights of one that was not
+    run     with --weights, --text and --data_dir: STS-B dev of runs on real text
+
+A row is written as soon as it is known; what fails is a row with the reason. --parts measures some
+again and keeps the other rows of the file.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import gc
 import json
 import logging
+import os
 import signal
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
+from accelerate.utils import send_to_device
+from torch import Tensor, nn
 
-from bench import gpu_fast, gpu_right, gpu_runs, timing
-from bench.pair import MODELS
-from bench.timing import Work
+from bench import pair
+from bench.cases import STAGE_ONE, TINY, Case, Materials
 from common.errors import BadInput, brief
+from common.files import ROOT, sha256
 from common.flags import positive
-from eval.scores import markdown, write_rows
+from eval.scores import write_rows
+from training.graph import GraphedStep
+from training.methods import method_names
 
 logger = logging.getLogger(__name__)
-# Shares of the time; what a part leaves passes on to the next.
-SHARES = {"right": 25, "fast": 35, "whole": 15, "safe": 15, "true": 20}
+DEVICE = torch.device("cuda")
+PARTS = ("right", "step", "kill", "run")
+PATHS = ("padded", "packed", "padded, graph", "packed, graph")
+LIMITS = {"float32": 1e-3, "float32, graph": 1e-3, "bf16": 0.15}  # errors of a right step
+NOT_GRAPHED = ("dclr", "esimcse", "memory_bank", "moco")  # see `Objective.not_replayed`
+BATCHES, WARM, TIMED = 8, 10, 50  # different batches; steps before and during a measurement
+KILLED = 48  # steps of the runs that are killed
+CONFIGS = ("simcse-mini", "infocse-read-mini")  # of the part `run`
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--minutes", type=float, default=8, help="time for all parts")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument(
-        "--device", choices=["cuda", "cpu"], default="cuda", help="cpu: a rehearsal"
+        "--model", choices=pair.MODELS, default="bert-base", help="size of timed models"
     )
-    parser.add_argument(
-        "--parts", nargs="+", choices=SHARES, default=list(SHARES), help="run only these"
-    )
-    parser.add_argument("--model", choices=MODELS, default="bert-base", help="size of timed models")
     parser.add_argument("--batch", type=positive, default=64, help="sentences per step")
     parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
-    parser.add_argument(
-        "--steps", type=positive, default=200, help="steps of the runs that are killed or timed"
-    )
-    parser.add_argument("--weights", help="part true: a checkpoint to train, such as a small BERT")
-    parser.add_argument("--text", help="part true: its training text")
-    parser.add_argument(
-        "--data_dir", help="part true: a folder with STS-B, as data.prepare makes it"
-    )
-    parser.add_argument(
-        "--true_steps", type=positive, default=2000, help="part true: steps of a run"
-    )
+    parser.add_argument("--weights", help="run: a checkpoint to train, such as a small BERT")
+    parser.add_argument("--text", help="run: its training text")
+    parser.add_argument("--data_dir", help="run: a folder with STS-B, as data.prepare makes it")
+    parser.add_argument("--steps", type=positive, default=1000, help="run: its steps")
 
 
-def rows(args) -> list[dict]:
-    """The rows of all parts; those of --output that belong to other parts come along."""
-    device = torch.device("cuda", 0) if args.device == "cuda" else torch.device("cpu")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise BadInput("torch sees no CUDA GPU; --device cpu rehearses the command")
-    results = []
-    if args.output and Path(args.output).suffix == ".md":
-        raise BadInput(f"--output {args.output}: the page gets this name; give FILE.json")
+def rows(args: argparse.Namespace) -> list[dict]:
+    """The rows of the chosen parts, and those of --output that belong to other parts."""
+    if DEVICE.type == "cuda" and not torch.cuda.is_available():
+        raise BadInput("torch sees no CUDA GPU")
+    name = torch.cuda.get_device_name(DEVICE) if DEVICE.type == "cuda" else "CPU"
+    results: list[dict] = []
     if args.output and Path(args.output).is_file():
         before = json.loads(Path(args.output).read_text(encoding="utf-8"))
         results = [row for row in before if row["part"] not in args.parts]
-    for row in measured(args, device):
-        logger.info("%s", row)
-        results = [*results, row]
-        results.sort(
-            key=lambda row: [*SHARES, row["part"]].index(row["part"])
-        )  # other versions have other parts
-        if args.output:
-            write_rows(args.output, results)
-            Path(args.output).with_suffix(".md").write_text(page(results), encoding="utf-8")
+    parts = {"right": right, "step": steps, "kill": kills, "run": runs}
+    for part in args.parts:
+        with tempfile.TemporaryDirectory() as folder:
+            for row in parts[part](args, Path(folder)):
+                logger.info("%s", row)
+                results.append({"device": name, "part": part, **row})
+                if args.output:
+                    write_rows(args.output, results)
     return results
 
 
-def measured(args, device: torch.device) -> Iterator[dict]:
-    """The rows of the chosen parts, in order."""
-    parts = {"right": gpu_right.works, "fast": gpu_fast.works}
-    parts |= {"whole": gpu_runs.whole, "safe": gpu_runs.safe, "true": gpu_runs.true}
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-    machine = {"device": name, "torch": torch.__version__}
-    end = time.monotonic() + 60 * args.minutes
-    chosen = [name for name in SHARES if name in args.parts]
-    for number, part in enumerate(chosen):
-        now = time.monotonic()
-        share = SHARES[part] / sum(SHARES[name] for name in chosen[number:])
-        for row in within(parts[part](args, device), now + share * (end - now)):
-            yield machine | {"part": part} | row
-
-
-def within(works: Iterable[Work], end: float) -> Iterator[dict]:
-    """Each piece of work's row: its results, or the reason why there are none; `end` is a `time.monotonic` deadline."""
-    for row, work in works:
-        left = end - time.monotonic()
-        if left < 1:
-            yield row | {"failed": "no time left for it"}
-            continue
-        yield row | _limited(work, left)
-
-
-def _limited(work: Callable[[], dict], seconds: float) -> dict:
-    def time_out(*_) -> None:
-        raise TimeoutError(f"its part's time ended after {seconds:.0f} s")
-
-    before = signal.signal(signal.SIGALRM, time_out)
+def attempt(row: dict[str, Any], work: Callable[[], dict]) -> dict[str, Any]:
+    """The row with what the work measures, or with the reason why it failed."""
     try:
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-        return work()
+        return row | work()
     except Exception as error:  # a failed row must not lose the others
-        return {"failed": f"{type(error).__name__}: {brief(error)}"}
+        return row | {"failed": f"{type(error).__name__}: {brief(error)}"}
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
         gc.collect()  # otherwise its memory would count in the next peak
-        if torch.cuda.is_available():
+        if DEVICE.type == "cuda":
             torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(DEVICE)
 
 
-def table(rows: list[dict]) -> str:
-    """What the command prints: the page without its title."""
-    return page(rows).split("\n", 2)[2]
+def right(args: argparse.Namespace, folder: Path) -> Iterator[dict]:
+    """Every method and stage 1, padded and packed, with a tiny model.
+
+    Dropout is 0, so that nothing but rounding differs.
+    """
+    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    sizes = TINY | dropout | {"initializer_range": 0.1}
+    materials = Materials(folder, sizes, batch=8, length=32)
+    for name in (*method_names(), STAGE_ONE):
+        for path in ("padded", "packed"):
+            model, inputs = sample(materials, name, path)
+            expected = gradients(model, inputs, torch.device("cpu"), "float32")
+            for precision in LIMITS:
+                if not ("graph" in precision and name in NOT_GRAPHED):
+                    row = {"name": name, "path": path, "precision": precision}
+                    yield attempt(row, partial(compared, model, inputs, precision, expected))
 
 
-def page(rows: list[dict]) -> str:
-    """The rows as a Markdown page: the verdict first, then a table for each part."""
-    first = rows[0]
-    made = f"torch {first['torch']}. Written by `python -m bench gpu`. In bf16 unless a row says otherwise."
-    lines = [f"# {first['device']}", "", made, "", *_verdict(rows), ""]
-    for part in dict.fromkeys(row["part"] for row in rows):
-        mine = [row for row in rows if row["part"] == part]
-        lines += [f"## {part}", "", _right(mine) if part == "right" else timing.table(mine), ""]
-    return "\n".join(lines)
+def sample(materials: Materials, name: str, path: str) -> tuple[nn.Module, dict]:
+    """The model of a method and a batch whose second view has another sentence's tokens.
+
+    Equal views have hardly a gradient.
+    """
+    dropout = {} if name == STAGE_ONE else {"dropout": 0.0}
+    case = Case(name, "bert", path == "packed", "float32")
+    model, collator = materials.parts(case, **dropout)
+    inputs = collator([(0, row, 0) for row in range(materials.batch)])
+    if "dropout_rates" in inputs:
+        inputs["dropout_rates"] = torch.zeros_like(inputs["dropout_rates"])
+    ids = inputs["input_ids"]
+    if name != STAGE_ONE and len(ids) > 1:
+        inputs["input_ids"] = torch.cat([ids[:1], ids[1:].roll(1, dims=1)])
+    return model, inputs
 
 
-def _verdict(rows: list[dict]) -> list[str]:
-    """Sentences that follow from the rows."""
-    said = []
-    checks = [row for row in rows if row["part"] == "right" and "right" in row]
-    if checks:
-        good = sum(row["right"] for row in checks)
-        said.append(f"{good} of {len(checks)} steps agree with the CPU.")
-    for name in ("infocse", "simcse", "stage 1"):
-        mine = [
-            row for row in rows if row["part"] == "fast" and row["name"] == name and "ms" in row
-        ]
-        timed = {row["path"]: row["ms"] for row in mine}
-        if timed:
-            best = min(timed, key=timed.get)
-            plain = timed.get("published")
-            ratio = (
-                f", {plain / timed[best]:.2f} times as fast as the published step" if plain else ""
-            )
-            said.append(f"{name}: {best} is fastest, {timed[best]:.2f} ms a step{ratio}.")
-    return [" ".join(said)] if said else []
+def compared(model: nn.Module, inputs: dict, precision: str, expected: list[Tensor]) -> dict:
+    """Errors relative to the norm of the CPU's values: of the loss, and of all gradients."""
+    found = gradients(model, inputs, DEVICE, precision)
+    errors = {
+        "loss_error": error(found[:1], expected[:1]),
+        "gradient_error": error(found[1:], expected[1:]),
+    }
+    return errors | {"right": all(value <= LIMITS[precision] for value in errors.values())}
 
 
-def _right(rows: list[dict]) -> str:
-    """One line for every shape, path and precision; every step that is wrong or failed by name."""
-    groups: dict[tuple, list[dict]] = {}
-    for row in rows:
-        groups.setdefault((row["shape"], row["path"], row["precision"]), []).append(row)
-    lines = [
-        [
-            "shape",
-            "path",
-            "precision",
-            "right",
-            "worst loss",
-            "worst gradient",
-            "worst update",
-            "not right",
-        ]
-    ]
-    for group, members in groups.items():
-        checked = [row for row in members if "right" in row]
-        errors = ("loss_error", "gradient_error", "update_error")
-        worst = [
-            f"{max((row[name] for row in checked), default=float('nan')):.1e}" for name in errors
-        ]
-        wrong = [row for row in members if not row.get("right")]
-        named = "; ".join(
-            f"{row['name']} ({row.get('failed') or row['gradient_error']})" for row in wrong
+def gradients(model: nn.Module, inputs: dict, device: torch.device, precision: str) -> list[Tensor]:
+    """The loss and the gradients of a step on a device, on the CPU in float32."""
+    model = copy.deepcopy(model).to(device).train()
+    inputs = send_to_device(inputs, device)
+    torch.manual_seed(0)
+    if "graph" in precision:
+        step = GraphedStep(model, nullcontext)
+        step({**inputs, "input_ids": inputs["input_ids"].clone().fill_(5)})  # captures the graph
+        torch.manual_seed(0)
+        output = step(inputs)
+    else:
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+            output = model(**inputs)
+        output.loss.backward()
+    made = [output.loss.detach()]
+    for weight in model.parameters():
+        if weight.requires_grad:
+            made.append(torch.zeros_like(weight) if weight.grad is None else weight.grad)
+    return [tensor.float().cpu() for tensor in made]
+
+
+def error(values: list[Tensor], expected: list[Tensor]) -> float:
+    """|values - expected| / |expected|, over all tensors together."""
+    gap, size = 0.0, 0.0
+    for value, target in zip(values, expected, strict=True):
+        gap += float((value - target).double().square().sum())
+        size += float(target.double().square().sum())
+    return float(f"{(gap / size) ** 0.5:.2e}")
+
+
+def steps(args: argparse.Namespace, folder: Path) -> Iterator[dict]:
+    """Forward, backward, clipping and AdamW, by path; InfoCSE's published step too."""
+    materials = Materials(folder, pair.MODELS[args.model], args.batch, args.length)
+    for name in ("infocse", "simcse", STAGE_ONE):
+        for path in PATHS:
+            yield attempt({"name": name, "path": path}, partial(our_step, materials, name, path))
+    row = {"name": "infocse", "path": "published"}
+    yield attempt(row, partial(published_step, args))
+
+
+def our_step(materials: Materials, name: str, path: str) -> dict:
+    """The step of a method as the training scripts take it."""
+    case = Case(name, "bert", path.startswith("packed"), "bf16")
+    model, collator = materials.parts(case, cuda_graph="graph" in path)
+    batches = []
+    for number in range(BATCHES):
+        first = number * materials.batch % (2 * materials.batch)
+        batches.append(collator([(0, first + row, number) for row in range(materials.batch)]))
+    return measured(model, batches, "graph" in path)
+
+
+def published_step(args: argparse.Namespace) -> dict:
+    """InfoCSE's step as in the authors' code, on batches like ours."""
+    lm = pair.masked_lm(args.model)
+    batches = [pair.batch(lm.config, args.batch, args.length, seed) for seed in range(BATCHES)]
+    return measured(pair.PlainInfoCSE(lm), batches, graph=False)
+
+
+def measured(model: nn.Module, batches: list[dict], graph: bool) -> dict:
+    """Mean milliseconds of a step, tokens per second, and peak memory."""
+    model = model.to(DEVICE).train()
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=DEVICE.type == "cuda")
+    tokens = sum(int(given["attention_mask"].sum()) for given in batches) / len(batches)
+    batches = [send_to_device(given, DEVICE) for given in batches]
+    half = partial(torch.autocast, DEVICE.type, dtype=torch.bfloat16)
+    graphed = GraphedStep(model, half) if graph else None
+
+    def take(number: int) -> None:
+        given = batches[number % len(batches)]
+        if graphed is not None:
+            graphed(given)
+        else:
+            with half():
+                output = model(**given)
+            (output if isinstance(output, Tensor) else output.loss).backward()
+        nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    for number in range(WARM):
+        take(number)
+    wait()
+    start = time.perf_counter()
+    for number in range(TIMED):
+        take(number)
+    wait()  # the host has not waited in between
+    ms = 1000 * (time.perf_counter() - start) / TIMED
+    memory = torch.cuda.max_memory_allocated() if DEVICE.type == "cuda" else 0
+    row = {"ms": round(ms, 2), "tokens_per_s": round(1000 * tokens / ms)}
+    return row | {"memory_mb": round(memory / 1e6)}
+
+
+def wait() -> None:
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def kills(args: argparse.Namespace, folder: Path) -> Iterator[dict]:
+    """Runs of SimCSE that a signal ends at their first checkpoint, resumed, beside a whole one."""
+    materials = Materials(folder, pair.MODELS[args.model], args.batch, args.length)
+    flags = {
+        "method": "simcse",
+        "model_name_or_path": folder / "bert",
+        "train_file": folder / "text",
+        "per_device_train_batch_size": materials.batch,
+        "max_length": materials.length,
+        "max_steps": KILLED,
+        "save_steps": KILLED // 3,
+        "dev": "none",
+    }
+    for graph in (False, True):
+        own = flags | {"cuda_graph": graph, "cache_dir": folder / f"cache {graph}"}
+        whole = folder / f"whole {graph}"
+        script(own, whole)
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            row = {"name": f"resume after {number.name}", "path": "graph" if graph else "no graph"}
+            yield attempt(row, partial(resumed, own, whole, number))
+
+
+def resumed(flags: dict[str, Any], whole: Path, number: signal.Signals) -> dict:
+    """Whether a run that a signal ends and that is resumed has the weights of a whole run."""
+    output = whole.with_name(f"{number.name} {whole.name}")
+    code = script(flags, output, number)
+    script(flags, output)
+    weights = [sha256(folder / "model.safetensors") for folder in (whole, output)]
+    return {"exit_code": code, "equal": weights[0] == weights[1]}
+
+
+def runs(args: argparse.Namespace, folder: Path) -> Iterator[dict]:
+    """SimCSE, and InfoCSE whose network reads the vector, on real text."""
+    if not (args.weights and args.text and args.data_dir):
+        return
+    for config in CONFIGS:
+        flags = {
+            "config": ROOT / "configs" / f"{config}.yaml",
+            "model_name_or_path": args.weights,
+            "train_file": args.text,
+            "data_dir": args.data_dir,
+            "cache_dir": folder / f"cache {config}",
+            "max_steps": args.steps,
+            "eval_steps": min(125, args.steps),
+            "cuda_graph": True,
+        }
+        yield attempt({"name": config}, partial(scored, flags, folder / config))
+
+
+def scored(flags: dict[str, Any], output: Path) -> dict:
+    """Best and last STS-B dev score of a run, and milliseconds of its steps."""
+    script(flags, output)
+    lines = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    dev = [round(line["eval_stsb_spearman"], 2) for line in lines if "eval_stsb_spearman" in line]
+    ms = 1000 * lines[-1]["train_runtime"] / flags["max_steps"]
+    return {"ms": round(ms, 1), "best_dev": max(dev), "last_dev": dev[-1], "dev": dev}
+
+
+def script(flags: dict[str, Any], output: Path, number: signal.Signals | None = None) -> int:
+    """Run run_unsup.py; a signal is sent at the first checkpoint. Returns the exit code.
+
+    Raises:
+        RuntimeError: it ended otherwise than by the signal or well.
+    """
+    flags = flags | {"output_dir": output, "test_tasks": "none", "bf16": True}
+    flags |= {"report_to": "none", "use_cpu": DEVICE.type == "cpu"}
+    words = [f"--{name}={value}" for name, value in flags.items()]
+    log = output.with_name(f"{output.name}.log")
+    with log.open("w") as stream:
+        child = subprocess.Popen(
+            [sys.executable, "run_unsup.py", *words],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=stream,
+            start_new_session=True,
         )
-        lines.append([*group, f"{len(members) - len(wrong)} of {len(members)}", *worst, named])
-    return markdown(lines)
+        try:
+            while number and child.poll() is None and not [*output.glob("checkpoint-*")]:
+                time.sleep(0.02)
+            if number:
+                os.killpg(child.pid, number)
+            code = child.wait()
+        finally:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+    expected = {None: 0, signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 75}[number]
+    if code != expected:
+        raise RuntimeError(f"exit code {code}: {log.read_text()[-250:]}")
+    return code

@@ -1,26 +1,23 @@
-"""A step on the pretend device: no mixed device and no synchronisation; the parts of `bench gpu` on a CPU."""
+"""A step on the pretend device mixes no devices and never waits; `bench gpu` on a CPU."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
-import time
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 import torch
 
-from bench import gpu, gpu_fast, gpu_right, gpu_runs
-from bench.cases import Materials
-from tests.refusals import refused
+from bench import gpu
 from tests.sources import ROOT
 from training.methods import method_names
 
 
 def run_pretending(folder, *argv):
-    """Run a process with the pretend device, a library in `folder` that must be loaded before torch."""
+    """Run a process with the pretend device, a library that must be loaded before torch."""
     environment = os.environ | {"LD_PRELOAD": str(folder / "guard.so")}
     done = subprocess.run(
         [sys.executable, *argv], cwd=ROOT, env=environment, capture_output=True, text=True
@@ -34,27 +31,17 @@ def run_pretending(folder, *argv):
     reason="needs g++ and a CPU build of torch",
 )
 def test_a_step_makes_the_host_wait_for_nothing_and_mixes_no_devices(tmp_path):
-    """Of every objective; the log sees a mixed device and each kind of waiting where there is one."""
+    """Of every objective; the log sees a mixed device and each kind of waiting."""
     torch_folder, guard = Path(torch.__path__[0]), ROOT / "tests" / "pretend_gpu" / "guard.cpp"
     headers = [f"-I{torch_folder}/include", f"-I{torch_folder}/include/torch/csrc/api/include"]
     linked = [f"-L{torch_folder}/lib", f"-Wl,-rpath,{torch_folder}/lib", "-lc10", "-ltorch_cpu"]
-    built = [
-        "-shared",
-        "-fPIC",
-        "-std=c++20",
-        *headers,
-        guard,
-        "-o",
-        tmp_path / "guard.so",
-        *linked,
-    ]
-    subprocess.run(["g++", *built], check=True)
+    built = ["-shared", "-fPIC", "-std=c++20", *headers, guard]
+    subprocess.run(["g++", *built, "-o", tmp_path / "guard.so", *linked], check=True)
     assert run_pretending(tmp_path, "-c", SEES) == ["True"] * 7 + ["0"]
 
     cases = {}
-    for row in map(
-        json.loads, run_pretending(tmp_path, "-m", "tests.pretend_gpu.steps", "2", "4", "16")
-    ):
+    lines = run_pretending(tmp_path, "-m", "tests.pretend_gpu.steps", "2", "4", "16")
+    for row in map(json.loads, lines):
         assert (row["mixed_devices"], row["synchronisations"]) == (0, 0), row
         assert row["operations"] > 100
         cases.setdefault(row["objective"], []).append(
@@ -85,77 +72,51 @@ with pretending():
 """
 
 
-def test_the_committed_rows_give_the_committed_page():
-    results = ROOT / "results"
-    rows = json.loads((results / "gpu-h200.json").read_text(encoding="utf-8"))
-    assert gpu.page(rows) == (results / "gpu-h200.md").read_text(encoding="utf-8")
+@pytest.fixture
+def args(monkeypatch):
+    """A CPU instead of the GPU, and tiny sizes."""
+    monkeypatch.setattr(gpu, "DEVICE", torch.device("cpu"))
+    monkeypatch.setattr(gpu, "WARM", 1)
+    monkeypatch.setattr(gpu, "TIMED", 1)
+    monkeypatch.setattr(gpu, "KILLED", 6)
+    return Namespace(model="tiny", batch=6, length=16, output=None)
 
 
-@pytest.fixture(scope="module")
-def materials(tmp_path_factory):
-    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    sizes = dropout | gpu_right.SHAPES["tiny"]
-    return Materials(
-        tmp_path_factory.mktemp("materials"),
-        2,
-        gpu_right.BATCH,
-        gpu_right.LENGTH,
-        ("bert",),
-        **sizes,
-    )
+def test_right_steps_are_called_right_on_every_path(args, tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu, "method_names", lambda: ["infocse"])
+    rows = list(gpu.right(args, tmp_path))
+    assert len(rows) == 12 and all(row["right"] for row in rows), rows
 
 
-@pytest.mark.parametrize("name", ["simcse", "infocse", "stage 1"])
-def test_a_right_step_is_called_right_on_every_path(materials, name):
-    compared = gpu_right.Compared(materials, name, torch.device("cpu"))
-    for path in ("padded", "packed"):
-        for precision in ("float32", "float32, graph"):
-            assert compared.against(path, precision)["right"], (path, precision)
+def test_a_wrong_step_is_called_wrong(args, tmp_path):
+    materials = gpu.Materials(tmp_path, gpu.TINY | {"initializer_range": 0.1}, 8, 32)
+    model, inputs = gpu.sample(materials, "simcse", "padded")
+    loss, *expected = gpu.gradients(model, inputs, torch.device("cpu"), "float32")
+    row = gpu.compared(model, inputs, "float32", [loss, *(1.01 * part for part in expected)])
+    assert not row["right"] and row["loss_error"] == 0 and 0.009 < row["gradient_error"] < 0.011
 
 
-def test_a_wrong_step_is_called_wrong(materials):
-    compared = gpu_right.Compared(materials, "simcse", torch.device("cpu"))
-    assert compared.against("padded", "float32")["right"]
-    compared.reference = compared.reference._replace(
-        gradients=[1.01 * part for part in compared.reference.gradients]
-    )
-    assert not compared.against("padded", "float32")["right"]
+def test_every_path_is_timed(args, tmp_path):
+    rows = list(gpu.steps(args, tmp_path))
+    assert len(rows) == 13
+    assert all(row.get("ms", 0) > 0 for row in rows), rows
 
 
-def test_every_path_of_the_timed_steps_runs(monkeypatch):
-    monkeypatch.setattr(gpu_fast, "LARGE", 2)
-    args = Namespace(model="tiny", batch=6, length=16, steps=6)
-    for row, work in gpu_fast.works(args, torch.device("cpu")):
-        assert work()["ms"] > 0, row
+def test_what_fails_is_a_row_and_rows_of_other_parts_stay(args, tmp_path, monkeypatch):
+    def broken(args, folder):
+        yield gpu.attempt({"name": "a"}, lambda: 1 / 0)
+        yield gpu.attempt({"name": "b"}, lambda: {"ms": 1})
 
-
-def test_what_fails_or_comes_too_late_is_a_row_and_the_next_goes_on():
-    now = time.monotonic()
-    works = [({"name": "a"}, lambda: 1 / 0), ({"name": "b"}, lambda: {"ms": 1})]
-    failed, done = gpu.within(works, now + 60)
-    assert failed == {"name": "a", "failed": "ZeroDivisionError: division by zero"} and done == {
-        "name": "b",
-        "ms": 1,
-    }
-    [late] = gpu.within([({"name": "c"}, lambda: time.sleep(30))], now + 1.2)
-    assert late["failed"].startswith("TimeoutError") or late["failed"] == "no time left for it"
-
-
-def test_rows_of_parts_that_are_gone_stay_and_the_page_does_not_replace_the_rows(
-    tmp_path, monkeypatch
-):
-    facts = {"name": "", "device": "CPU", "torch": "2"}
-    older, fast, safe = (facts | {"part": part} for part in ("older", "fast", "safe"))
-    monkeypatch.setattr(gpu, "measured", lambda *_: [fast])
-    args = Namespace(device="cpu", parts=["fast"], output=str(tmp_path / "gpu.json"))
-    (tmp_path / "gpu.json").write_text(json.dumps([older, safe]))
-    assert gpu.rows(args) == [fast, safe, older] == json.loads((tmp_path / "gpu.json").read_text())
-    args.output = str(tmp_path / "gpu.md")
-    assert "give FILE.json" in refused(gpu.rows, args)
+    monkeypatch.setattr(gpu, "steps", broken)
+    args.parts, args.output = ["step"], str(tmp_path / "gpu.json")
+    older = [{"part": part, "name": "c"} for part in ("kill", "step")]
+    (tmp_path / "gpu.json").write_text(json.dumps(older))
+    kept, failed, done = gpu.rows(args)
+    assert kept == older[0] and done == {"device": "CPU", "part": "step", "name": "b", "ms": 1}
+    assert failed["failed"] == "ZeroDivisionError: division by zero"
+    assert json.loads((tmp_path / "gpu.json").read_text()) == [kept, failed, done]
 
 
 @pytest.mark.slow
-def test_killed_and_stopped_runs_are_the_script_s_and_resume(tmp_path):
-    args = Namespace(model="tiny", batch=6, length=16, steps=16)
-    for row, work in gpu_runs.safe(args, torch.device("cpu")):
-        assert work()["bit_for_bit"], row
+def test_killed_and_stopped_runs_are_the_script_s_and_resume(args, tmp_path):
+    assert [row.get("equal") for row in gpu.kills(args, tmp_path)] == [True] * 4

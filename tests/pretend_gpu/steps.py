@@ -1,4 +1,4 @@
-"""One training step of every objective on the pretend device, with generated models and text: a JSON row per case."""
+"""A training step of every objective on the pretend device: a JSON row per case."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from accelerate.utils import send_to_device
 
-from bench.cases import FAMILIES, STAGE_ONE, Case, Materials
+from bench.cases import FAMILIES, STAGE_ONE, TINY, Case, Materials
 from tests.pretend_gpu.device import LOG, move, pretending
 from training.faults import FirstBad
 from training.methods import method_names
@@ -23,14 +23,14 @@ STEPS = 2  # the second is counted: the first creates the optimizer's state
 
 
 def rows(layers: int, batch: int, length: int) -> Iterator[dict]:
-    """The operations of a step of a quarter of the cases; synchronisations and mixed devices also
-    by place.
+    """The operations of a step of a quarter of the cases; those that wait or mix devices by place.
 
     An objective meets both values of family, path and precision in two opposite cases; its
     neighbours meet the others.
     """
     with tempfile.TemporaryDirectory() as folder:
-        materials = Materials(Path(folder), layers, batch, length)
+        sizes = TINY | {"num_hidden_layers": layers}
+        materials = Materials(Path(folder), sizes, batch, length, tuple(FAMILIES))
         names = [*method_names(), STAGE_ONE]
         for case in itertools.starmap(
             Case, itertools.product(names, FAMILIES, (True, False), ("float32", "bf16"))
@@ -48,7 +48,7 @@ def rows(layers: int, batch: int, length: int) -> Iterator[dict]:
 
 
 def take_steps(model, collator, bf16: bool, batch: int):
-    """Take steps like the Trainer; the log covers the last one, after the batch's copy, which belongs to the loader."""
+    """Take steps like the Trainer; the log covers the last one without the batch's copy."""
     with pretending() as log:
         log.reset()
         move(model).train()

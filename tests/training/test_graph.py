@@ -6,14 +6,14 @@ from safetensors.torch import load_file
 
 import run_pretrain_aux
 import run_unsup
-from bench.cases import Materials
+from bench.cases import TINY, Materials
 from common.errors import BadInput
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("graph")
-    Materials(made, 2, 4, 16, ("bert",), initializer_range=0.3)
+    Materials(made, TINY | {"initializer_range": 0.3}, 4, 16)
     return made
 
 
