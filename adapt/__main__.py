@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from common.errors import BadInput, run_command
@@ -13,6 +15,7 @@ from common.errors import BadInput, run_command
 from adapt import CONFIG
 from adapt.run import run
 from common.flags import Parser, add_pooling, positive, refuse_repeated
+from common.folders import locked
 from common.ranges import Seed, check_range
 from eval.retrieval.lexical import LANGUAGES
 from training.methods import UNSUP
@@ -75,7 +78,11 @@ def parser() -> Parser:
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Compare the searches, write the best one; returns the content of adapt.json."""
-    return run(*checked(argv))
+    args, given = checked(argv)
+    if int(os.environ.get("RANK", "0")):  # a process beside the main one
+        return run(args, given)
+    with locked(Path(args.output)):  # from here on another command is refused
+        return run(args, given)
 
 
 def checked(argv: list[str] | None) -> tuple[argparse.Namespace, dict[str, Any]]:

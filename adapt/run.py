@@ -93,7 +93,7 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
     result = {"asked": asked, "model": args.model, "pseudo_queries": str(folder / "task")}
     if train:
         result["training"] = read_run(trained)["verdict"]
-    with filling(output) as written:  # from here on another command is refused
+    with filling(output) as written:
         encoder, recipe = compare(args, models, tokenizer, pseudo, labels, result)
         encoder.cpu().save(str(written), tokenizer)
         recipe.write(written)

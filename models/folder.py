@@ -37,7 +37,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 
 from common.errors import BadInput
 from common.files import read_json, sha256
-from common.folders import MANIFEST, facts_of
+from common.folders import MANIFEST, SMALL, facts_of
 
 # 1. Files.
 
@@ -55,9 +55,18 @@ class Unreachable(BadInput):
 
 
 def check_folder(path: str) -> None:
-    """Raise BadInput for a folder with a file from elsewhere; a hub id has none."""
+    """Raise BadInput for a folder with a file from elsewhere, or not as this project wrote it.
+
+    A hub id has none. Of weights above 64 MiB only the size is compared; `weights_of` reads them.
+    """
     for file in _files_read(Path(path)):
         _check_file(Path(path), file)
+    _refuse_changed(Path(path), SMALL)
+
+
+def _refuse_changed(root: Path, hashed: int | None = None) -> None:
+    if (root / MANIFEST).exists():
+        facts_of(root, f"restore it, or remove {MANIFEST} to use the folder as it is", hashed)
 
 
 def _files_read(root: Path) -> Iterator[Path]:
@@ -198,8 +207,7 @@ def weights_of(path: str) -> Path:
     """
     root = Path(path)
     check_folder(path)
-    if (root / MANIFEST).exists():
-        facts_of(root, f"restore it, or remove {MANIFEST} to use the folder as it is")
+    _refuse_changed(root)
     if (root.is_dir() or is_peft_available()) and find_adapter_config_file(path) is not None:
         raise BadInput(
             f"'{path}': an adapter (adapter_config.json); merge it into its model and save that"

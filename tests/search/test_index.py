@@ -1,8 +1,6 @@
 """An index ranks as a slow loop does, and a folder gives back what was saved or an error."""
 
 import json
-import os
-import random
 
 import numpy as np
 import pytest
@@ -106,33 +104,6 @@ def test_another_model_and_another_folder_are_refused(model, tiny_roberta, tmp_p
         model.save(tmp_path / "index")
     with pytest.raises(BadInput, match=r"infocse\.json is missing; .*build"):
         Embedder.load_index(tmp_path)
-
-
-def harmed(folder):
-    """Every harm, and what it is done to: a flipped bit, a missing file, a pipe."""
-    rng = random.Random(0)
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        content = path.read_bytes()
-        path.unlink()
-        yield path.name
-        os.mkfifo(path)
-        yield path.name
-        path.unlink()
-        for _ in range(10):
-            bit = rng.randrange(8 * len(content))
-            broken = bytearray(content)
-            broken[bit // 8] ^= 1 << bit % 8
-            path.write_bytes(broken)
-            yield path.name
-        path.write_bytes(content)
-
-
-def test_a_damaged_index_is_refused_by_the_name_of_what_is_wrong(model, tmp_path):
-    model.save(tmp_path / "index")
-    for name in harmed(tmp_path / "index"):
-        message = refused(Index.load, tmp_path / "index")
-        assert name in message and "`python -m search build` writes it again" in message
-    Index.load(tmp_path / "index")
 
 
 def test_of_large_files_numbers_that_are_not_finite_are_refused_and_others_on_request(
