@@ -102,11 +102,12 @@ class Materials:
         known = [field.name for kind in kinds_of(script, method) for field in fields(kind)]
         more = {name: value for name, value in small.items() if name in known}
         given = self._flags(case, file, more | flags)
-        config = ROOT / "configs" / f"{case.objective.replace('_', '-')}-mini.yaml"
+        name = case.objective.replace("_", "-").removesuffix("-bert")
         if case.objective == "nli":  # its configurations have other names
-            config = config.with_name("consert-joint-mini.yaml")
-        if config.is_file():
-            given["config"] = config
+            name = "consert-joint"
+        own = ROOT / "configs" / f"{name}-bert-base.yaml"
+        if own.is_file():
+            given["config"] = [own, own.with_name("mini.yaml")]
         else:
             given["method"] = method.name
         settings = fill(script, given)

@@ -9,14 +9,13 @@ needs none of it.
 import re
 
 from common.errors import run_command
-from common.files import ROOT
+from common.files import ROOT, read_yaml
 from common.flags import Parser
 from common.streams import show
 from eval.compare.sides import PREFIX, published, records
 from eval.scores import AVERAGE, Key, markdown
 from papers.page import rewritten
 from training.methods import load_method, method_names
-from training.settings import read_config
 
 PAGE = ROOT / "docs" / "methods.md"
 _AVERAGE = Key(AVERAGE, "test", "test", "spearman")
@@ -47,7 +46,7 @@ def _line(name: str) -> list[str]:
 
 def _configurations(name: str) -> list[str]:
     files = sorted((ROOT / "configs").glob("*.yaml"))
-    return [file.stem for file in files if read_config(str(file)).get("method") == name]
+    return [file.stem for file in files if read_yaml(file).get("method") == name]
 
 
 def missing(name: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -60,17 +60,18 @@ def _fitted(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None)
     Word vectors are those of GloVe's file if DATA_DIR has it, otherwise they are learnt from the
     text.
     """
-    config = config_path(row.config, backbone)
-    if not config.is_file():
-        return f"no config: configs/{config.name}"
-    settings = read_once(str(config))
+    config = config_name(row.config, backbone)
+    files = config_files(config)
+    if not files:
+        return f"no config: configs/{config}.yaml"
+    settings = read_once(*files)
     flags = {**row.overrides, "train_file": settings.get("train_file")}
     if script_of(settings["method"]) == SUP:
         flags["text_column"] = list(NLI_COLUMNS)
     else:
         flags["train_file"] = choice.train_file or flags["train_file"]
         flags["columns"] = settings.get("columns", "1")
-    name = f"{row.baseline}-{config.stem}"
+    name = f"{row.baseline}-{config}"
     if row.baseline == "word_vectors":
         file = Path(choice.data_dir) / GLOVE
         if file.is_file():
@@ -95,14 +96,15 @@ def _fitted(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None)
 
 def _trained(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None) -> RunPlan | str:
     """The plan of a row's configuration, starting from `first` if given, or why there is none."""
-    config = config_path(row.config, backbone)
-    if not config.is_file():
-        return f"no config: configs/{config.name}"
-    settings = read_once(str(config))
+    config = config_name(row.config, backbone)
+    files = config_files(config)
+    if not files:
+        return f"no config: configs/{config}.yaml"
+    settings = read_once(*files)
     flags = {name: value for name, value in row.overrides.items() if settings.get(name) != value}
     if first is None:
         model = choice.model or _plain_model(backbone)
-        flags.update(start_flags(config, flags, model, choice.stage_one))
+        flags.update(start_flags(files, flags, model, choice.stage_one))
     if choice.train_file and script_of(settings["method"]) == UNSUP:
         flags["train_file"] = choice.train_file
     if choice.steps:
@@ -111,40 +113,50 @@ def _trained(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None
     if first is None and "model_name_or_path" not in given:
         return _no_model(backbone)
     if "train_file" not in given:
-        return f"no text: configs/{config.name} names none; give --train_file"
+        return f"no text: {config} names none; give --train_file"
     return RunPlan(
-        config.stem,
-        {**flags, "config": str(config)},
+        config,
+        {**flags, "config": files},
         first,
         differences=_differences(given, row, backbone, first),
     )
 
 
-def config_path(method: str, backbone: str) -> Path:
-    """configs/METHOD-BACKBONE.yaml.
-
-    A word that ends METHOD and starts BACKBONE appears once: is-bert-base.
-    """
+def config_name(method: str, backbone: str) -> str:
+    """METHOD-BACKBONE; a word that ends one and starts the other appears once: is-bert-base."""
     last, first = method.rpartition("-")[2], backbone.partition("-")[0]
     if last == first:
         method = method.removesuffix(f"-{last}")
-    return CONFIGS / f"{method}-{backbone}.yaml"
+    return f"{method}-{backbone}"
+
+
+def config_files(name: str) -> list[str]:
+    """The files of a configuration METHOD-BACKBONE; none if it does not exist.
+
+    They are configs/METHOD-BACKBONE.yaml, or those of bert-base and configs/BACKBONE.yaml together.
+    """
+    method, _, backbone = name.rpartition("-")
+    for names in ([name], [config_name(method, "bert-base"), backbone]):
+        files = [CONFIGS / f"{part}.yaml" for part in names]
+        if all(file.is_file() for file in files):
+            return [str(file) for file in files]
+    return []
 
 
 def start_flags(
-    config: Path, overrides: Mapping[str, str], model: str | None, stage_one: str | None
+    files: Sequence[str], overrides: Mapping[str, str], model: str | None, stage_one: str | None
 ) -> dict[str, str]:
     """Flags for the initial models; none to use those of the configuration.
 
     Args:
-        config: a configuration of a training script.
+        files: the configuration of a training script.
         overrides: flags that override it.
         model: initial model of methods without a first stage, and generator of methods that have
             one.
         stage_one: stage 1 run, InfoCSE's initial model, unless `aux_init` initialises the head in
             another way.
     """
-    settings = {**read_once(str(config)), **overrides}
+    settings = {**read_once(*files), **overrides}
     known: set[str] = set()
     if "method" in settings:  # none in a stage 1
         known = {field.name for field in fields(load_method(settings["method"]).arguments)}
@@ -162,8 +174,7 @@ def start_flags(
 
 def _plain_model(backbone: str) -> str | None:
     """The initial model of a backbone's methods without a first stage."""
-    path = CONFIGS / f"simcse-{backbone}.yaml"
-    return read_once(str(path)).get("model_name_or_path") if path.is_file() else None
+    return read_once(*config_files(f"simcse-{backbone}")).get("model_name_or_path")
 
 
 def _no_model(backbone: str) -> str:
@@ -182,8 +193,7 @@ def _differences(
         backbone: of the run.
         first: the run it starts from, whose differences are its own too.
     """
-    paper = config_path(row.config, row.backbone)
-    theirs = read_once(str(paper)) if paper.is_file() else {}
+    theirs = read_once(*config_files(config_name(row.config, row.backbone)))
     usual = theirs.get("model_name_or_path")
     model = settings.get("model_name_or_path", usual)
     differences = list(first.differences) if first else []

@@ -85,7 +85,7 @@ class RunPlan:
         """The configuration, overridden by the flags."""
         settings: dict[str, Any] = {}
         if "config" in self.flags:
-            settings.update(read_once(self.flags["config"]))
+            settings.update(read_once(*self.flags["config"]))
         settings.update(self.flags)
         if self.model:
             settings["model_name_or_path"] = self.model

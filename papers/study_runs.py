@@ -15,9 +15,8 @@ from eval.encode import device_here
 from eval.scores import AVERAGE, average, headline
 from eval.sts import STS_TEST
 from eval.tasks import Options, Task, tasks_named
-from papers.plans import start_flags
+from papers.plans import config_files, start_flags
 from papers.runs import (
-    CONFIGS,
     Choice,
     RunPlan,
     facts_of,
@@ -49,13 +48,13 @@ def plan_of(study: Study, levels: Levels, choice: Choice) -> RunPlan | str:
 
 def _plan(flags: Mapping[str, Any], choice: Choice) -> RunPlan:
     """The plan of a run with these flags, one of which may be `stage_one`."""
-    config = CONFIGS / f"{flags['config']}.yaml"
+    name, files = flags["config"], config_files(flags["config"])
     given = {name: value for name, value in flags.items() if name != "stage_one"}
-    given["config"] = str(config)
+    given["config"] = files
     if "stage_one" in flags:
-        return RunPlan(config.stem, given, _plan(flags["stage_one"], choice))
-    start = start_flags(config, given, choice.model, choice.stage_one)
-    return RunPlan(config.stem, {**start, **given})
+        return RunPlan(name, given, _plan(flags["stage_one"], choice))
+    start = start_flags(files, given, choice.model, choice.stage_one)
+    return RunPlan(name, {**start, **given})
 
 
 def tasks_of(study: Study) -> dict[str, Sequence[Task]]:
@@ -233,7 +232,7 @@ def refuse_mixed(study: Study, rows: Rows) -> None:
     facts = []
     for (levels, _), of_run in rows.items() if not study.adapt else ():
         flags = study.combinations[levels]
-        usual = read_once(str(CONFIGS / f"{flags['config']}.yaml")).get("model_name_or_path")
+        usual = read_once(*config_files(flags["config"])).get("model_name_or_path")
         start = flags.get("stage_one", "aux_init" not in flags and usual)
         for row in of_run:
             recorded = row.get("facts", row)

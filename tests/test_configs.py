@@ -8,7 +8,8 @@ from training.methods import UNSUP, script_of
 from training.settings import fill, read_config
 
 CONFIGS = ROOT / "configs"
-NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
+MINI = CONFIGS / "mini.yaml"  # goes behind another one
+NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml") if path != MINI)
 EXPECTED = {
     "infocse-bert-base": {
         "learning_rate": 7e-6,
@@ -90,7 +91,6 @@ EXPECTED = {
         "rank_loss": "listmle",
     },
     "sg-opt-bert-base": {"max_steps": 1079},
-    "rankcse-mini": {"teacher": ["self"]},
     "dclr-bert-base": {
         "num_train_epochs": 3,
         "false_above": 0.9,
@@ -141,6 +141,19 @@ def test_a_configuration_parses_and_has_its_own_output_folder(name):
 def test_published_values_are_the_published_ones(name):
     values = parsed(name)
     assert {key: values[key] for key in EXPECTED[name]} == EXPECTED[name]
+
+
+def test_the_small_model_s_values_go_behind_every_method_s():
+    for name in (name for name in NAMES if name.endswith("bert-base")):
+        config = CONFIGS / f"{name}.yaml"
+        script = script_of(read_config(config).get("method"))
+        values = fill(script, {"config": [config, MINI]}).values
+        assert values["output_dir"] == "runs/mini" and values["max_length"] <= 64, name
+        assert not values["bf16"] and values["seed"] == 42, name
+        assert values["num_train_epochs"] == 2 or 100 <= values["max_steps"] <= 1000, name
+    rank, moco = CONFIGS / "rankcse-bert-base.yaml", CONFIGS / "moco-bert-base.yaml"
+    assert fill(UNSUP, {"config": [rank, MINI]}).method_args.teacher == ["self"]
+    assert fill(UNSUP, {"config": [moco, MINI]}).method_args.queue_size == 2048
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,6 +7,7 @@ alternatives to it that came before.
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import sys
 from argparse import SUPPRESS
@@ -163,25 +164,47 @@ def flags_of(script: str, words: Sequence[str]) -> dict[str, Any]:
 
 
 def read_config(*paths: str | Path) -> dict[str, Any]:
-    """Read flat YAML mappings, later ones win; every scalar stays the string in the file.
+    """The values of configuration files by name, later files win; every scalar stays a string.
+
+    In a later file a key without a value is the default again, and what stands under the name of
+    files beside it, which may have a `*`, counts behind such a file alone.
 
     Raises:
         BadInput: a file cannot be read or is something else.
     """
-    merged: dict[str, Any] = {}
-    for path in paths:
-        content = read_yaml(Path(path), strings=True)
-        if not isinstance(content, dict):
-            raise BadInput(f"{path}: must be a YAML mapping with one `flag: value` per line")
-        for key, value in content.items():
-            parts = [*value.values()] if isinstance(value, dict) else _parts(value)
-            if not parts or not all(isinstance(part, str) and part for part in parts):
-                raise BadInput(
-                    f"{path}: '{key}' needs a value or a list of values; omit the key for the "
-                    "default"
-                )
-        merged = _over(merged, content)
-    return merged
+    return {name: value for name, (value, _) in _merged(paths).items()}
+
+
+def _merged(paths: Sequence[str | Path]) -> dict[str, tuple[Any, str]]:
+    """As `read_config`, with the file of each value."""
+    merged: dict[str, tuple[Any, str]] = {}
+    for number, path in enumerate(paths):
+        earlier = [Path(name).stem for name in paths[:number]]
+        content = _content(Path(path), earlier)
+        merged = _over(merged, {name: (value, str(path)) for name, value in content.items()})
+    return {name: pair for name, pair in merged.items() if pair[0] is not None}
+
+
+def _content(path: Path, earlier: Sequence[str]) -> dict[str, Any]:
+    """The words of a file behind files of these names; None for a key without a value."""
+    content = read_yaml(path, strings=True)
+    if not isinstance(content, dict):
+        raise BadInput(f"{path}: must be a YAML mapping with one `flag: value` per line")
+    files = [file.stem for file in path.parent.glob("*.yaml")]
+    sections = {name for name in content if "-" in name and fnmatch.filter(files, name)}
+    own = {name: value for name, value in content.items() if name not in sections}
+    for name in content:
+        if name in sections and fnmatch.filter(earlier, name):
+            own = _over(own, content[name])
+    for name, value in own.items():
+        parts = [*value.values()] if isinstance(value, dict) else _parts(value)
+        if value == "" and earlier:
+            own[name] = None
+        elif not parts or not all(isinstance(part, str) and part for part in parts):
+            raise BadInput(
+                f"{path}: '{name}' needs a value or a list of values; omit the key for the default"
+            )
+    return own
 
 
 def words_of(values: Mapping[str, Any]) -> list[str]:
@@ -257,9 +280,8 @@ class SettingsParser(Parser, HfArgumentParser):
         values.pop("config", None)
         return values
 
-    def of_file(self, path: str) -> dict[str, Any]:
-        """The values of a configuration file, by name."""
-        words = read_config(path)
+    def of_file(self, path: str, words: dict[str, Any]) -> dict[str, Any]:
+        """The values of a configuration file, by name; `words` are those that count."""
         for name, value in words.items():
             if name == "method" and self.script == STAGE_ONE:
                 raise BadInput(f"{path}: a configuration of {script_of(str(value))}")
@@ -311,18 +333,21 @@ def _opened(
     script: str, method: str | None, config: Sequence[str]
 ) -> tuple[SettingsParser, dict[str, tuple[Any, str]]]:
     """The parser of a script and its method, and the files' values with the file of each."""
+    merged = _merged(config)
     if script != STAGE_ONE and method is None:
-        method = read_config(*config).get("method")
+        method, _ = merged.get("method", (None, ""))
         if config and method is None:
             files = ", ".join(map(str, config))
             raise BadInput(f"{files}: no method: run it with {STAGE_ONE}, or give --method")
+        check_type("method", method, str | None)
     loaded = None if script == STAGE_ONE else load_method(method, script)
     parser = SettingsParser(script, loaded)
-    merged: dict[str, tuple[Any, str]] = {}
-    for path in config:
-        values = parser.of_file(path)
-        merged = _over(merged, {name: (value, str(path)) for name, value in values.items()})
-    return parser, merged
+    values: dict[str, tuple[Any, str]] = {}
+    for path in map(str, config):
+        words = {name: word for name, (word, file) in merged.items() if file == path}
+        for name, value in parser.of_file(path, words).items():
+            values[name] = value, path
+    return parser, values
 
 
 def _settled(

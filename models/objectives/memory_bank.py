@@ -7,7 +7,7 @@ loss are SimCSE's, where Wu et al. compare a sample with its own entry by noise-
 estimation and move an entry halfway to its new value. The bank keeps the last `bank_size` vectors.
 In a run of at most one epoch this is an entry per sentence; after it, a sentence can have two.
 
-    python run_unsup.py --config configs/memory-bank-mini.yaml
+    python run_unsup.py --config configs/memory-bank-bert-base.yaml
 """
 
 from dataclasses import dataclass

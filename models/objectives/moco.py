@@ -5,7 +5,7 @@ so augmentation (dropout) and temperature are SimCSE's. Different from MoCo: the
 batch are negatives too, as in MoCo v3 and ESimCSE, so the queue may start empty; batch norm is not
 shuffled, since our head's statistics cover all processes.
 
-    python run_unsup.py --config configs/moco-mini.yaml
+    python run_unsup.py --config configs/moco-bert-base.yaml
 """
 
 from __future__ import annotations

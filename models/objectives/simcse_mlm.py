@@ -5,7 +5,7 @@ Every sentence of a row is masked, the positive and the hard negative too, with 
 masked tokens, as in SimCSE's code (train.py, `mask_tokens`, and simcse/models.py, `cl_forward`, at
 206d7ae).
 
-    python run_unsup.py --config configs/simcse-mlm-mini.yaml
+    python run_unsup.py --config configs/simcse-mlm-bert-base.yaml
 """
 
 from dataclasses import dataclass

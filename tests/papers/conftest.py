@@ -12,8 +12,15 @@ from papers.__main__ import main
 
 
 def flags_of(argv):
-    """The flags of a command as a dictionary."""
-    return dict(word.removeprefix("--").split("=", 1) for word in argv)
+    """The flags of a command as a dictionary; several values as one text."""
+    flags = {}
+    for word in argv:
+        if word.startswith("--"):
+            name, _, value = word.removeprefix("--").partition("=")
+            flags[name] = value
+        else:
+            flags[name] = f"{flags[name]} {word}".strip()
+    return flags
 
 
 class Runner:

@@ -9,7 +9,7 @@ from common.errors import BadInput, NonFinite, ProjectError, Stopped, StorageErr
 from papers import __main__ as command
 from papers import runs
 from papers.__main__ import main
-from papers.plans import start_flags
+from papers.plans import config_files, start_flags
 
 
 def test_only_what_is_missing_is_trained_and_the_same_run_serves_two_tables(
@@ -110,11 +110,13 @@ def test_a_chained_row_s_first_run_is_listed_before_it(runner, tmp_path, capsys)
     main([*flags, "0", "1", "--dry_run"])
     *_, summary, first, second, third, last = capsys.readouterr().out.splitlines()
     assert summary.startswith("4 runs are missing")
-    assert "consert-sup-mini.yaml" in first and "consert-sup-mini.yaml" in third
+    assert all(
+        "consert-sup-bert-base.yaml" in line and "mini.yaml" in line for line in (first, third)
+    )
     start = next(word for word in first.split("=") if "consert-sup-mini_" in word).split()[0]
     assert (
         f"--model_name_or_path={start}" in second
-        and "consert-sup-unsup-mini.yaml" in second
+        and "consert-sup-unsup-bert-base.yaml" in second
         and "--seed=1" in last
     )
     main([*flags, "0"])
@@ -156,7 +158,7 @@ def test_an_unknown_table_is_refused_with_the_nearest(tmp_path):
 
 def test_where_a_method_starts():
     def start(name, overrides, model="m", stage_one="s"):
-        return start_flags(runs.CONFIGS / f"{name}.yaml", overrides, model, stage_one)
+        return start_flags(config_files(name), overrides, model, stage_one)
 
     assert start("simcse-mini", {}) == {"model_name_or_path": "m"}
     assert start("infocse-mini", {}) == {"model_name_or_path": "s"}

@@ -17,11 +17,11 @@ def test_a_new_method_is_told_what_it_lacks_and_a_complete_one_nothing(
         '          "scores": [{"source": "Newcomer, table 1", "values": {"Avg.": 12.34}}]}\n'
         "METHOD = Newcomer(published=[RECORD])\n"
     )
-    monkeypatch.setattr(methods, "read_config", functools.cache(methods.read_config))
+    monkeypatch.setattr(methods, "read_yaml", functools.cache(methods.read_yaml))
     monkeypatch.setattr(models.objectives, "__path__", [*models.objectives.__path__, str(tmp_path)])
     table = methods.methods_table()
     line = next(line for line in table.splitlines() if line.startswith("| ESimCSE "))
-    assert "78.27 (esimcse-bert-base)" in line and "`esimcse-mini`" in line
+    assert "78.27 (esimcse-bert-base)" in line and "`esimcse-roberta-base`" in line
     assert "12.34 (newcomer-bert-base)" in table
     methods.main(["--check", "newcomer"])
     sys.modules.pop("models.objectives.newcomer")

@@ -199,7 +199,7 @@ def test_the_names_of_folders_are_those_of_earlier_versions(tmp_path):
     """Figures of finished runs are found by these names."""
     config = tmp_path / "simcse-mini.yaml"
     config.write_text("method: simcse\ntrain_file: [b.txt, a.txt]\nseed: 1\nlearning_rate: 3e-5\n")
-    trained = RunPlan("simcse-mini", {"max_steps": "9", "config": str(config)})
+    trained = RunPlan("simcse-mini", {"max_steps": "9", "config": [str(config)]})
     assert str(trained.folder(Choice(), 2)) == "runs/tables/simcse-mini_53a07223f8_seed-2"
     untrained = RunPlan("untrained-mini-avg", {}, None, "m", "avg")
     assert str(untrained.folder(Choice(runs="r"), 0)) == "r/untrained-mini-avg_51f452a85d"

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from eval.compare.sides import records
 from eval.scores import Key
 from models.pooling import POOLINGS
 from papers.__main__ import main
-from papers.plans import config_path, plan_of
+from papers.plans import config_files, config_name, plan_of
 from papers.results import needed
 from papers.runs import Choice, RunPlan
 from papers.specification import names, read
@@ -27,9 +28,11 @@ TRAINED = [
     if row.config and not row.baseline
     for backbone in ("mini", row.backbone)
 ]
-PATHS = [(row.overrides, config_path(row.config, backbone)) for row, backbone in TRAINED]
+NAMED = [(row.overrides, config_name(row.config, backbone)) for row, backbone in TRAINED]
 THERE = {
-    f"{path.stem} {overrides}": (overrides, path) for overrides, path in PATHS if path.is_file()
+    f"{name} {overrides}": (overrides, config_files(name))
+    for overrides, name in NAMED
+    if config_files(name)
 }
 
 
@@ -68,18 +71,17 @@ def test_only_other_people_s_systems_cannot_be_run():
 
 
 def test_every_configuration_is_there():
-    paths = {config_path(row.config, row.backbone) for _, row in ROWS if row.config}
-    assert not {path.stem for path in paths if not path.is_file()}
-    for method in {row.config for _, row in ROWS if row.config}:
-        assert config_path(method, "mini").is_file(), method
-    assert config_path("is-bert", "bert-base").name == "is-bert-base.yaml"
-    assert config_path("is-bert", "mini").name == "is-bert-mini.yaml"
+    for row in (row for _, row in ROWS if row.config):
+        for backbone in (row.backbone, "mini"):
+            assert config_files(config_name(row.config, backbone)), (row.config, backbone)
+    assert config_name("is-bert", "bert-base") == "is-bert-base"
+    assert [Path(file).stem for file in config_files("is-bert-mini")] == ["is-bert-base", "mini"]
 
 
-@pytest.mark.parametrize(("overrides", "path"), THERE.values(), ids=THERE)
-def test_every_override_is_a_flag_of_its_method(overrides, path):
-    script = script_of(read_config(str(path))["method"])
-    flags = {"config": path, **overrides, "bf16": False, "use_cpu": True}
+@pytest.mark.parametrize(("overrides", "files"), THERE.values(), ids=THERE)
+def test_every_override_is_a_flag_of_its_method(overrides, files):
+    script = script_of(read_config(*files)["method"])
+    flags = {"config": files, **overrides, "bf16": False, "use_cpu": True}
     settings = settings_of(script, words_of(flags), "")
     values = settings.values
     for name, value in overrides.items():

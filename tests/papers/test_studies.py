@@ -143,7 +143,7 @@ def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(
     tried = [
         (flags["learning_rate"], flags["seed"])
         for flags in asked
-        if "simcse-mini.yaml" in flags["config"]
+        if "simcse-bert-base.yaml" in flags["config"]
     ]
     assert tried == [("1e-5", "0"), ("3e-5", "0"), ("1e-4", "0"), ("3e-5", "1"), ("3e-5", "2")]
     assert len(asked) == len(rows) == 10

@@ -206,6 +206,21 @@ def test_what_the_trainer_would_ignore_or_is_set_here_is_no_flag():
         assert "; here: " in refused(fill, UNSUP, {"method": "ct", name: True}), name
 
 
+def test_a_later_file_takes_back_values_and_has_some_for_single_files(tmp_path):
+    def path(name, text):
+        (tmp_path / f"{name}.yaml").write_text(text)
+        return str(tmp_path / f"{name}.yaml")
+
+    files = [path(name, f"method: {name}\nseed: 1\nmax_steps: 9") for name in ("moco", "simcse")]
+    files = [str(Path(file).rename(file.replace(".yaml", "-a.yaml"))) for file in files]
+    small = path("small", "seed:\nmax_steps: 5\nmo*-a: {queue_size: 7, num_train_epochs: 2}\n")
+    moco, simcse = (read_config(file, small) for file in files)
+    assert moco == {"method": "moco", "queue_size": "7", "num_train_epochs": "2"}
+    assert simcse == {"method": "simcse", "max_steps": "5"}
+    wrong = path("wrong", "moca-*: {queue_size: 7}")
+    assert "unknown key 'moca-*'" in refused(fill, UNSUP, {"config": [files[0], wrong]})
+
+
 def test_a_configuration_of_another_script_names_it():
     stage_one, infocse = (f"configs/{name}-bert-base.yaml" for name in ("aux", "infocse"))
     for script, config, needed in (
