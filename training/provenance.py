@@ -12,12 +12,10 @@ from typing import Any
 
 import torch
 
-from common.files import ROOT, sha256
+from common.files import ROOT
+from models.folder import hashes_of
 
 logger = logging.getLogger(__name__)
-_MODEL_FILES = """config.json tokenizer*.json special_tokens_map.json added_tokens.json vocab.* merges.txt *.model
-    *.safetensors *.safetensors.index.json pytorch_model*.bin pytorch_model.bin.index.json model.pt
-    modules.json sentence_bert_config.json */config.json */*.safetensors""".split()
 _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tokenizers", "numpy", "scipy")
 
 
@@ -49,18 +47,19 @@ def _git(*command: str) -> str | None:
     return done.stdout.strip()
 
 
-def weights_hash(path: str) -> str | None:
-    """sha256 of a local model's single weights file, None for other local models; a hub id is returned unchanged."""
-    file = Path(path) / "model.safetensors"
-    return sha256(file) if file.is_file() else None if Path(path).exists() else path
+def start_of(path: str, files: Mapping[str, str]) -> str | None:
+    """What an initial model is, by the hashes of its files in `contents`.
+
+    The sha256 of a local model's single weights file, None for other local models; a hub id itself.
+    """
+    return files.get("model.safetensors") if files or Path(path).exists() else path
 
 
 def contents(settings: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """sha256 of the files of every local model folder or JSON file that a setting names: {setting:
-    {file: hash}}.
+    """sha256 of the files of every local model folder or JSON file that a setting names.
 
-    For a list, the files are "1 FILE", "2 FILE" and so on; an item without local files represents
-    itself.
+    As {setting: {file: hash}}. For a list, the files are "1 FILE", "2 FILE" and so on; an item
+    without local files represents itself.
     """
     hashed = {name: _files(value) for name, value in settings.items()}
     return {name: hashes for name, hashes in hashed.items() if hashes}
@@ -76,16 +75,7 @@ def _files(value: Any) -> dict[str, str]:
                 for file, content in (files or {"": part}).items()
             }
         return numbered if any(parts) else {}
-    return _hashes(Path(value)) if isinstance(value, str) and value else {}
-
-
-def _hashes(path: Path) -> dict[str, str]:
-    if path.suffix == ".json" and path.is_file():
-        return {path.name: sha256(path)}
-    if not (path / "config.json").is_file():
-        return {}
-    files = {file for pattern in _MODEL_FILES for file in path.glob(pattern) if file.is_file()}
-    return {str(file.relative_to(path)): sha256(file) for file in sorted(files)}
+    return hashes_of(value) if isinstance(value, str) and value else {}
 
 
 def earlier_starts(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -41,7 +41,7 @@ from models.collectives import sum_over_processes, wait_for_everyone
 from models.loading import load_tokenizer
 from models.pooling import pooling_named
 from training.curves import describe_collapse, describe_gap, draw
-from training.provenance import contents, earlier_starts, provenance, weights_hash
+from training.provenance import contents, earlier_starts, provenance, start_of
 from training.result import dev_set, load_tests, measure_initial, save_result, score_result
 from training.run_arguments import IN_STEP, RunArguments, determines_weights, settle_packing
 from training.run_folder import (
@@ -82,10 +82,12 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
     )
     model_args.packed = settle_packing(model_args.packed, args)
     source, tokenizer, blocks = load_blocks(settings)
+    files = contents(vars(model_args))
+    named = "config_name" if model_args.config_name else "model_name_or_path"
     identity = {
         "text": blocks.facts,
-        "start": weights_hash(model_args.model_name_or_path or model_args.config_name),
-        "contents": contents(vars(model_args)),
+        "start": start_of(getattr(model_args, named), files.get(named, {})),
+        "contents": files,
     }
     record = new_record(settings, identity, source.file_names)
     with opened(args, record, data_args.dry_run) as start:
@@ -155,11 +157,12 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
             )  # title and text are a pair: a row without one of them is dropped
         corpus = load_tokenised(source, tokenizer, data_args.cache_dir, sample)
     dev, tests = dev_set(data_args), load_tests(data_args, args.device.type)
+    files = contents(vars(model_args) | vars(method_args))
     identity = {
         "text": corpus.facts,
-        "start": weights_hash(model_args.model_name_or_path),
+        "start": start_of(model_args.model_name_or_path, files.get("model_name_or_path", {})),
         "dev_pairs": dev and digest([dev.metric, dev.content]),
-        "contents": contents(vars(model_args) | vars(method_args)),
+        "contents": files,
     }
     record = new_record(settings, identity, source.file_names)
     tokenizer = method.tokenizer(
