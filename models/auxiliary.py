@@ -118,10 +118,10 @@ class TiedHead(nn.Module):
 
     def __init__(self, lm: PreTrainedModel) -> None:
         super().__init__()
-        self.transform, decoder = output_of(lm)
-        self.bias = decoder.bias
+        transform, decoder = output_of(lm)
+        self.transform, self.bias = copy.deepcopy(transform), copy.deepcopy(decoder.bias)
         tied = decoder.weight is lm.get_input_embeddings().weight
-        self.weight = None if tied else decoder.weight
+        self.weight = None if tied else copy.deepcopy(decoder.weight)
 
     def words(self, backbone: PreTrainedModel) -> Words:
         """The step after the transform, with the embeddings of the encoder's backbone."""

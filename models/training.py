@@ -26,7 +26,7 @@ from models.loading import (
     set_dropout,
     usable_length,
 )
-from models.objectives.base import Batch, Encoded, Method, Objective, add_up
+from models.objectives.base import Batch, Checkpoint, Encoded, Method, Objective, add_up
 from models.perturb import Perturbation
 from models.pooling import pooling_named
 from models.precision import at_least_float32
@@ -171,7 +171,9 @@ def build_model(
     source = model_args.model_name_or_path
     config = load_config(source)
     set_dropout(config, model_args.dropout)
-    backbone = load_backbone(source, config)
+    with_output = method.reads_output(method_args) or model_args.bow_weight
+    model = load_masked_lm(source, config) if with_output else load_backbone(source, config)
+    backbone = model.base_model
     described = _describe(source, model_args.pooling)
     length = min(usable_length(backbone, tokenizer), described.max_length or NO_LIMIT)
     prompts = {"query": model_args.query_prompt, "document": model_args.document_prompt}
@@ -189,9 +191,9 @@ def build_model(
     )
     init_std = getattr(config.get_text_config(), "initializer_range", 0.02)  # as in the library
     projection = projection_named(model_args.projection, config.hidden_size, init_std)
-    objectives = method.build(method_args, encoder, projection, source)
+    objectives = method.build(method_args, encoder, projection, Checkpoint(source, model))
     if model_args.bow_weight:
-        objectives.append(BagOfWords(TiedHead(load_masked_lm(source)), model_args.bow_weight))
+        objectives.append(BagOfWords(TiedHead(model), model_args.bow_weight))
     if bf16:  # autocast reads nothing else of these; SG-OPT's copy needs the precision
         for part in nn.ModuleList(objectives).modules():
             if isinstance(part, (LowerLayers, Teacher)):

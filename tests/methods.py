@@ -18,6 +18,7 @@ from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config, load_tokenizer, set_dropout
 from models.masked_lm import AuxiliaryMaskedLM
+from models.objectives.base import Checkpoint
 from models.training import EncoderForTraining
 from training.methods import load_method, method_names
 
@@ -100,13 +101,13 @@ def build_model(
     mask_at = (
         mask_place(method.tokenizer(args, load_tokenizer(folder))) or -1
     )  # where nothing has a template: the last
-    encoder = SentenceEncoder(
-        load_backbone(folder, config), pooling, None, 64, packed, place=mask_at
-    )
+    with_output = method.reads_output(args) or case in WORDS
+    model = (load_masked_lm if with_output else load_backbone)(folder, config)
+    encoder = SentenceEncoder(model.base_model, pooling, None, 64, packed, place=mask_at)
     projection = projection_named(head, config.hidden_size, spread)
-    objectives = method.build(args, encoder, projection, folder)
+    objectives = method.build(args, encoder, projection, Checkpoint(folder, model))
     if case in WORDS:
-        objectives.append(BagOfWords(TiedHead(load_masked_lm(folder)), 0.7))
+        objectives.append(BagOfWords(TiedHead(model), 0.7))
     return EncoderForTraining(encoder, projection, objectives).train()
 
 

@@ -16,12 +16,27 @@ from models.collectives import means_over_tokens
 from models.fast import Grid, Mask
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from models.encoder import SentenceEncoder
 
 NO_NEGATIVES = (
     "a batch of one sentence has no negatives: --per_device_train_batch_size must be at least 2 "
     "(--gradient_accumulation_steps adds no negatives; --chunk_size makes a larger batch fit)"
 )
+
+
+class Checkpoint(NamedTuple):
+    """The model that training starts from.
+
+    Attributes:
+        path: its folder or hub id.
+        model: the encoder's backbone or, if the method `reads_output`, the masked language model
+            around it.
+    """
+
+    path: str
+    model: PreTrainedModel
 
 
 class Twin(NamedTuple):
@@ -337,12 +352,15 @@ class Method:
             )
         return views if columns <= len(views) else views[:1] * columns
 
+    def reads_output(self, args: Any) -> bool:
+        """Whether `build` copies the output head of the checkpoint's masked language model."""
+        return False
+
     def build(
-        self, args: Any, encoder: SentenceEncoder, projection: nn.Module | None, source: str
+        self, args: Any, encoder: SentenceEncoder, projection: nn.Module | None, source: Checkpoint
     ) -> list[Objective]:
         """Build the objectives with the networks, frozen copies and queues they own.
 
-        `source` is the checkpoint of the encoder and its projection head, if any. BadInput if the
-        checkpoint or the flags do not fit the method.
+        BadInput if the checkpoint or the flags do not fit the method.
         """
         raise NotImplementedError

@@ -124,7 +124,10 @@ class DCLR(Method):
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         return [
-            Debiased(args, load_teacher(args.complement, args.complement_pooling, encoder, source))
+            Debiased(
+                args,
+                load_teacher(args.complement, args.complement_pooling, encoder, source.path),
+            )
         ]
 
 

@@ -27,7 +27,7 @@ from models.families import check_apart, layers_of
 from models.heads import projected_width
 from models.loading import check_vocabulary, load_config, load_strictly, load_tokenizer
 from models.objectives import simcse
-from models.objectives.base import Batch, Encoded, Objective, Term
+from models.objectives.base import Batch, Checkpoint, Encoded, Objective, Term
 from models.precision import at_least_float32
 
 
@@ -151,7 +151,7 @@ def sampled(logits: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def detector(
-    args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str
+    args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: Checkpoint
 ) -> ReplacedTokens:
     """Build the detection objective and load its generator.
 
@@ -168,7 +168,7 @@ def detector(
             "replaced tokens cannot read; choose another, or --rtd_condition pooled"
         )
     config = load_config(args.generator)
-    check_vocabulary(args.generator, load_tokenizer(args.generator), source)
+    check_vocabulary(args.generator, load_tokenizer(args.generator), source.path)
     return ReplacedTokens(
         args, load_strictly(AutoModelForMaskedLM, args.generator, config), encoder
     )

@@ -10,7 +10,6 @@ the masks hide. Gradient reaches the encoder only through this [CLS].
 
 from __future__ import annotations
 
-import copy
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal
@@ -22,7 +21,6 @@ from common.errors import BadInput
 from common.ranges import Count, CountOrZero, Share, Weight, flag
 from data.views import Masking
 from models import auxiliary
-from models.encoder import SentenceEncoder
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 
@@ -123,15 +121,6 @@ class AuxiliaryMLM(Objective):
         return self.output.token_loss(lower.with_first(cls).through(self.c_head), labels, "masked")
 
 
-def _auxiliary(args: Arguments, encoder: SentenceEncoder, source: str) -> AuxiliaryMLM:
-    # Loaded with the encoder's configuration, so that the copies use this run's dropout.
-    lm = auxiliary.load_masked_lm(source, copy.deepcopy(encoder.config))
-    auxiliary.run_like(encoder, lm)
-    lower = auxiliary.LowerLayers(lm.base_model, args.skip_from)
-    head = _head(args, lm.base_model, source)
-    return AuxiliaryMLM(lower, head, auxiliary.VocabularyHead(lm), args)
-
-
 def _head(args: Arguments, backbone: nn.Module, source: str) -> nn.ModuleList:
     if args.aux_init == "random":
         return auxiliary.new_head(backbone, args.head_layers)
@@ -160,6 +149,9 @@ class InfoCSE(simcse.SimCSE):
         )
         return (masking,)
 
+    def reads_output(self, args: Arguments) -> bool:
+        return args.aux_weight > 0
+
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         objectives: list[Objective] = []
         if args.contrastive_weight:
@@ -169,7 +161,10 @@ class InfoCSE(simcse.SimCSE):
                 )
             )
         if args.aux_weight:
-            objectives.append(_auxiliary(args, encoder, source))
+            lower = auxiliary.LowerLayers(encoder.backbone, args.skip_from)
+            head = _head(args, encoder.backbone, source.path)
+            output = auxiliary.VocabularyHead(source.model)
+            objectives.append(AuxiliaryMLM(lower, head, output, args))
         if not objectives:
             raise BadInput("--aux_weight 0 and --contrastive_weight 0: no loss is left to train")
         return objectives

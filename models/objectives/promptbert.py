@@ -92,7 +92,7 @@ class PromptBERT(Method):
         return templated(tokenizer, args.template)
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        tokenizer = load_tokenizer(source)
+        tokenizer = load_tokenizer(source.path)
         frames = [framed(tokenizer, template) for template in (args.template, args.template_2)]
         if len({frame.position(tokenizer.mask_token_id) for frame in frames}) > 1:
             raise BadInput(

@@ -148,7 +148,8 @@ class RankCSE(Method):
             if len(args.teacher) not in (1, 2):
                 raise BadInput(f"--teacher: one or two, not {len(args.teacher)}")
             teachers = [
-                load_teacher(path, args.teacher_pooling, encoder, source) for path in args.teacher
+                load_teacher(path, args.teacher_pooling, encoder, source.path)
+                for path in args.teacher
             ]
             objectives.append(Distillation(args, teachers))
         return objectives

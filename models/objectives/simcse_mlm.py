@@ -14,7 +14,7 @@ from torch import Tensor
 
 from common.ranges import Share, Weight, flag
 from data.views import Masking
-from models.auxiliary import VocabularyHead, load_masked_lm
+from models.auxiliary import VocabularyHead
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 
@@ -58,8 +58,11 @@ class SimCSEWithMLM(simcse.SimCSE):
     def most_columns(self, args: Arguments) -> int:
         return self.columns
 
+    def reads_output(self, args: Arguments) -> bool:
+        return True
+
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        output = VocabularyHead(load_masked_lm(source))
+        output = VocabularyHead(source.model)
         return [
             *super().build(args, encoder, projection, source),
             MaskedTokens(output, args.mlm_weight),

@@ -24,7 +24,6 @@ from common.ranges import Rate, flag
 from data.views import IGNORED, View
 from models.auxiliary import TiedHead, embedded, load_masked_lm
 from models.families import check_apart, family_of, layers_of
-from models.loading import load_config
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
 from models.objectives.spans import delete
 
@@ -116,15 +115,20 @@ class TSDAE(Method):
     def views(self, args: Arguments) -> list[View]:
         return [View(partial(delete, rate=args.delete_rate), words=True, target=True)]
 
+    def reads_output(self, args: Arguments) -> bool:
+        return args.output_init != "new"
+
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        config = load_config(source)
+        config = encoder.config
         check_apart(config, "the decoder of TSDAE")
         if not family_of(config).like_bert:
             raise BadInput(
                 f"the decoder of TSDAE needs BERT-like layers, which a '{config.model_type}' does "
                 "not have"
             )
-        lm = load_masked_lm(source, new_output=args.output_init == "new")
+        lm = source.model
+        if not self.reads_output(args):
+            lm = load_masked_lm(source.path, new_output=True)
         return [Reconstruction(encoder.backbone, TiedHead(lm))]
 
 

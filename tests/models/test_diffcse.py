@@ -11,7 +11,7 @@ from transformers import AutoModelForMaskedLM
 from common.errors import BadInput
 from models.fast import is_packed
 from models.objectives import diffcse
-from models.objectives.base import Batch
+from models.objectives.base import Batch, Checkpoint
 from models.objectives.diffcse import chosen, sampled
 from tests.methods import build_model, make_batch, mask_of
 
@@ -123,5 +123,5 @@ def test_a_generator_with_another_vocabulary_is_refused(tiny_bert, tiny_roberta,
     for generator in (tiny_roberta, other):
         with pytest.raises(BadInput, match="needs the vocabulary of"):
             diffcse.METHOD.build(
-                diffcse.Arguments(generator=str(generator)), encoder, None, str(tiny_bert)
+                diffcse.Arguments(generator=str(generator)), encoder, None, Checkpoint(str(tiny_bert), None)
             )

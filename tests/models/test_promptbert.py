@@ -8,6 +8,7 @@ from common.errors import BadInput
 from data.template import frame_of, framed, mask_place, templated
 from models.encoder import SentenceEncoder
 from models.loading import load_backbone, load_tokenizer
+from models.objectives.base import Checkpoint
 from models.objectives.promptbert import METHOD, Arguments
 from tests.methods import build_model
 
@@ -126,5 +127,5 @@ def test_templates_that_cannot_be_pooled_are_refused(folder, flags, message):
             args,
             SentenceEncoder(load_backbone(folder), "mask", place=mask_place(tokenizer)),
             None,
-            folder,
+            Checkpoint(folder, None),
         )

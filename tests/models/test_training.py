@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+import run_unsup
 from models import collectives
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
+from models.folder import weights_of
 from models.heads import projection_named
 from models.loading import load_backbone
 from models.objectives import simcse
@@ -116,3 +118,15 @@ def test_recomputed_layers_have_the_same_gradients(tiny_bert, case, packed):
     assert all(
         (a is None and b is None) or torch.equal(a, b) for a, b in zip(plain, other, strict=True)
     )
+
+
+@pytest.mark.parametrize("method", ["simcse", "infocse", "simcse_mlm", "tsdae"])
+def test_the_initial_model_is_loaded_once(tiny_bert, short_run, monkeypatch, method):
+    """Copies of its layers and of its output head are taken from memory."""
+    read, path = [], str(tiny_bert)
+    monkeypatch.setattr(
+        "models.loading.weights_of", lambda folder: read.append(folder) or weights_of(folder)
+    )
+    flags = {"skip_from": 2, "aux_init": "encoder_top"} if method == "infocse" else {}
+    run_unsup.main(short_run(path, method=method, bow_weight=0.1, **flags))
+    assert read.count(path) == 1
