@@ -48,7 +48,7 @@ def kill_at(monkeypatch, step):
 
 def test_every_part_may_be_killed_and_the_same_command_goes_on(quick, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("data.prepare._prepare_file", lambda *_: (_ for _ in ()).throw(Killed))
+        patch.setattr("data.prepare._prepare_wiki", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             reproduce.main([])
     with monkeypatch.context() as patch:
