@@ -20,6 +20,7 @@ from common.errors import BadInput
 from common.files import share_weights
 from data.template import mask_place
 from models import fast
+from models.composite import Composite
 from models.families import (
     attends_backwards,
     check_apart,
@@ -29,7 +30,6 @@ from models.families import (
 from models.heads import Dense, Head, Normalize
 from models.loading import (
     NO_LIMIT,
-    Composite,
     load_backbone,
     load_config,
     load_strictly,

@@ -8,13 +8,19 @@ False, they mask only the padding (LLM2Vec: BehnamGhader et al. 2024, arXiv 2404
 The key is saved in config.json.
 """
 
+from __future__ import annotations
+
 import inspect
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
-from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, PreTrainedModel
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
 
 from common.errors import BadInput
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """Load a checkpoint (configuration, tokenizer, backbone) completely or not at all."""
 
+from __future__ import annotations
+
 import json
 import logging
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +20,6 @@ from transformers import (
     AutoModel,
     AutoTokenizer,
     PreTrainedConfig,
-    PreTrainedModel,
     PreTrainedTokenizerFast,
 )
 from transformers.utils import WEIGHTS_INDEX_NAME, WEIGHTS_NAME
@@ -37,20 +38,13 @@ from models.folder import (
     weights_of,
 )
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 NO_LIMIT = 10**9  # tokens per sentence
 logger = logging.getLogger(__name__)
 _DROPOUT = """hidden_dropout_prob attention_probs_dropout_prob dropout attention_dropout embedding_dropout mlp_dropout
     hidden_dropout resid_pdrop embd_pdrop attn_pdrop resid_dropout embed_dropout residual_dropout""".split()
-
-
-class Composite(PreTrainedModel):
-    """A model of models, which arrive initialised or loaded, and with an attention of their own."""
-
-    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
-    _can_set_experts_implementation = classmethod(lambda cls: True)
-
-    def _init_weights(self, module: nn.Module) -> None:
-        """Do nothing."""
 
 
 @contextmanager

@@ -15,8 +15,9 @@ from models import fast
 from models.auxiliary import HEAD_FILE, PREFIX, check_depth
 from models.bag_of_words import bag_of_words
 from models.collectives import means_over_tokens
+from models.composite import Composite
 from models.families import layers_of, output_of
-from models.loading import Composite, quiet
+from models.loading import quiet
 from models.objectives.base import Batch
 from models.training import TrainingOutput
 

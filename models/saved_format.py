@@ -6,17 +6,18 @@ schemas, since text-embeddings-inference needs the old booleans and current sent
 the new name; type strings are in the old form, which every version imports.
 """
 
+from __future__ import annotations
+
 import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from types import UnionType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from safetensors.torch import save_file
 from torch import nn
-from transformers import PreTrainedModel
 
 from common.errors import BadInput, brief, newer_format
 from common.files import write_json
@@ -24,6 +25,9 @@ from models.families import without_pooler
 from models.folder import Unreachable, fetch, read, read_tensors
 from models.heads import ACTIVATIONS, Dense, Normalize
 from models.pooling import POOLINGS, Pooling
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
 FORMAT = 1

@@ -15,12 +15,12 @@ from models import fast
 from models.auxiliary import LowerLayers, TiedHead, load_masked_lm
 from models.bag_of_words import BagOfWords
 from models.collectives import gather_with_gradient, local_rows, world_size
+from models.composite import Composite
 from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder, given
 from models.heads import project, projection_named
 from models.loading import (
     NO_LIMIT,
-    Composite,
     load_backbone,
     load_config,
     set_dropout,

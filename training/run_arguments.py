@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from transformers import TrainingArguments
-from transformers.integrations import get_available_reporting_integrations
 
 from common.errors import BadInput
 from common.ranges import Count, Positive, Seed, Weight, flag
@@ -95,9 +94,14 @@ class RunArguments(TrainingArguments):
         if self.tf32 is None and compiles:
             self.tf32 = False  # transformers would turn it on
         super().__post_init__()
-        installed = get_available_reporting_integrations()
-        if missing := [name for name in self.report_to if name not in installed]:
-            raise BadInput(f"--report_to {missing[0]}: unknown, or its package is not installed")
+        if self.report_to:
+            # Here, because this import takes as long as torch's.
+            from transformers.integrations import get_available_reporting_integrations
+
+            installed = get_available_reporting_integrations()
+            if missing := [name for name in self.report_to if name not in installed]:
+                said = "unknown, or its package is not installed"
+                raise BadInput(f"--report_to {missing[0]}: {said}")
         self.accelerator_config.non_blocking = (
             self.device.type == "cuda"
         )  # copies the next batch during a step

@@ -40,9 +40,9 @@ def slow_imports(*argv):
     return SLOW & {*done.stderr.split()}
 
 
-@pytest.mark.parametrize("module", ["eval", "search"])
-def test_help_imports_nothing_slow(module):
-    assert slow_imports(module, "--help") == set()
+@pytest.mark.parametrize("command", ["eval", "search", "run_unsup.py"])
+def test_help_imports_nothing_slow(command):
+    assert slow_imports(command, "--help") == set()
 
 
 def test_a_query_imports_a_model_and_no_more(tiny_bert, tmp_path):
