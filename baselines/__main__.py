@@ -178,7 +178,7 @@ def whiten(args: argparse.Namespace, folder: Path) -> None:
     encoder.head = Head(*before, linear_map(matrix, statistics.mean))
     encoder.cpu().save(str(folder), encode.tokenizer)
     facts |= {"dimensions": matrix.shape[1], "power": args.power}
-    write_json(folder / BASELINE, {"command": "whitening", **facts}, remedy=None)
+    write_json(folder / BASELINE, {"command": "whitening", **facts})
 
 
 def fitted(argv: Sequence[str]) -> Baseline:

@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from glob import escape, glob
+from glob import glob
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
@@ -19,7 +19,6 @@ from common.errors import BadInput, brief, unwritable
 
 ROOT = Path(__file__).parents[1]  # of this project
 RUN_FILE = "run.json"  # the record of a run, beside its result
-_PART = "[0-9a-f]" * 8 + ".part"
 
 
 def refuse_special(path: Path) -> None:
@@ -58,56 +57,44 @@ def digest(content: Any) -> str:
 
 
 def files_in(folder: Path) -> dict[str, Path]:
-    """Return every file of a folder and its subfolders by relative path, sorted, except hidden ones."""
+    """Return every file of a folder and its subfolders by relative path, sorted.
+
+    Hidden ones are left out, as systems leave them: `.DS_Store`, `.nfs0000001`.
+    """
     paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {str(name): path for name, path in paths.items() if not is_hidden(name)}
-
-
-def is_hidden(name: Path) -> bool:
-    """Whether a relative path names a hidden file, as systems leave them: `.DS_Store`, `.nfs0000001`."""
-    return any(part.startswith(".") for part in name.parts)
+    hidden = {name for name in paths if any(part.startswith(".") for part in name.parts)}
+    return {str(name): path for name, path in paths.items() if name not in hidden}
 
 
 @contextmanager
-def writing(path: Path, remedy: str | None = "choose another folder") -> Iterator[Path]:
+def writing(path: Path) -> Iterator[Path]:
     """Yield a temporary path; at the end it is flushed and renamed to `path`.
 
-    Each writer has its own temporary name (`.NAME.*.part`), so concurrent writers leave a complete
-    file of one of them. A successful writer removes leftovers of killed ones, and the files of
-    slower ones with them.
+    Each writer has its own hidden name, so concurrent writers leave a complete file of one of them.
 
     Raises:
-        BadInput, StorageError: the file cannot be written there; the message ends with `remedy`.
-            Without a remedy, errors pass as OSError.
+        BadInput, StorageError: the file cannot be written there.
     """
     part = path.with_name(f".{path.name}.{uuid4().hex[:8]}.part")
-    try:
+    with writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield part
-        _replace(part, path)
-        sync(path.parent)
-    except OSError as error:
-        if remedy is None:
-            raise
-        raise unwritable(
-            error, f"{path}: cannot be written ({error.strerror}); {remedy}"
-        ) from error
-    finally:
-        if part.exists():  # `unlink` would raise if the parent is a file
-            part.unlink()
+        try:
+            yield part
+            sync(part)
+            part.replace(path)
+            sync(path.parent)
+        finally:
+            part.unlink(missing_ok=True)
 
 
-def _replace(part: Path, path: Path) -> None:
+@contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """Turn errors of the system into one that says that the path cannot be written."""
     try:
-        sync(part)
-        part.replace(path)
-    except FileNotFoundError:
-        if (
-            not path.is_file()
-        ):  # otherwise a faster writer removed this part as a leftover, and its file is complete
-            raise
-    for leftover in path.parent.glob(f".{escape(path.name)}.{_PART}"):
-        leftover.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise unwritable(error, f"{path}: cannot be written ({reason})") from error
 
 
 def own_folder(folder: Path, names: Iterable[str]) -> None:
@@ -130,11 +117,9 @@ def share_weights(folder: Path) -> None:
         shutil.copymode(folder / "config.json", path)
 
 
-def write_json(
-    path: Path, content: Any, sort_keys: bool = False, remedy: str | None = "choose another folder"
-) -> None:
+def write_json(path: Path, content: Any, sort_keys: bool = False) -> None:
     """Write one JSON document, complete or not at all; errors as in `writing`."""
-    with writing(path, remedy) as part:
+    with writing(path) as part:
         part.write_text(json.dumps(content, indent=2, sort_keys=sort_keys) + "\n", encoding="utf-8")
 
 
@@ -158,25 +143,20 @@ def read_json(
     """
     try:
         refuse_special(path)
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as reason:
         raise error(f"{path}: cannot be read as {what} ({reason}); {remedy}") from reason
-    wrong = [
-        name
-        for name, t in fields.items()
-        if type(content) is dict and type(content.get(name)) is not t
-    ]
-    if type(content) is not kind or wrong:
-        expected = (
-            f"an object with {', '.join(wrong)}"
-            if wrong
-            else {dict: "an object", list: "a list"}[kind]
-        )
+    names: dict[type, str] = {dict: "an object", list: "a list"}
+    if type(content).__name__ != kind.__name__:
+        raise error(f"{path}: is not {what} (expected {names[kind]}); {remedy}")
+    wrong = [name for name, of in fields.items() if type(content.get(name)) is not of]
+    if wrong:
+        expected = f"an object with {', '.join(wrong)}"
         raise error(f"{path}: is not {what} (expected {expected}); {remedy}")
     return content
 
 
-class _Strict:
+class _Strict(yaml.constructor.BaseConstructor):
     """Refuses repeated keys, of which PyYAML keeps the last value."""
 
     def construct_mapping(self, node, deep=False):

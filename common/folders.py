@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -29,32 +29,30 @@ from common.errors import (
     ProjectError,
     newer_format,
     storage_errors,
-    unwritable,
 )
-from common.files import digest, files_in, read_json, sha256, sync
+from common.files import digest, files_in, read_json, sha256, sync, writable
 
 logger = logging.getLogger(__name__)
 MANIFEST = "infocse.json"
 FORMAT = 1
-SMALL = 2**26  # bytes; a reader of an index hashes larger files only on request
+SMALL = 2**26  # bytes; see `problem`
+Facts = dict[str, Any]  # JSON values
 _PARTIAL = ".infocse-partial"  # in the name of a folder that is being filled
 _held: dict[Path, int] = {}  # lock file -> the process that holds it: forked ones do not
 
 
 @contextmanager
-def filling(
-    target: Path, facts: Mapping[str, Any] | None = None, replace: bool = False
-) -> Iterator[Path]:
+def filling(target: Path, facts: Facts | None = None, replace: bool = False) -> Iterator[Path]:
     """A new folder to fill; if the block succeeds, it becomes `target`, otherwise it is removed.
 
     Args:
         target: absent or empty unless `replace`.
-        facts: JSON values for the manifest, read when the block ends.
+        facts: for the manifest, read when the block ends.
         replace: what is in the place of the folder is removed; a link is not followed.
 
     Raises:
         BadInput: the target exists, or cannot be written.
-        FolderInUse: another command is writing it.
+        CheckpointRefused: another command is writing it.
         StorageError: the disk is full or failing.
     """
     target = target.parent.resolve() / target.name if replace else target.resolve()
@@ -63,23 +61,14 @@ def filling(
         stack.enter_context(locked(target))
         if not replace:
             refuse_existing(target)
-        with _writable(target):
+        with writable(target):
             recover(target)
             folder.mkdir()
         stack.callback(remove, folder)
         stack.enter_context(storage_errors(target.parent))
         yield folder
-        with _writable(target):
+        with writable(target):
             commit(folder, target, facts or {}, replace)
-
-
-@contextmanager
-def _writable(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise unwritable(error, f"{target}: cannot be written ({reason})") from error
 
 
 def refuse_existing(folder: Path) -> None:
@@ -88,10 +77,9 @@ def refuse_existing(folder: Path) -> None:
         raise BadInput(f"{folder}: exists already; remove it, or choose another folder")
 
 
-def commit(folder: Path, target: Path, facts: Mapping[str, Any], replace: bool = True) -> None:
+def commit(folder: Path, target: Path, facts: Facts, replace: bool = True) -> None:
     """Write the manifest of a filled folder, flush everything, and rename it to `target`."""
     seal(folder, facts)
-    sync_folder(folder)
     if replace and (target.is_symlink() or target.is_file()):
         target.unlink()
     elif replace and target.exists():
@@ -99,28 +87,22 @@ def commit(folder: Path, target: Path, facts: Mapping[str, Any], replace: bool =
     try:
         folder.rename(target)
     except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # it was absent when this one began
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # where the system has no locks
             raise CheckpointRefused(f"{target}: written by another command") from error
         raise
     sync(target.parent)
     remove(_replaced(target))
 
 
-def seal(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write the manifest of a folder: its files as they are, and facts about them."""
-    files = {name: [path.stat().st_size, sha256(path)] for name, path in _listed(folder).items()}
+def seal(folder: Path, facts: Facts) -> None:
+    """Write the manifest of a folder, its files as they are and facts about them; flush it all."""
+    files = {}
+    for name, path in files_in(folder).items():
+        if name not in (MANIFEST, "README.md"):
+            files[name] = [path.stat().st_size, sha256(path)]
     content = {"format": FORMAT, "facts": facts, "files": files}
     text = json.dumps(content | {"sha256": digest(content)}, indent=2)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
-
-
-def _listed(folder: Path) -> dict[str, Path]:
-    names = files_in(folder)
-    return {name: names[name] for name in names if name not in (MANIFEST, "README.md")}
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush all files of a folder, and their names, to the disk."""
     for path in (folder, *folder.rglob("*")):
         if path.is_dir() or path.is_file():
             sync(path)
@@ -150,7 +132,7 @@ def remove(folder: Path) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The `facts` and `files` of a folder; ValueError, in a few words, if it has no valid manifest."""
+    """The `facts` and `files` of a folder; ValueError, in a few words, if it has no manifest."""
     path = folder / MANIFEST
     if wrong := _unreadable(path):
         raise ValueError(f"{MANIFEST} {wrong}")
@@ -182,8 +164,8 @@ def problem(folder: Path, hashed: int | None = None) -> str | None:
         path = folder / name
         if wrong := _unreadable(path):
             return f"{name} {wrong}"
-        read = hashed is None or size <= hashed
-        if path.stat().st_size != size or (read and sha256(path) != expected):
+        compared = hashed is None or size <= hashed
+        if path.stat().st_size != size or (compared and sha256(path) != expected):
             return f"{name} has changed since it was written"
     return None
 
@@ -196,7 +178,7 @@ def _unreadable(path: Path) -> str | None:
 
 def facts_of(
     folder: Path, remedy: str, hashed: int | None = None, error: type[ProjectError] = BadInput
-) -> dict[str, Any]:
+) -> Facts:
     """The facts in the manifest of a folder that is what was written, see `problem`.
 
     Raises:
@@ -207,9 +189,7 @@ def facts_of(
     return read_manifest(folder)["facts"]
 
 
-def cached(
-    folder: Path, make: Callable[[Path], None], facts: Mapping[str, Any] | None = None
-) -> Path:
+def cached(folder: Path, make: Callable[[Path], None], facts: Facts | None = None) -> Path:
     """Fill a folder with `make` unless it is there as it was written; returns it.
 
     A process waits for another one that fills the same folder, and then uses it. Errors as in
@@ -242,7 +222,7 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
         yield
         return
     new = not file.parent.exists()
-    with _writable(path):
+    with writable(path):
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = _lock(file, path, wait)
     _held[file] = os.getpid()

@@ -163,7 +163,7 @@ def load_tokenised(
         ids = pa.list_(pa.int32())
         schema = pa.schema({name: pa.int64() if name == LABEL else ids for name in names})
         write_rows(folder / "ids.arrow", schema, batches)
-        write_json(folder / "facts.json", text.facts, remedy=None)
+        write_json(folder / "facts.json", text.facts)
 
     return TokenisedText(cached(Path(cache_dir) / key, make))
 

@@ -11,10 +11,10 @@ affect others. A shard is such a folder with a manifest that says what its vecto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -59,7 +59,8 @@ class Vectors(NamedTuple):
 
 def write(folder: Path, parts: Iterable[np.ndarray], dtype: str) -> tuple[int, int]:
     """Write vectors from parts, each (n, D) float32; returns their number and width."""
-    rows, columns = 0, []
+    rows = 0
+    columns: list[np.ndarray] = []
     with ExitStack() as stack:
         names = _FILES if dtype == "int8" else _FILES[:1]
         files = [stack.enter_context((folder / name).open("wb")) for name in names]
@@ -68,7 +69,7 @@ def write(folder: Path, parts: Iterable[np.ndarray], dtype: str) -> tuple[int, i
             if rows == 0:
                 _write_headers(files, columns, 0)
             for file, column in zip(files, columns, strict=True):
-                file.write(np.ascontiguousarray(column))
+                file.write(np.ascontiguousarray(column).data)
             rows += len(part)
         _write_headers(files, columns, rows)
     return rows, columns[0].shape[1]
@@ -97,7 +98,7 @@ def shard(
     facts = {**origin, "dtype": dtype}
     if (folder / MANIFEST).is_file():
         refuse_other(folder, facts)
-    made = []
+    made: list[Path] = []
 
     def make(new: Path) -> None:
         facts["rows"], facts["width"] = write(new, parts(), dtype)
@@ -128,7 +129,7 @@ def quantised(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(np.rint(vectors / divisors), -_LARGEST, _LARGEST).astype(np.int8), scales
 
 
-def _write_headers(files: list[BinaryIO], columns: list[np.ndarray], rows: int) -> None:
+def _write_headers(files: Sequence[IO[bytes]], columns: list[np.ndarray], rows: int) -> None:
     """Write the header of each file; NumPy pads headers, so the final one has the same length."""
     for file, column in zip(files, columns, strict=True):
         file.seek(0)

@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> Path:
         for label, path in labelled(args.runs).items()
     ]
     content = page(runs).encode("utf-8", "replace")
-    with writing(Path(args.output), "choose another --output") as part:
+    with writing(Path(args.output)) as part:
         part.write_bytes(content)
     logger.info("%s: %d runs, %.1f MB", args.output, len(runs), len(content) / 1e6)
     return Path(args.output)

@@ -24,7 +24,7 @@ import pyarrow as pa
 import torch
 
 from common.errors import BadInput, brief
-from common.folders import MANIFEST, SMALL, facts_of, filling
+from common.folders import MANIFEST, SMALL, Facts, facts_of, filling
 from eval.encode import unit
 from eval.retrieval.hybrid import WEIGHT, best, fused
 from eval.retrieval.lexical import Lexical
@@ -174,12 +174,10 @@ class Index:
         hits = []
         for first, end in zip(self._first[documents], self._end[documents], strict=True):
             window = first + int(np.argmax(scores[first:end]))
-            parts = (
-                float(scores[window]),
-                float(cosines[window]),
-                None if words is None else float(words[window]),
-            )
-            hits.append(Hit(*self.windows[window].tolist(), *parts))
+            document, begin, stop = self.windows[window].tolist()
+            score, cosine = float(scores[window]), float(cosines[window])
+            bm25 = None if words is None else float(words[window])
+            hits.append(Hit(document, begin, stop, score, cosine, bm25))
         return hits
 
     def save(self, folder: Path, model: Mapping[str, Any], dtype: str = "float16") -> None:
@@ -212,19 +210,21 @@ class Index:
         """
         old = not (folder / MANIFEST).exists() and (folder / "index.json").is_file()
         again = "`python -m search build` writes it again"
-        facts = {"index": 1} if old else facts_of(folder, again, None if verify else SMALL)
-        if (found := facts.get("index")) != FORMAT:
-            kind = (
-                f"an index of format {found}, this version reads {FORMAT}" if found else "no index"
-            )
-            raise BadInput(f"{folder}: {kind}; {again}")
+        facts: Facts = {"index": 1}
+        if not old:
+            facts = facts_of(folder, again, None if verify else SMALL)
+        if "index" not in facts:
+            raise BadInput(f"{folder}: no index; {again}")
+        if facts["index"] != FORMAT:
+            found = f"an index of format {facts['index']}, this version reads {FORMAT}"
+            raise BadInput(f"{folder}: {found}; {again}")
         try:
             documents = pa.ipc.open_file(pa.memory_map(str(folder / "documents.arrow"))).read_all()
             windows, vectors = np.load(folder / "windows.npy"), Vectors.read(folder)
             lexical = None
             if facts["language"]:
                 lexical = Lexical.load(folder / "bm25", facts["language"], facts["windows"])
-        except (OSError, ValueError, EOFError, pa.ArrowException) as error:  # of a large file
+        except (OSError, ValueError, EOFError, pa.ArrowException) as error:  # in a large file
             raise BadInput(f"{folder}: damaged index ({brief(error)}); {again}") from error
         index = cls(documents, windows, vectors, lexical)
         index.facts = facts

@@ -28,7 +28,7 @@ from torch import nn
 from transformers import TrainerState
 
 from common.errors import BadInput, CheckpointRefused, NonFinite, newer_format
-from common.files import RUN_FILE, files_in, read_json, write_json
+from common.files import RUN_FILE, files_in, read_json, sync, write_json
 from common.folders import (
     MANIFEST,
     commit,
@@ -39,7 +39,6 @@ from common.folders import (
     recover,
     remove,
     seal,
-    sync_folder,
 )
 from training.run_arguments import IN_STEP, determines_weights
 
@@ -75,8 +74,8 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def write_run(folder: str | Path, content: dict[str, Any]) -> None:
-    """Write run.json atomically; raises OSError on disk errors."""
-    write_json(Path(folder) / RUN_FILE, content, sort_keys=True, remedy=None)
+    """Write run.json, complete or not at all."""
+    write_json(Path(folder) / RUN_FILE, content, sort_keys=True)
 
 
 def finished(folder: Path) -> dict[str, Any] | None:
@@ -91,9 +90,8 @@ def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     Local models are compared by content, not by name. A setting present in only one of them was
     added after the other was written; it differs if it is on.
     """
-    files = one.get("contents")
-    other_files = other.get("contents", {}).items() if isinstance(files, dict) else ()
-    same = {name for name, hashes in other_files if files.get(name) == hashes}
+    files, other_files = one.get("contents") or {}, other.get("contents") or {}
+    same = {name for name in files if files[name] == other_files.get(name)}
     in_both = {name for name in one.keys() & other.keys() if one[name] != other[name]}
     in_one = {name for name in one.keys() ^ other.keys() if (one | other)[name]}
     names = sorted((in_both | in_one) - same)
@@ -185,14 +183,14 @@ def _difference(name: str, old: Any, new: Any) -> str:
     )
 
 
-def last_valid(root: Path, run_id: str) -> str | None:
+def last_valid(root: Path, run_id: str | None) -> str | None:
     """The newest `checkpoint-N` that is exactly what this run wrote; None if there are none.
 
     Raises:
         CheckpointRefused: no checkpoint is valid (a run must not silently start over), or the best
             model up to the checkpoint is lost.
     """
-    reasons = []
+    reasons: list[str] = []
     for folder in checkpoints(root):
         reason = checkpoint_problem(folder, run_id)
         if reason is None:
@@ -212,8 +210,10 @@ def last_valid(root: Path, run_id: str) -> str | None:
 def clean(root: Path) -> None:
     """Repair the folder after an interrupted command; the caller holds its lock."""
     recover(root / BEST)
-    for path in (*root.glob(".checkpoint*"), root / _RESULT):
-        remove(path)
+    for folder in (*root.glob(".checkpoint*"), root / _RESULT):
+        remove(folder)
+    for file in root.glob(".*.part"):
+        file.unlink()
 
 
 # checkpoints
@@ -238,7 +238,7 @@ def facts_in(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def checkpoint_problem(folder: Path, run_id: str) -> str | None:
+def checkpoint_problem(folder: Path, run_id: str | None) -> str | None:
     """Why a run must not resume from a checkpoint; None if it may."""
     if (folder / "manifest.json").exists() and not (folder / MANIFEST).exists():
         return "an older version wrote it, and can resume it"
@@ -327,7 +327,7 @@ def keep_if_best(
             save(folder)
 
 
-def read_best(root: Path, run_id: str) -> dict[str, Any]:
+def read_best(root: Path, run_id: str | None) -> dict[str, Any]:
     """Step and value of the best model; CheckpointRefused if `best/` is not what this run wrote."""
     remedy = "the best model is lost: start a new run in another --output_dir"
     facts = facts_of(root / BEST, remedy, error=CheckpointRefused)
@@ -336,7 +336,7 @@ def read_best(root: Path, run_id: str) -> dict[str, Any]:
     return {"step": facts["step"], "value": facts["value"]}
 
 
-def check_best(root: Path, checkpoint: Path, run_id: str) -> None:
+def check_best(root: Path, checkpoint: Path, run_id: str | None) -> None:
     """Refuse to resume from a checkpoint without its best model: the result would be a worse one.
 
     A best model from a later step of this run is not checked: the resumed run reaches that step and
@@ -375,11 +375,10 @@ def installing_result(root: Path, run_id: str) -> Iterator[Path]:
     try:
         yield folder
         seal(folder, {"run": run_id})
-        sync_folder(folder)
         for name, path in sorted(files_in(folder).items(), key=lambda item: item[0] == MANIFEST):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             path.replace(root / name)
-        sync_folder(root)
+        sync(root)
     finally:
         remove(folder)
 

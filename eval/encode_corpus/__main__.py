@@ -59,7 +59,8 @@ def main(argv: list[str] | None = None) -> list[dict]:
         BadInput: two shards share an output, or as `encode_shard`.
     """
     args = parser().parse_args(argv)
-    output, sources = Path(args.output), {}
+    output = Path(args.output)
+    sources: dict[str, Path] = {}
     for name in args.inputs:
         for path in files_of(Path(name), [output]):
             if (other := sources.setdefault(stem_of(path), path)) is not path:

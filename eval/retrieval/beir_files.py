@@ -184,25 +184,18 @@ def write_set(
     folder: Path,
     corpus: Iterable[dict[str, str]],
     queries: Iterable[dict[str, str]],
-    remedy: str | None = None,
     **qrels: Iterable[tuple[str, str]],
 ) -> None:
-    """Write a set: records with `_id`, `text` and `title`, and by split the relevant (query id,
-    document id).
+    """Write a set: records with `_id`, `text` and `title`, and judgements.
 
-    `remedy` is that of `common.files.writing`.
+    They are the relevant pairs of query id and document id, by split.
     """
     for name, records in (("corpus", corpus), ("queries", queries)):
-        with (
-            writing(folder / f"{name}.jsonl", remedy) as part,
-            part.open("w", encoding="utf-8") as file,
-        ):
+        with writing(folder / f"{name}.jsonl") as part, part.open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(record) + "\n" for record in records)
     for split, pairs in qrels.items():
-        with (
-            writing(folder / "qrels" / f"{split}.tsv", remedy) as part,
-            part.open("w", encoding="utf-8") as file,
-        ):
-            csv.writer(file, delimiter="\t", lineterminator="\n").writerows(
-                [HEADER, *((*pair, 1) for pair in pairs)]
-            )
+        path = folder / "qrels" / f"{split}.tsv"
+        with writing(path) as part, part.open("w", encoding="utf-8") as file:
+            rows = csv.writer(file, delimiter="\t", lineterminator="\n")
+            rows.writerow(HEADER)
+            rows.writerows((*pair, 1) for pair in pairs)

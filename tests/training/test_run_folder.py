@@ -16,6 +16,7 @@ from training.run_folder import (
     Start,
     check_result,
     checkpoint_problem,
+    clean,
     installing_result,
     last_valid,
     open_run,
@@ -58,15 +59,17 @@ def test_half_a_record_of_a_killed_command_is_not_a_run_and_is_removed_by_the_ne
     (tmp_path / ".infocse.lock").touch()
     assert open_run(str(tmp_path), SETTINGS) == Start(False, None)
     write_run(tmp_path, RECORD)
+    clean(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {RUN_FILE, ".infocse.lock"}
 
 
-def test_of_two_writers_of_a_file_the_slower_does_not_fail(tmp_path):
+def test_of_two_writers_of_a_file_each_leaves_a_whole_one(tmp_path):
     with writing(tmp_path / "file") as slow:
         slow.write_text("of the slower")
         with writing(tmp_path / "file") as fast:
             fast.write_text("of the faster")
-    assert (tmp_path / "file").read_text() == "of the faster" and len([*tmp_path.iterdir()]) == 1
+        assert (tmp_path / "file").read_text() == "of the faster"
+    assert (tmp_path / "file").read_text() == "of the slower" and len([*tmp_path.iterdir()]) == 1
 
 
 def test_a_foreign_folder_is_refused(tmp_path):
