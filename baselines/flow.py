@@ -48,6 +48,8 @@ class Step(nn.Module):
     coupling's last layer is zero), as in Glow.
     """
 
+    order: Tensor
+
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
         changed = width // 2  # entries that are transformed, given the others

@@ -21,7 +21,7 @@ BLOCK = 8192  # vectors held in float64 at once
 class Moments(NamedTuple):
     """Mean and covariance of vectors, in float64."""
 
-    count: int
+    texts: int
     mean: np.ndarray  # (D,)
     covariance: np.ndarray  # (D, D), divided by N as in the paper (official code: N - 1)
     length: float  # root of the mean squared length of the vectors
@@ -60,7 +60,7 @@ def kernel(statistics: Moments, dimensions: int | None = None, power: float = 1.
     wanted = available if dimensions is None else dimensions
     if not 1 <= wanted <= available:
         raise BadInput(
-            f"--dimensions {wanted}: the vectors of the {statistics.count} texts vary in "
+            f"--dimensions {wanted}: the vectors of the {statistics.texts} texts vary in "
             f"{available} directions"
         )
     return u[:, :wanted] / eigenvalues[:wanted] ** (power / 2)

@@ -160,11 +160,11 @@ def gradients(model: nn.Module, inputs: dict, device: torch.device, precision: s
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
             output = model(**inputs)
         output.loss.backward()
-    made = [output.loss.detach()]
+    made = [output.loss]
     for weight in model.parameters():
         if weight.requires_grad:
             made.append(torch.zeros_like(weight) if weight.grad is None else weight.grad)
-    return [tensor.float().cpu() for tensor in made]
+    return [tensor.detach().float().cpu() for tensor in made]
 
 
 def error(values: list[Tensor], expected: list[Tensor]) -> float:

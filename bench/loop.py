@@ -1,14 +1,14 @@
-"""The cost of a training step outside forward, backward and optimizer: our loop against the
-published scripts'.
+"""A training step's cost outside forward, backward and optimizer, beside the published loop's.
 
 Both train a model with one parameter on the same generated sentences, two views and their masked
 twins per step. The CPU time of a step is the slope between two runs of different length, without
 start-up costs. Goal: 1 ms for 64 sentences.
 """
 
+from __future__ import annotations
+
 import argparse
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +27,7 @@ from transformers import (
 )
 
 from bench.pair import CLS, FIRST_WORD, MASK, SEP, draw_lengths
-from bench.timing import Timed, bench_row
+from bench.timing import Timed, measured
 from common.files import write_json
 from common.flags import positive
 from data.collator import Collator
@@ -46,45 +46,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=positive, default=64, help="sentences per step")
     parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
     parser.add_argument("--rows", type=positive, default=20_000, help="generated sentences")
-    parser.add_argument(
-        "--steps", type=positive, nargs=2, default=[100, 500], help="lengths of the two runs"
-    )
+    steps = "lengths of the two runs"
+    parser.add_argument("--steps", type=positive, nargs=2, default=[100, 500], help=steps)
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
     """One row: milliseconds of CPU time per step, the median over `runs` slopes."""
     tokenizer, sentences = generated(args.rows)
     with TemporaryDirectory() as folder:
-        table = pa.table({"0": pa.array(sentences, pa.list_(pa.int32()))})
-        with pa.ipc.new_stream(str(Path(folder) / "ids.arrow"), table.schema) as stream:
-            stream.write_table(table, ROWS_AT_ONCE)
-        write_json(Path(folder) / "facts.json", {})
+        corpus = corpus_of(sentences, Path(folder))
+        pairs = tokenised(sentences, frame_of(tokenizer), args.length)
         masking = [Masking(MASK_RATE, views=(0, 1))]
-        corpus, pairs = (
-            TokenisedText(folder),
-            tokenised(sentences, frame_of(tokenizer), args.length),
-        )
         collator = Collator(corpus, tokenizer, [View(), View()], args.length, 42, masking)
-        theirs = PairCollator(tokenizer, MASK_RATE)
+        their_collator = PairCollator(tokenizer, MASK_RATE)
 
         def ours(steps: int) -> Trainer:
-            return EmbeddingTrainer(
-                OneParameter(), _arguments(args, steps, folder), collator, len(corpus)
-            )
+            arguments = arguments_of(args, steps, folder)
+            return EmbeddingTrainer(OneParameter(), arguments, collator, len(corpus))
 
         def plain(steps: int) -> Trainer:
-            return Trainer(OneParameter(), _arguments(args, steps, folder), theirs, pairs)
+            arguments = arguments_of(args, steps, folder)
+            return Trainer(OneParameter(), arguments, their_collator, pairs)
 
-        slopes = [(_slope(plain, args.steps), _slope(ours, args.steps)) for _ in range(args.runs)]
-    plain_ms, ours_ms = (statistics.median(side) for side in zip(*slopes, strict=True))
-    row = bench_row(
-        "loop", "fp32", "one parameter", Timed(plain_ms, ours_ms, None, None), args.runs
-    )
-    return [row | {"plain_ms": round(plain_ms, 2), "ours_ms": round(ours_ms, 2)}]
+        plain_ms, ours_ms = [], []
+        for _ in range(args.runs):
+            plain_ms.append(slope(plain, args.steps))
+            ours_ms.append(slope(ours, args.steps))
+    timed = Timed(statistics.median(plain_ms), statistics.median(ours_ms))
+    return [timed.row("loop", "fp32", "one parameter", args.runs)]
+
+
+def corpus_of(sentences: list[list[int]], folder: Path) -> TokenisedText:
+    """The sentences as `data.tokenised` keeps them."""
+    table = pa.table({"0": pa.array(sentences, pa.list_(pa.int32()))})
+    with pa.ipc.new_stream(str(folder / "ids.arrow"), table.schema) as stream:
+        stream.write_table(table, ROWS_AT_ONCE)
+    write_json(folder / "facts.json", {})
+    return TokenisedText(folder)
 
 
 def generated(count: int) -> tuple[BertTokenizer, list[list[int]]]:
-    """A tokenizer with BERT's vocabulary size and special tokens, and ids of sentences with realistic lengths."""
+    """A tokenizer with BERT's vocabulary size, and ids of sentences with realistic lengths."""
     special = {0: "[PAD]", 100: "[UNK]", CLS: "[CLS]", SEP: "[SEP]", MASK: "[MASK]"}
     tokenizer = BertTokenizer({special.get(i, f"w{i}"): i for i in range(VOCABULARY)})
     random = np.random.default_rng(0)
@@ -103,9 +105,8 @@ class OneParameter(nn.Module):
 
     def forward(self, **batch: Tensor) -> TrainingOutput:
         loss = self.weight.square()
-        return TrainingOutput(
-            loss=loss, terms={"contrastive": loss.detach(), "aux_mlm": loss.detach()}
-        )
+        terms = {"contrastive": loss.detach(), "aux_mlm": loss.detach()}
+        return TrainingOutput(loss=loss, terms=terms)
 
     def probe(self, **batch: Tensor) -> dict[str, float]:
         return {"uniformity": -1.0}
@@ -114,7 +115,7 @@ class OneParameter(nn.Module):
         """Nothing follows a step."""
 
 
-def _arguments(args: argparse.Namespace, steps: int, folder: str) -> RunArguments:
+def arguments_of(args: argparse.Namespace, steps: int, folder: str) -> RunArguments:
     arguments = RunArguments(
         output_dir=folder,
         per_device_train_batch_size=args.batch,
@@ -129,16 +130,16 @@ def _arguments(args: argparse.Namespace, steps: int, folder: str) -> RunArgument
     return arguments
 
 
-def _slope(trainer: Callable[[int], Trainer], lengths: list[int]) -> float:
-    """Milliseconds of CPU time per step, from the difference of two runs; `trainer` maps steps to a Trainer."""
-    spent = []
-    for steps in lengths:
-        start = time.process_time()
-        timed = trainer(steps)
-        timed.remove_callback(PrinterCallback)  # the log lines of this model mean nothing
-        timed.train()
-        spent.append(1000 * (time.process_time() - start))
-    return (spent[1] - spent[0]) / (lengths[1] - lengths[0])
+def slope(trainer: Callable[[int], Trainer], lengths: list[int]) -> float:
+    """CPU milliseconds per step, from the difference of two runs; `trainer` is of so many steps."""
+
+    def train(steps: int) -> None:
+        made = trainer(steps)
+        made.remove_callback(PrinterCallback)  # the log lines of this model mean nothing
+        made.train()
+
+    short, long = (measured(train, steps)[0] for steps in lengths)
+    return (long - short) / (lengths[1] - lengths[0])
 
 
 def tokenised(
@@ -148,17 +149,16 @@ def tokenised(
     prefix, suffix = frame
     inner = longest - len(prefix) - len(suffix)
     rows = [prefix + ids[:inner] + suffix for ids in sentences]
-    return Dataset.from_dict(
-        {
-            "input_ids": [[ids, ids] for ids in rows],
-            "attention_mask": [[[1] * len(ids)] * 2 for ids in rows],
-            "token_type_ids": [[[0] * len(ids)] * 2 for ids in rows],
-        }
-    )
+    columns = {
+        "input_ids": [[ids, ids] for ids in rows],
+        "attention_mask": [[[1] * len(ids)] * 2 for ids in rows],
+        "token_type_ids": [[[0] * len(ids)] * 2 for ids in rows],
+    }
+    return Dataset.from_dict(columns)
 
 
 class PairCollator:
-    """`OurDataCollatorWithPadding` of the published code: flatten the views, pad, mask, unflatten to (B, 2, L)."""
+    """`OurDataCollatorWithPadding` of the published code: pads and masks all views, (B, 2, L)."""
 
     def __init__(self, tokenizer, mask_rate: float) -> None:
         self.tokenizer = tokenizer
@@ -166,9 +166,11 @@ class PairCollator:
 
     def __call__(self, features: list[dict]) -> dict[str, Tensor]:
         views = len(features[0]["input_ids"])
-        flat = [{name: f[name][i] for name in f} for f in features for i in range(views)]
+        flat = []
+        for feature in features:
+            for view in range(views):
+                flat.append({name: values[view] for name, values in feature.items()})
         batch = self.tokenizer.pad(flat, padding=True, return_tensors="pt")
-        batch["mlm_input_ids"], batch["mlm_labels"] = self.mask.torch_mask_tokens(
-            batch["input_ids"].clone()
-        )
+        masked = self.mask.torch_mask_tokens(batch["input_ids"].clone())
+        batch["mlm_input_ids"], batch["mlm_labels"] = masked
         return {name: value.view(len(features), views, -1) for name, value in batch.items()}

@@ -1,12 +1,12 @@
-"""The plain step and ours with the same random weights, and batches with realistic sentence lengths."""
+"""The published step and ours with equal random weights, and batches with realistic lengths."""
 
 from __future__ import annotations
 
-import argparse
 import copy
 import itertools
 import tempfile
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertForMaskedLM, BertModel, BertTokenizer
 from transformers.masking_utils import create_bidirectional_mask
 
-from common.flags import positive
 from data.masking import choose_tokens, corrupt
 from data.tokenizer import SPECIAL
 from data.views import IGNORED
@@ -32,50 +31,35 @@ from models.training import EncoderForTraining
 WEIGHT, TEMPERATURE, HEAD_LAYERS = 1e-5, 0.05, 2
 # LENGTHS[n] of the first 11,914 lines of SimCSE's wiki1m_for_simcse.txt have n tokens (WordPiece of
 # bert-base-uncased, special tokens included, truncated at 32). Mean 21.9; 27 % are truncated.
-_COUNTS = """0 0 0 34 151 236 284 275 247 231 252 256 273 302 332 373 347 384 376 363 371 392 371 400 352 330 323 303
-    298 315 253 261 3229"""
-LENGTHS = [int(count) for count in _COUNTS.split()]
-_TINY = {
-    "hidden_size": 32,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-}
-MODELS = {
+LENGTHS = [0, 0, 0, 34, 151, 236, 284, 275, 247, 231, 252, 256, 273, 302, 332, 373, 347, 384]
+LENGTHS += [376, 363, 371, 392, 371, 400, 352, 330, 323, 303, 298, 315, 253, 261, 3229]
+MODELS: dict[str, dict[str, Any]] = {
     "bert-base": {},  # BertConfig's defaults are its sizes
     "mini": {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536},
-    "tiny": {
-        **_TINY,
+    "tiny": {  # for tests: vectors that differ
+        "hidden_size": 32,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
         "vocab_size": 1000,
         "initializer_range": 0.3,
-    },  # for tests: vectors that differ
+    },
 }
 CLS, SEP, MASK = 101, 102, 103
 FIRST_WORD = 200
 WORDS = ["".join(letters) for letters in itertools.product("abcdefghijkl", repeat=3)]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--model", choices=MODELS, default="bert-base", help="size; the weights are random"
-    )
-    parser.add_argument(
-        "--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast on both sides"
-    )
-    parser.add_argument(
-        "--batch", type=positive, default=64, help="sentences per step, with two views each"
-    )
-    parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
-
-
 def config_of(model: str, dropout: float = 0.1) -> BertConfig:
-    return BertConfig(
-        **MODELS[model], hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
-    )
+    rates: dict[str, Any] = {
+        "hidden_dropout_prob": dropout,
+        "attention_probs_dropout_prob": dropout,
+    }
+    return BertConfig(**MODELS[model], **rates)
 
 
 def skip_from(config: BertConfig) -> int:
-    """The layer that the auxiliary head reads, as in the shipped configurations: 6 of 12, 3 of 6."""
+    """The layer that the auxiliary head reads, as in the configurations: 6 of 12, 3 of 6."""
     return config.num_hidden_layers // 2
 
 
@@ -86,8 +70,7 @@ def masked_lm(model: str, dropout: float = 0.1) -> BertForMaskedLM:
 
 
 class PlainInfoCSE(nn.Module):
-    """InfoCSE's step as in the authors' code: contrastive loss plus weighted auxiliary loss of one
-    batch.
+    """InfoCSE's step as in the authors' code: contrastive loss plus weighted auxiliary loss.
 
     Everything is padded. The frozen copy is a masked language model with the lower layers, and its
     unused head runs on every position. The auxiliary layers and their output matrix also run on
@@ -104,12 +87,8 @@ class PlainInfoCSE(nn.Module):
 
     def __init__(self, lm: BertForMaskedLM, weight: float = WEIGHT) -> None:
         super().__init__()
-        self.encoder, self.c_head, self.output = (
-            copy.deepcopy(lm.bert),
-            new_head(lm),
-            copy.deepcopy(lm.cls),
-        )
-        self.projection, self.weight = projection(lm), weight
+        self.encoder, self.output = copy.deepcopy(lm.bert), copy.deepcopy(lm.cls)
+        self.c_head, self.projection, self.weight = new_head(lm), projection(lm), weight
         lm.bert.encoder.layer = lm.bert.encoder.layer[: skip_from(lm.config)]
         self.frozen = lm.requires_grad_(False)
         self.train()
@@ -128,25 +107,19 @@ class PlainInfoCSE(nn.Module):
     ) -> Tensor:
         """The loss of two views and their masked twins, (2, B, L) each."""
         mask = attention_mask.flatten(0, 1)
-        cls = self.encoder(
-            input_ids=input_ids.flatten(0, 1), attention_mask=mask
-        ).last_hidden_state[:, 0]
-        return self._contrastive(cls) + self.weight * self._auxiliary(
-            cls, masked_input_ids, mask, masked_labels
-        )
+        cls = self.encoder(input_ids.flatten(0, 1), mask).last_hidden_state[:, 0]
+        auxiliary_loss = self._auxiliary(cls, masked_input_ids, mask, masked_labels)
+        return self._contrastive(cls) + self.weight * auxiliary_loss
 
     def _contrastive(self, cls: Tensor) -> Tensor:
         with torch.autocast(cls.device.type, enabled=False):
             first, second = F.normalize(self.projection(cls.float()), dim=-1).chunk(2)
-            return F.cross_entropy(
-                first @ second.T / TEMPERATURE, torch.arange(len(first), device=cls.device)
-            )
+            targets = torch.arange(len(first), device=cls.device)
+            return F.cross_entropy(first @ second.T / TEMPERATURE, targets)
 
     def _auxiliary(self, cls: Tensor, ids: Tensor, mask: Tensor, labels: Tensor) -> Tensor:
         with torch.no_grad():
-            seen = self.frozen(
-                input_ids=ids.flatten(0, 1), attention_mask=mask, output_hidden_states=True
-            )
+            seen = self.frozen(ids.flatten(0, 1), mask, output_hidden_states=True)
         states = torch.cat([cls.unsqueeze(1), seen.hidden_states[-1][:, 1:]], dim=1)
         mask = mask_of(self.frozen.config, states, mask)
         for layer in self.c_head:
@@ -196,33 +169,30 @@ def draw_lengths(generator: np.random.Generator, count: int) -> np.ndarray:
 
 
 def sentences(count: int, seed: int = 0) -> list[str]:
-    """Sentences of `WORDS` with realistic lengths; those that `LENGTHS` has truncated are longer than 32 tokens."""
+    """Sentences of `WORDS` with realistic lengths; those that `LENGTHS` cuts at 32 are longer."""
     generator = np.random.default_rng(seed)
     lengths = draw_lengths(generator, count)
     lengths[lengths == len(LENGTHS) - 1] += 8
     return [" ".join(generator.choice(WORDS, length - 2)) for length in lengths]
 
 
-def peer(config: BertConfig, length: int, device: str) -> tuple[SentenceTransformer, nn.Module]:
-    """SimCSE in sentence-transformers: [CLS] without projection, and MultipleNegativesRankingLoss."""
+def peer(config: BertConfig, length: int) -> tuple[SentenceTransformer, nn.Module]:
+    """SimCSE in sentence-transformers: [CLS] without projection, and its ranking loss."""
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
         BertModel(config, add_pooling_layer=False).save_pretrained(folder)
         tokenizer_of(WORDS, config.vocab_size).save_pretrained(folder)
         transformer = Transformer(folder, max_seq_length=length)
-    model = SentenceTransformer(
-        modules=[transformer, Pooling(config.hidden_size, "cls")], device=device
-    ).train()
+    modules = [transformer, Pooling(config.hidden_size, "cls")]
+    model = SentenceTransformer(modules=modules, device="cpu").train()
     return model, MultipleNegativesRankingLoss(model, scale=1 / TEMPERATURE)
 
 
-def take_step(model: nn.Module, call: Callable[[], object], precision: str, optimizer=None) -> None:
-    """Forward, backward and an optional optimizer step; gradients are freed at once to fit two models in memory."""
+def take_step(model: nn.Module, call: Callable[[], Any], precision: str) -> None:
+    """Forward and backward; gradients are freed at once to fit two models in memory."""
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
         output = call()  # a loss or an output with one
     (output if isinstance(output, Tensor) else output.loss).backward()
-    if optimizer is not None:
-        optimizer.step()
     model.zero_grad(set_to_none=True)
 
 

@@ -46,10 +46,10 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Collect documents, adapt, search; returns the content of adapt.json."""
     more = "Other flags, such as --train, are passed to python -m adapt."
     parser = Parser(prog="python -m examples.demo", description=__doc__, epilog=more)
-    model = "an embedding model, a run, or a hub id (default: all-MiniLM-L6-v2)"
-    parser.add_argument("--model", help=model)
-    count = "use N documents, evenly spaced (default: all)"
-    parser.add_argument("--documents", type=positive, metavar="N", help=count)
+    about = "an embedding model, a run, or a hub id (default: all-MiniLM-L6-v2)"
+    parser.add_argument("--model", help=about)
+    about = "use N documents, evenly spaced (default: all)"
+    parser.add_argument("--documents", type=positive, metavar="N", help=about)
     parser.add_argument("--corpus", default="corpora/demo", help="folder for the documents")
     parser.add_argument("--output", default="runs/demo", help="a new folder for the result")
     args, others = parser.parse_known_args(argv)

@@ -25,7 +25,7 @@ for topic, slots in LEXICON["topics"].items():
         CONCEPTS[topic, slot] = {words[0].rpartition(":")[2]: words for words in concepts}
 # Kinds of pairs, in turn: which slots differ and how many (None: another topic), and the shares of
 # second sentences that avoid and that repeat the wording of the first, so that overlap misleads.
-KINDS = [((), 0, 0.5, 0), (OPTIONAL, 1, 0.5, 0), (("object", "place"), 1, 0.5, 0)]
+KINDS: list[tuple] = [((), 0, 0.5, 0), (OPTIONAL, 1, 0.5, 0), (("object", "place"), 1, 0.5, 0)]
 KINDS += [(("agent", "object"), 2, 0, 0.2), (tuple(WEIGHTS), 8, 0, 0.2), *[(None, 0, 0, 0.2)] * 4]
 
 

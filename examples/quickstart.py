@@ -146,7 +146,7 @@ def word_overlap(file: Path) -> dict:
     for left, right in zip(pairs["sentence1"], pairs["sentence2"], strict=True):
         a, b = set(left.split()), set(right.split())
         cosines.append(len(a & b) / np.sqrt(len(a) * len(b)))
-    value = spearman(np.array(cosines), pairs["score"].to_numpy())
+    value = float(spearman(np.array(cosines), pairs["score"].to_numpy()))
     return score_row(file.stem, "file", "spearman", "single", len(pairs), value)
 
 
@@ -166,7 +166,7 @@ def table(rows: list[dict]) -> str:
 def verdict(rows: list[dict], gap: float) -> str:
     """Whether the network reads the vector, and whether InfoCSE is better than SimCSE, in words."""
     reads = "reads" if gap >= CLEAR else "hardly reads"
-    test = {name: [] for name in ("stage 1", *METHODS)}
+    test: dict[str, list[float]] = {name: [] for name in ("stage 1", *METHODS)}
     for row in rows:
         if row["task"] == "test" and row["model"] in test:
             test[row["model"]].append(row["value"])

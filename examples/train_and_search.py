@@ -7,6 +7,7 @@ MODEL defaults to stage 1 of `make quickstart`, which must have run.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from common.errors import run_command
 
@@ -34,7 +35,7 @@ def example(model: str, steps: int = STEPS, run: str = "runs/example") -> Path:
     """Train, search and plot; returns the path of the figure."""
     text = generate(seed=0, sentences=5000, pairs=300)
     write(text, Path("corpora/example"))
-    flags = {"dropout": 0.4, "learning_rate": 3e-4, "test_tasks": "none"}
+    flags: dict[str, Any] = {"dropout": 0.4, "learning_rate": 3e-4, "test_tasks": "none"}
     flags |= {"max_steps": steps, "eval_steps": steps // 6}
     train(text["sentences"], model, "simcse", run, dev_file="corpora/example/dev.tsv", **flags)
 
