@@ -136,11 +136,11 @@ class DataArguments:
         "table (csv, json, "
         "jsonl, parquet, arrow) or lines of text",
     )
-    dataset_name: str | None = flag(
-        None, "instead of train_file: a dataset on the hub, such as OWNER/NAME"
+    dataset_name: list[str] = flag(
+        [],
+        "instead of train_file: a dataset on the hub, OWNER/NAME, then its configuration if it has "
+        "several, and its split (default: train)",
     )
-    dataset_config_name: str | None = flag(None, "its configuration, if it has several")
-    dataset_split: str = flag("train", "its split")
     text_column: list[str] = flag(
         [],
         "column with the text (default: text; labelled pairs: premise hypothesis label); several "

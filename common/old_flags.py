@@ -33,6 +33,7 @@ TRAINING = {
     "pad_to_max_length": "not needed: batches are padded to their longest text at most",
     "preprocessing_num_workers": _CACHE,
     "overwrite_cache": _CACHE,
+    "dataset_config_name": "`--dataset_name OWNER/NAME CONFIG`",
     "no_cuda": "`--use_cpu true`",
     "per_gpu_train_batch_size": "`--per_device_train_batch_size`",
     "group_by_length": _LENGTHS,

@@ -129,7 +129,7 @@ def source_of(args, labelled: bool = False, written: Sequence[str | Path] = ()) 
         tuple(names),
         bool(titles),
         labelled,
-        args.dataset_name or None,
+        args.dataset_name[0] if args.dataset_name else None,
         label,
     )
     if source.read and columns not in (1, source.width):
@@ -144,17 +144,18 @@ def _from_hub(args) -> list[Path]:
     """Download a dataset through the library (HF_ENDPOINT, HF_TOKEN) and return its Arrow files."""
     import datasets  # here: a slow import
 
-    name, config, split = args.dataset_name, args.dataset_config_name, args.dataset_split
-    if "[" in split:  # the files below would be those of the whole split
-        raise BadInput(f"--dataset_split {split}: name a whole split; --max_rows samples rows")
+    said = f"--dataset_name {' '.join(args.dataset_name)}"
+    if len(args.dataset_name) > 3:
+        raise BadInput(f"{said}: give a name, a configuration and a split at most")
+    name, config, split = [*args.dataset_name, None, None][:3]
+    if split and "[" in split:  # the files below would be those of the whole split
+        raise BadInput(f"{said}: name a whole split; --max_rows samples rows")
     try:
         dataset = datasets.load_dataset(
-            name, config, split=split, cache_dir=str(Path(args.cache_dir) / "hub")
+            name, config, split=split or "train", cache_dir=str(Path(args.cache_dir) / "hub")
         )
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         if getattr(error, "errno", None) in DISK:
             raise
-        raise BadInput(
-            f"--dataset_name {name} --dataset_split {split}: cannot be loaded ({brief(error)})"
-        ) from error
+        raise BadInput(f"{said}: cannot be loaded ({brief(error)})") from error
     return [Path(file["filename"]) for file in dataset.cache_files]

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
 _HELP = {"-h", "--help", "--help_all"}
 _REPLACED = {  # what a value excludes of those that came before
-    "train_file": {"dataset_name", "dataset_config_name", "dataset_split"},
+    "train_file": {"dataset_name"},
     "dataset_name": {"train_file"},
     "model_name_or_path": {"config_name", "vocabulary_size"},
     "config_name": {"model_name_or_path"},
@@ -58,8 +58,6 @@ _REPLACED = {  # what a value excludes of those that came before
 _NEEDED = {  # a flag that does nothing without another
     "upsample": "max_rows",
     "vocabulary_size": "config_name",
-    "dataset_config_name": "dataset_name",
-    "dataset_split": "dataset_name",
 }
 
 

@@ -15,26 +15,23 @@ from data.views import Perturbed, View
 from models.contrast import nt_xent
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
+EMBEDDING_DROPOUT = 0.2  # probability that a value is set to zero (section 4.1)
 Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout", "span"]
 
 
 @dataclass
 class Arguments(MethodArguments):
-    """ConSERT's options; defaults are those of the official script for bert-base without supervision."""
+    """ConSERT's options; defaults are those of the official script for unsupervised bert-base."""
 
     view_1: Change = flag("feature_cutoff", "how to change the first copy (script, Figure 5)")
     view_2: Change = flag("shuffle", "how to change the second copy (script, Figure 5)")
     token_cutoff: Rate = flag(0.15, "share of tokens set to zero (section 4.1)")
     feature_cutoff: Rate = flag(0.2, "share of features set to zero (section 4.1)")
-    embedding_dropout: Rate = flag(0.2, "probability that a value is set to zero (section 4.1)")
     span_cutoff: Rate = flag(
         0.15, "share of tokens outside the kept span, set to zero (ours, as token_cutoff)"
     )
     temperature: Positive = flag(0.1, "tau: cosines are divided by it (section 4.1)")
     contrastive_weight: Weight = flag(0.15, "alpha; the code applies it even without another loss")
-    directions: Literal["sum", "mean"] = flag(
-        "sum", "how to combine the losses of the two copies: sum (code) or mean (section 3.1)"
-    )
 
 
 def perturb(
@@ -72,17 +69,16 @@ def view(args: Arguments, change: Change) -> View:
         "shuffle": 1.0,
         "token_cutoff": args.token_cutoff,
         "feature_cutoff": args.feature_cutoff,
-        "dropout": args.embedding_dropout,
+        "dropout": EMBEDDING_DROPOUT,
         "span": args.span_cutoff,
     }
     return View(perturb=partial(perturb, change=change, rate=rates[change]))
 
 
 def contrast(args: Arguments) -> Contrast:
-    """The symmetric contrastive loss of two views (equation 1)."""
-    factor = {"sum": 2.0, "mean": 1.0}[args.directions]
+    """The sum of the losses of both directions, as in the code: twice equation 1."""
     return Contrast(
-        lambda first, second: factor * nt_xent(first, second, args.temperature),
+        lambda first, second: 2.0 * nt_xent(first, second, args.temperature),
         args.contrastive_weight,
     )
 

@@ -10,7 +10,6 @@ a threshold, get weight 0. This model is a folder, or `self`: the trained encode
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -39,11 +38,6 @@ class Arguments(MethodArguments):
     noise_share: Weight = flag(1.0, "noise vectors per sentence of the batch (script)")
     noise_steps: CountOrZero = flag(4, "steps of gradient ascent (code: pgd)")
     noise_rate: Positive = flag(1e-3, "beta: length of a step (code)")
-    weighted_loss: Literal["binary", "info_nce"] = flag(
-        "binary",
-        "binary: weight 0 sets the logit to 0, as in the code; info_nce: weight 0 drops the "
-        "negative",
-    )
 
 
 def standard_normal(seed: int, rows: int, like: Tensor) -> Tensor:
@@ -70,22 +64,11 @@ def ascended(
     return noise
 
 
-def weighted_nce(logits: Tensor, negative: Tensor) -> Tensor:
-    """Mean over the rows i of -log( exp(l_ii) / (exp(l_ii) + sum over negatives j of exp(l_ij)) ).
-
-    The logits l, (N, K), have a sentence's partner on the diagonal; `negative` marks the negatives
-    that count.
-    """
-    partner = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
-    kept = logits.masked_fill(~(negative | partner), float("-inf"))
-    return F.cross_entropy(kept, torch.arange(len(logits), device=logits.device))
-
-
 def binary_nce(logits: Tensor, negative: Tensor) -> Tensor:
     """Mean over all (i, j) of -log p_ii, and of -log(1 - p_ij) elsewhere; p is the rows' softmax.
 
-    Dropped negatives take part with a logit of 0, as in the official code. Arguments as for
-    `weighted_nce`.
+    The logits, (N, K), have a sentence's partner on the diagonal; `negative` marks the negatives
+    that count. The others take part with a logit of 0, as in the official code.
     """
     partner = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
     log_p = torch.where(negative | partner, logits, 0.0).log_softmax(1)
@@ -112,8 +95,7 @@ class Debiased(Objective):
         logits = cosines(query, torch.cat([key, noise])) / args.temperature  # (N, N + M)
         negative = torch.ones_like(logits, dtype=torch.bool)
         negative[:, : len(key)] = self.complement.similarities(batch, encoded) <= args.false_above
-        loss = {"binary": binary_nce, "info_nce": weighted_nce}[args.weighted_loss]
-        return {"contrastive": Term(loss(logits, negative), 1.0)}
+        return {"contrastive": Term(binary_nce(logits, negative), 1.0)}
 
 
 class DCLR(Method):

@@ -14,7 +14,6 @@ own pooling, the average in the configurations. Do not expect the published scor
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -31,12 +30,9 @@ WIDTHS = (1, 3, 5)  # tokens that a filter sees (section 4.1)
 
 @dataclass
 class Arguments(MethodArguments):
-    """Options of the convolutions."""
+    """The option of the convolutions, after which there is no activation, as in the code."""
 
     filters: Count = flag(256, "filters of each width 1, 3, 5 (section 4.1 and the code)")
-    activation: Literal["none", "relu"] = flag(
-        "none", "after the convolutions: none (code) or relu (section 3.2)"
-    )
 
 
 class LocalFeatures(nn.Module):
@@ -46,20 +42,17 @@ class LocalFeatures(nn.Module):
     (unlike the official code).
     """
 
-    def __init__(self, width: int, filters: int, activation: str) -> None:
+    def __init__(self, width: int, filters: int) -> None:
         super().__init__()
         self.convolutions = nn.ModuleList(
             nn.Conv1d(width, filters, seen, padding=seen // 2) for seen in WIDTHS
         )
-        self.activation = activation
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         # Not a product: states of padding may be infinite or NaN.
         states = states.masked_fill(mask.unsqueeze(-1) == 0, 0.0).transpose(1, 2)  # (T, H, L)
-        features = torch.cat(
-            [convolution(states) for convolution in self.convolutions], dim=1
-        ).transpose(1, 2)
-        return features.relu() if self.activation == "relu" else features
+        features = [convolution(states) for convolution in self.convolutions]
+        return torch.cat(features, dim=1).transpose(1, 2)
 
 
 def jensen_shannon(features: Tensor, mask: Tensor, vectors: Tensor, owner: Tensor) -> Tensor:
@@ -116,11 +109,7 @@ class ISBERT(Method):
     copies = 1  # a sentence is contrasted with its own parts
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        return [
-            MutualInformation(
-                LocalFeatures(encoder.config.hidden_size, args.filters, args.activation)
-            )
-        ]
+        return [MutualInformation(LocalFeatures(encoder.config.hidden_size, args.filters))]
 
 
 CITATION = """@misc{zhang2020isbert, title = {An Unsupervised Sentence Embedding Method by Mutual Information

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +20,6 @@ from common.ranges import Count, Rate, flag
 from models.collectives import gather_rows
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
-from models.families import without_pooler
 from models.heads import project, projected_width
 from models.objectives import simcse
 from models.objectives.base import Batch, Contrast, Encoded, Objective
@@ -34,44 +32,25 @@ class Arguments(simcse.Arguments):
 
     queue_size: Count = flag(65536, "keys kept as negatives (MoCo: 65536)")
     momentum: Rate = flag(0.999, "m of the key encoder's moving average (MoCo: 0.999)")
-    momentum_mode: Literal["train", "eval"] = flag(
-        "train", "run the key encoder with dropout (train) or without (eval)"
-    )
-    momentum_init: Literal["copy", "random"] = flag(
-        "copy", "initialise the key encoder as a copy, or with new weights"
-    )
-    queue_head: Literal["momentum", "online"] = flag(
-        "momentum", "head for the keys: a moving average, or the trained head"
-    )
 
 
 class MomentumEncoder(nn.Module):
     """theta_k <- m theta_k + (1 - m) theta_q, once per optimizer step (equation 2).
 
-    With `mode` eval it has no dropout. With `init` random it starts from new weights, as ESimCSE's
-    published code did (it copied before the checkpoint was loaded).
+    It starts as a copy.
     """
 
     def __init__(
-        self,
-        encoder: nn.Module,
-        projection: nn.Module | None,
-        momentum: float,
-        mode: str,
-        init: str,
+        self, encoder: nn.Module, projection: nn.Module | None, momentum: float, dropout: bool
     ) -> None:
         super().__init__()
         self.encoder = copy.deepcopy(encoder)
         self.projection = copy.deepcopy(projection)
-        if init == "random":
-            backbone_class = type(encoder.backbone)
-            fresh = backbone_class(encoder.backbone.config, **without_pooler(backbone_class))
-            self.encoder.backbone.load_state_dict(fresh.state_dict())
         self.requires_grad_(False)
-        self.momentum, self.mode = momentum, mode
+        self.momentum, self.dropout = momentum, dropout
 
     def train(self, mode: bool = True) -> MomentumEncoder:
-        return super().train(mode and self.mode == "train")
+        return super().train(mode and self.dropout)
 
     @torch.no_grad()
     def forward(self, input_ids: Tensor, attention_mask) -> Tensor:
@@ -144,26 +123,35 @@ class VectorQueue(nn.Module):
 
 
 class Memory(nn.Module):
-    """The key encoder and the queue of its vectors."""
+    """The key encoder and the queue of its vectors.
+
+    Args:
+        args: the method's arguments.
+        encoder, projection: of the queries.
+        dropout: in the key encoder.
+        own_head: keys go through a moving average of the head, not through the trained one.
+    """
 
     def __init__(
-        self, args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None
+        self,
+        args: Arguments,
+        encoder: SentenceEncoder,
+        projection: nn.Module | None,
+        dropout: bool = True,
+        own_head: bool = True,
     ) -> None:
         super().__init__()
-        owned = projection if args.queue_head == "momentum" else None
-        self.keys = MomentumEncoder(
-            encoder, owned, args.momentum, args.momentum_mode, args.momentum_init
-        )
+        owned = projection if own_head else None
+        self.keys = MomentumEncoder(encoder, owned, args.momentum, dropout)
         width = projected_width(projection, encoder.config.hidden_size)
         self.queue = VectorQueue(args.queue_size, width)
-        self.head = args.queue_head
 
     def encode(self, batch: Batch, view: int, encoded: Encoded) -> Tensor:
         """Keys of one view from all processes, without gradient, (N, D); `encoded.chunk_size` sentences at a time."""
         chunks = batch.split(encoded.chunk_size)
         parts = [self.keys(c.input_ids[view], c.mask((view,))) for c in chunks]
         pooled = gather_rows(torch.cat(parts))
-        head = self.keys.projection if self.head == "momentum" else encoded.projection
+        head = encoded.projection if self.keys.projection is None else self.keys.projection
         with torch.autocast(pooled.device.type, enabled=False):  # as the queries are projected
             return project(head, pooled[None])[0].detach()
 

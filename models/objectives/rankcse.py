@@ -57,9 +57,6 @@ class Arguments(MethodArguments):
     )
     consistency_weight: Weight = flag(1.0, "beta (script)")
     rank_weight: Weight = flag(1.0, "gamma (script)")
-    teacher_temperature: Positive = flag(
-        0.025, "tau 3, of the teacher's distribution in listnet (README: tau 2 / 2)"
-    )
 
 
 def jensen_shannon(logits: Tensor, others: Tensor) -> Tensor:
@@ -128,7 +125,7 @@ class Distillation(Objective):
         if self.args.rank_loss == "listmle":
             loss = list_mle(scores, ranked)
         else:
-            loss = list_net(scores, ranked / self.args.teacher_temperature)
+            loss = list_net(scores, 2 * ranked / self.args.temperature)  # tau 3: README
         return {"rank": Term(loss, self.args.rank_weight)}
 
 

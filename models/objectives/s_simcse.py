@@ -17,29 +17,25 @@ import numpy as np
 from scipy.stats import beta
 
 from common.errors import BadInput
-from common.ranges import Positive, Rate, flag
+from common.ranges import Rate, flag
 from data.views import Rates, View
 from models.objectives import simcse
 from models.objectives.base import Objective
 
+SHAPE = (2.0, 2.0)  # of the beta distribution (ours)
+LISTED = np.array([0.05, 0.1, 0.15])  # equally likely (ours)
+
 
 @dataclass
 class Arguments(simcse.Arguments):
-    """Options of the rates. The paper names a distribution "e.g.
-
-    uniform" and no bounds: the values are ours.
-    """
+    """Options of the rates: the paper names a distribution "e.g. uniform" and no bounds."""
 
     rate_distribution: Literal["uniform", "beta", "list"] = flag(
-        "uniform", "uniform and beta range from rate_low to rate_high"
+        "uniform",
+        "uniform, or beta(2, 2), from rate_low to rate_high; list: 0.05, 0.1 or 0.15 (ours)",
     )
     rate_low: Rate = flag(0.0, "lowest dropout rate (ours: the mean is BERT's 0.1)")
     rate_high: Rate = flag(0.2, "highest dropout rate (ours)")
-    rate_a: Positive = flag(2.0, "beta: first shape parameter (ours)")
-    rate_b: Positive = flag(2.0, "beta: second shape parameter (ours)")
-    rate_values: list[Rate] = flag(
-        [0.05, 0.1, 0.15], "list: one of these, with equal probability (ours)"
-    )
     per_sentence: bool = flag(False, 'one rate per sentence ("w/ sd" in Table 1)')
     per_operation: bool = flag(
         False, "one rate per dropout operation (section 1, equation 4); default: one for all"
@@ -63,10 +59,8 @@ def quantile(uniform: np.ndarray, args: Arguments) -> np.ndarray:
         rates[..., 1::3] = np.nan
         return rates
     if args.rate_distribution == "list":
-        return np.array(args.rate_values)[(uniform * len(args.rate_values)).astype(int)]
-    share = (
-        beta.ppf(uniform, args.rate_a, args.rate_b) if args.rate_distribution == "beta" else uniform
-    )
+        return LISTED[(uniform * len(LISTED)).astype(int)]
+    share = beta.ppf(uniform, *SHAPE) if args.rate_distribution == "beta" else uniform
     return args.rate_low + share * (args.rate_high - args.rate_low)
 
 

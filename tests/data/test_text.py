@@ -257,7 +257,7 @@ def test_prose_is_read(tmp_path, lines):
     {
         "nothing": ({}, "give either --train_file, the text to train on, or --dataset_name"),
         "two": (
-            {"train_file": ["t.txt"], "dataset_name": "a/b"},
+            {"train_file": ["t.txt"], "dataset_name": ["a/b"]},
             "give either --train_file, the text to train on, or",
         ),
         "columns of a table": (
@@ -265,12 +265,12 @@ def test_prose_is_read(tmp_path, lines):
             "--columns 2: only for lines without a header",
         ),
         "a part of a split": (
-            {"dataset_name": "a/b", "dataset_split": "train[:9]"},
-            "--dataset_split train[:9]: name",
+            {"dataset_name": ["a/b", "default", "train[:9]"]},
+            "--dataset_name a/b default train[:9]: name a whole split",
         ),
         "no such name": (
-            {"dataset_name": "no/such"},
-            "--dataset_name no/such --dataset_split train: cannot",
+            {"dataset_name": ["no/such"]},
+            "--dataset_name no/such: cannot",
         ),
     }.values(),
 )
@@ -313,21 +313,22 @@ def test_a_dataset_of_the_library_gives_the_rows_of_a_split(tmp_path):
     )
     written(made, '{"text": "c"}\n', "test.jsonl")
 
-    def of(**flags):
-        source = source_of(
-            SentenceArguments(dataset_name=str(made), **flags, cache_dir=str(tmp_path / "cache"))
-        )
+    def of(*more, **flags):
+        flags |= {"dataset_name": [str(made), *more], "cache_dir": str(tmp_path / "cache")}
+        source = source_of(SentenceArguments(**flags))
         assert source.file_names == [str(made)]
         return read_text(source, tmp_path / "cache").rows[:]
 
-    assert of() == {"0": ["a dog", "a river"]} and of(dataset_split="test") == {"0": ["c"]}
+    assert of() == {"0": ["a dog", "a river"]} and of("default", "test") == {"0": ["c"]}
     assert of(title_column="title") == {"0": ["", "b"], "1": ["a dog", "a river"]}
-    for flags in (
-        {"dataset_split": "no"},
-        {"dataset_config_name": "no"},
-        {"text_column": ["body"]},
+    for more, flags in (
+        (("default", "no"), {}),
+        (("no",), {}),
+        (("default", "train", "x"), {}),
+        ((), {"text_column": ["body"]}),
     ):
-        assert re.search("cannot be loaded|no column 'body'", refused(of, **flags))
+        said = "cannot be loaded|no column 'body'|and a split at most"
+        assert re.search(said, refused(of, *more, **flags))
 
 
 @pytest.mark.parametrize("name", ["x.csv.gz", "x.jsonl.gz"])
