@@ -11,7 +11,11 @@
                       others too
     search            sets of DATA_DIR/beir, for the column `search`
     columns, tables   figures of a run, and tables of the page: names of papers/study_page.py
-    against, effects  what the tables compare
+    against           the level of the first factor that the others are compared with, each with
+                      its best level of the second
+    effects           [[factor, factors]]: each level of the first minus its first level, at every
+                      level of the others
+    pairs             [[{factor: level}, {factor: level}]]: two arms; the same factors in both
     adapt             yes: runs are those of `python -m adapt` on the documents of the last level
     figure            of the curves of all runs: see `study_page.draw_curves`
 
@@ -47,8 +51,9 @@ class Study:
     columns: Sequence[str] = ()
     choose: str | None = None
     search: Sequence[str] = ()
-    against: Mapping[str, str] | None = None
+    against: str | None = None
     effects: Sequence[Sequence[str]] = ()
+    pairs: Sequence[Sequence[Mapping[str, str]]] = ()
     adapt: str | None = None
     figure: Mapping[str, Any] | None = None
     page: str | None = None

@@ -1,6 +1,7 @@
 """The generated part of a study's page: its tables as Markdown, and the curves of its runs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -11,10 +12,8 @@ from matplotlib.figure import Figure
 
 from common.files import writing
 from eval.analyse.pictures import styles
-from eval.compare.intervals import welch
-from eval.compare.sides import Score
 from eval.scores import AVERAGE, markdown
-from papers.differences import over_seeds
+from papers.differences import COLUMNS, Difference, described, holm, over_seeds
 from papers.page import mean_and_deviation
 from papers.study import Study
 from training.curves import CLEAR
@@ -25,6 +24,7 @@ TITLES = {
     "search": "nDCG@10",
     "transfer": "transfer avg.",
     "gap": "gap, nats",
+    "judged": "nDCG@10 on judged queries",
 }
 LOSSES = {
     "contrastive loss": "contrastive",
@@ -48,6 +48,8 @@ def tables(study: Study, rows: Sequence[Mapping[str, Any]]) -> str:
 def figures_of(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """The rows of a study, in which a figure of several tasks is their average, nan if missing."""
     runs = pd.DataFrame(rows)
+    if "real" in runs:  # of `adapt`
+        runs["judged"] = runs["real"].map(lambda score: score["result"])
     for name in TITLES:
         if name not in runs:
             runs[name] = None
@@ -76,88 +78,131 @@ def means(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
 
 
 def tuned(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
-    """The means of every level of the first factor with its best level of the second.
-
-    Then each of them minus the level of `against`, with Welch's 95 % interval over at least two
-    runs of each.
-    """
+    """The means of every level of the first factor with its best level of the second."""
     factor, tuned_factor = study.levels
     tried = f"{tuned_factor.replace('_', ' ')}s tried (dev, first seed)"
     cells = [[factor, tried, "chosen", *(TITLES[name] for name in study.columns), "n"]]
-    chosen = {}
     for (level,), group in groups_of(runs, [factor]):
-        first_seed = group["seed"].mode()[0]  # only the first seed has all levels
-        candidates = group[group["seed"] == first_seed]
-        best = candidates.loc[candidates["dev"].idxmax(), tuned_factor]
-        scored = group[(group[tuned_factor] == best) & group["sts"].notna()]
-        chosen[level] = scored
+        candidates, chosen = _tuning(study, group)
         dev_scores = candidates[tuned_factor] + candidates["dev"].map(": {:.2f}".format)
         cells.append(
             [
                 _title(level),
                 ", ".join(dev_scores),
-                "-" if scored.empty else best,
-                *(mean_and_deviation(scored[name], missing="not run") for name in study.columns),
-                str(len(scored)),
+                "-" if chosen.empty else chosen[tuned_factor].iloc[0],
+                *(mean_and_deviation(chosen[name], missing="not run") for name in study.columns),
+                str(len(chosen)),
             ]
         )
     yield cells
-    base = chosen.pop(study.against["level"], runs.iloc[:0])
-    columns = study.columns[1:]
-    cells = [[study.against["title"], *(TITLES[name] for name in columns)]]
-    for level, scored in chosen.items():
-        differences = [_minus(scored[name], base[name]) for name in columns]
-        if set(differences) != {"-"}:
-            cells.append([_title(level), *differences])
-    if len(cells) > 1:
-        yield cells
+
+
+def _tuning(study: Study, runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Of the runs of one level, those of the first seed, and the scored ones of the best level."""
+    _, tuned_factor = study.levels
+    candidates = runs[runs["seed"] == runs["seed"].mode()[0]]  # only the first has all levels
+    best = candidates.loc[candidates["dev"].idxmax(), tuned_factor]
+    return candidates, runs[(runs[tuned_factor] == best) & runs["sts"].notna()]
 
 
 def _title(level: str) -> str:
     return level.replace("-mini", "", 1)
 
 
-def _minus(ours: pd.Series, others: pd.Series) -> str:
-    """The difference of two means, unless a run lacks the figure."""
-    if min(len(ours), len(others)) < 2 or ours.hasnans or others.hasnans:
-        return "-"
-    left, right = Score.over(ours), Score.over(others)
-    low, high = welch(left, right)
-    return f"{left.mean - right.mean:+.2f} ({low:+.2f} to {high:+.2f})"
+@dataclass(frozen=True)
+class Comparison:
+    """Two arms in one figure of their runs: `arm` minus `against`, `at` some other levels."""
+
+    name: str
+    arm: str
+    at: str
+    against: str
+    difference: Difference
 
 
-def effects(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
-    """A table of effects for each score that the runs have."""
-    for name in ("sts", "search", "transfer"):
-        if name in study.columns and runs[name].notna().any():
-            yield effects_on(name, study.effects, runs)
+def comparisons(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
+    """All comparisons of a study, a table per figure; p is adjusted over all of them."""
+    found: list[Comparison] = []
+    for name in ("sts", "search", "transfer", "judged"):
+        scored = runs[runs[name].notna()]
+        if name in study.columns and len(scored):
+            found += _against_tuned(study, name, scored)
+            found += effects_on(name, study.effects, list(study.levels), scored)
+            found += _pairs(study, name, scored)
+    adjusted = holm([comparison.difference.p for comparison in found])
+    tables: dict[str, Cells] = {}
+    for one, p in zip(found, adjusted, strict=True):
+        header = [TITLES[one.name], "at", "minus", *COLUMNS]
+        table = tables.setdefault(one.name, [header])
+        table.append([one.arm, one.at, one.against, *described(one.difference, p)])
+    yield from tables.values()
 
 
-def effects_on(name: str, comparisons: Sequence[Sequence[str]], runs: pd.DataFrame) -> Cells:
-    """Each level of a factor against its first level, by the runs that differ in nothing else.
+def _compare(
+    name: str, factor: str, level: str, against: str, pair: Sequence[str], runs: pd.DataFrame
+) -> Difference:
+    """The difference of two levels of a factor, over runs that agree in `pair`.
 
-    A comparison is a factor, and the factors whose levels have lines of their own. Pairs of one
-    seed are averaged first, since they are not independent. The interval over the seeds does not
-    cover those of a stage 1 that has one run.
+    Pairs of one seed are averaged first, since they are not independent.
     """
-    cells = [["factor", "at", "against", f"{TITLES[name]}, points", "95 % interval", "seeds"]]
-    runs = runs[runs[name].notna()]
-    factors = list(dict.fromkeys(factor for comparison in comparisons for factor in comparison))
+    by_level = runs.pivot(index=[*pair, "seed"], columns=factor, values=name)
+    differences = (by_level[level] - by_level[against]).dropna()
+    return over_seeds(differences.groupby("seed").mean())
+
+
+def _against_tuned(study: Study, name: str, runs: pd.DataFrame) -> list[Comparison]:
+    """Every level of the first factor, with its best level of the second, minus one of them."""
+    if not study.against:
+        return []
+    factor, _ = study.levels
+    chosen = pd.concat([_tuning(study, group)[1] for _, group in groups_of(runs, [factor])])
+    found = []
+    for level in chosen[factor].unique():
+        if level != study.against and study.against in set(chosen[factor]):
+            difference = _compare(name, factor, level, study.against, [], chosen)
+            found.append(
+                Comparison(name, _title(level), "best rate", _title(study.against), difference)
+            )
+    return [comparison for comparison in found if comparison.difference.seeds > 1]
+
+
+def effects_on(
+    name: str, effects: Sequence[Sequence[str]], factors: Sequence[str], runs: pd.DataFrame
+) -> list[Comparison]:
+    """Each level of a factor minus its first level, by the runs that differ in nothing else.
+
+    An effect is a factor, and the factors whose levels have lines of their own. The interval over
+    the seeds does not cover those of a stage 1 that has one run.
+    """
+    found = []
     compared = set()
-    for factor, *at in comparisons:
-        pair = [other for other in [*factors, "seed"] if other != factor]
+    for factor, *at in effects:
+        pair = [other for other in factors if other != factor]
         for where, group in groups_of(runs, at):
             if (factor, *group.index) in compared:  # `at` has one level here
                 continue
             compared.add((factor, *group.index))
-            by_level = group.pivot(index=pair, columns=factor, values=name)
             first, *others = group[factor].unique()
             for level in others:
-                differences = by_level[level] - by_level[first]
-                difference = over_seeds(differences.dropna().groupby("seed").mean())
-                line = [f"{factor} {level}", ", ".join(where) or "all", first]
-                cells.append([*line, *difference.cells(), str(difference.seeds)])
-    return cells
+                difference = _compare(name, factor, level, first, pair, group)
+                arm = f"{factor} {level}"
+                found.append(Comparison(name, arm, ", ".join(where) or "all", first, difference))
+    return found
+
+
+def _pairs(study: Study, name: str, runs: pd.DataFrame) -> list[Comparison]:
+    """Two arms, each given by its levels, over runs that agree in the factors that are not."""
+    found = []
+    for arm, against in study.pairs:
+        agree = [factor for factor in study.levels if factor not in arm]
+        sides = []
+        for levels in (arm, against):
+            of_arm = runs[(runs[list(levels)] == pd.Series(levels)).all(axis=1)]
+            sides.append(of_arm.set_index([*agree, "seed"])[name])
+        difference = over_seeds((sides[0] - sides[1]).dropna().groupby("seed").mean())
+        arms = [", ".join(levels.values()) for levels in (arm, against)]
+        found.append(Comparison(name, arms[0], "pair", arms[1], difference))
+    return found
 
 
 def last_gap(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
@@ -237,7 +282,7 @@ def _by_set(runs: pd.DataFrame, name: str, sets: Sequence[str]) -> list[str]:
 TABLES = {
     "means": means,
     "tuned": tuned,
-    "effects": effects,
+    "comparisons": comparisons,
     "last gap": last_gap,
     "adapted": adapted,
     "gradients": gradients,

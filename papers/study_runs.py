@@ -95,7 +95,8 @@ def fill(
         refuse_mixed(study, rows)
         if study.choose and seed == choice.seeds[0]:
             asked = _best(asked, rows, seed)
-    for seed, levels in product(choice.seeds, asked if study.columns else []):
+    scored = bool(study.columns) and not study.adapt
+    for seed, levels in product(choice.seeds, asked if scored else []):
         plan = plan_of(study, levels, choice)
         folder = plan.folder(choice, seed)
         if finished(folder):

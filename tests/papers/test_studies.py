@@ -11,6 +11,7 @@ from common.errors import BadInput, ProjectError
 from eval.scores import row as score_row
 from papers import runs, study, study_page, study_runs
 from papers.__main__ import main
+from papers.differences import over_seeds
 from papers.page import rewritten
 from papers.runs import Choice, RunPlan
 from tests.papers.conftest import flags_of
@@ -154,9 +155,8 @@ def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(
         "1e-5: 70.00, 3e-5: 80.00, 1e-4: 75.00 | 3e-5 | 81.00 ± 1.00 | 61.00 ± 1.00 |"
         in " ".join(line.split())
     )
-    # Means 61 and 61, deviations 1 and 1, three runs each: 2.776 (t, 4 degrees of freedom) times
-    # the root of 2 / 3.
-    assert "+0.00 (-2.27 to +2.27)" in printed
+    line = "| moco | best rate | simcse | +0.00 | +0.00 to +0.00 | 3 | 1.000 | level |"
+    assert line in " ".join(printed.split()), "runs of equal seed have equal scores"
     page = (tmp_path / "results" / "methods-mini.md").read_text()
     assert page.startswith("# Methods on mini-bert\n\n<!-- methods-mini: made by")
     assert filled("methods-mini", *flags, "--collect") == rows and len(asked) == 10
@@ -189,8 +189,8 @@ def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, f
     assert stage_one["head_init"] == "encoder_top" and stage_one["max_steps"] == "300"
     text = " ".join(capsys.readouterr().out.split())
     # lambda 0.1 adds 1 to seed 0 and 1.1 to seed 1, everywhere; batch norm adds 5 everywhere
-    assert "| lambda 0.1 | all | 0 | +1.05 |" in text and "nDCG@10, points" in text
-    assert "| head batch norm | all | tanh | +5.00 | +5.00 to +5.00 | 2 |" in text
+    assert "| lambda 0.1 | all | 0 | +1.05 |" in text and "| nDCG@10 | at | minus |" in text
+    assert "| head batch norm | all | tanh | +5.00 | +5.00 to +5.00 | 2 | - | two seeds |" in text
     filled("infocse-factorial-six-mini", "--rows", "plain", "--seeds", "0")
     assert len(asked) == len(rows) + 1, "the same runs serve another study"
 
@@ -205,7 +205,7 @@ def test_the_gap_of_every_setting_is_read_from_its_log_and_drawn(asked, filled, 
     assert (tmp_path / "results" / "aux-gap-mini.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_interval_is_students_over_the_means_of_pairs_of_each_seed():
+def test_pairs_differ_in_one_factor_and_those_of_a_seed_are_averaged_first():
     scores = {("tanh", "0"): [60.0, 61.0], ("tanh", "0.1"): [60.5, 62.0, 99.0]}
     scores |= {("norm", "0"): [50.0, 50.0], ("norm", "0.1"): [51.5, 55.0]}
     rows = [
@@ -213,15 +213,13 @@ def test_an_interval_is_students_over_the_means_of_pairs_of_each_seed():
         for (head, weight), values in scores.items()
         for seed, value in enumerate(values)
     ]
-    _, _, line, *rest = study_page.effects_on(
-        "sts", STUDIES["infocse-factorial-mini"].effects, study_page.figures_of(rows)
-    )
-    # differences 0.5 and 1.5, 1 and 5: means 1 and 3, mean 2, standard error 1, t(0.975, 1) =
-    # 12.706
-    assert line == ["lambda 0.1", "all", "0", "+2.00", "-10.71 to +14.71", "2"]
-    assert [cells[1] for cells in rest] == ["plain, tanh", "plain, norm"], (
-        "with one start, it is the same as all"
-    )
+    content, runs = STUDIES["infocse-factorial-mini"], study_page.figures_of(rows)
+    found = study_page.effects_on("sts", content.effects, list(content.levels), runs)
+    _, weight, *rest = found
+    assert (weight.arm, weight.at, weight.against) == ("lambda 0.1", "all", "0")
+    # differences 0.5 and 1.5, 1 and 5: means 1 and 3
+    assert str(weight.difference) == str(over_seeds(pd.Series([1.0, 3.0])))
+    assert [one.at for one in rest] == ["plain, tanh", "plain, norm"], "with one start, it is all"
 
 
 def test_gains_of_search():
