@@ -18,13 +18,19 @@ def world_size() -> int:
 
 
 def wait_for_everyone(device: torch.device) -> None:
-    """Wait until all processes are here; accelerate's own barrier takes a GPU even for processes on the CPU."""
+    """Wait until all processes are here.
+
+    accelerate's own barrier takes a GPU even for processes on the CPU.
+    """
     if world_size() > 1:
         dist.barrier(device_ids=[device.index] if device.type == "cuda" else None)
 
 
 def gather_with_gradient(local: Tensor) -> Tensor:
-    """Gather the rows of all processes in rank order, (V, B, H) -> (V, N, H); gradient flows back to every process."""
+    """Gather the rows of all processes in rank order, (V, B, H) -> (V, N, H).
+
+    Gradient flows back to every process.
+    """
     return local if world_size() == 1 else _AllGather.apply(local.contiguous())
 
 
@@ -54,11 +60,10 @@ def local_rows(everyone: Tensor) -> Tensor:
 
 
 def means_over_tokens(totals: Sequence[Tensor], counts: Sequence[Tensor]) -> list[Tensor]:
-    """Divide sums of local token losses by the token counts of all processes; one all-reduce for
-    all losses.
+    """Divide sums of local token losses by the token counts of all processes.
 
-    Scaled so that the mean of a returned value over the processes, as DDP takes it, is the mean
-    over all tokens.
+    One all-reduce for all losses. Scaled so that the mean of a returned value over the processes,
+    as DDP takes it, is the mean over all tokens.
     """
     if world_size() > 1 and counts:
         counts = sum_over_processes(torch.stack(list(counts))).unbind()
@@ -79,7 +84,10 @@ def sum_over_processes(local: Tensor) -> Tensor:
 
 @torch.no_grad()
 def average(tensors: Iterable[Tensor]) -> None:
-    """Replace every tensor by its mean over the processes; all must pass the same shapes in the same order."""
+    """Replace every tensor by its mean over the processes.
+
+    All must pass the same shapes in the same order.
+    """
     if world_size() == 1:
         return
     running = [(tensor, dist.all_reduce(tensor, async_op=True)) for tensor in tensors]
@@ -97,7 +105,8 @@ class SharedFlag:
     """
 
     def __init__(self) -> None:
-        self._group = self._running = None
+        self._group: dist.ProcessGroup | None = None
+        self._running: tuple[Tensor, dist.Work] | None = None  # a value and its all-reduce
 
     def raised(self, mine: bool) -> bool:
         if world_size() == 1:
@@ -115,8 +124,8 @@ class SharedFlag:
         return bool(before[0])
 
     def close(self) -> None:
-        """Wait for the pending all-reduce; all processes must call this after the same number of calls."""
+        """Wait for the pending all-reduce; all processes call it after as many calls."""
         if self._running is not None:
             self._running[1].wait()
             dist.destroy_process_group(self._group)
-        self._group = self._running = None
+        self._group, self._running = None, None

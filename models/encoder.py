@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -48,11 +48,17 @@ POOLER = "pooler"
 
 
 class EncoderOutput(NamedTuple):
-    """Output of one forward: pooled vectors before any head, the last state of the first token and, on request, all."""
+    """Output of one forward: pooled vectors before any head, and states of the last layer.
 
-    pooled: Tensor  # (B, H)
-    cls: Tensor  # (B, H)
-    tokens: Tensor | None = None  # (B, L, H)
+    Attributes:
+        pooled: the vectors, (B, H).
+        cls: the state of the first token, (B, H).
+        tokens: those of all tokens, (B, L, H), on request.
+    """
+
+    pooled: Tensor
+    cls: Tensor
+    tokens: Tensor | None = None
 
 
 class SentenceEncoder(Composite):
@@ -89,7 +95,8 @@ class SentenceEncoder(Composite):
         default_prompt: str | None = None,
     ) -> None:
         super().__init__(backbone.config)
-        self.backbone, self.head, self.max_length = backbone, head, max_length
+        self.backbone, self.max_length = backbone, max_length
+        self.head: Any = head
         self.prompts, self.default_prompt = dict(prompts), default_prompt
         self.pooling, self.place = pooling, place
         self._pooling, self._train_pooling = (
@@ -121,12 +128,13 @@ class SentenceEncoder(Composite):
         self.post_init()
 
     def prompt_of(self, role: str | None = None) -> str:
-        """The prefix of a `query`, of a `document`, or of another text, as in
-        sentence-transformers' `encode`.
+        """The prefix of a `query`, of a `document`, or of another text.
 
-        Without a prompt of that name, a query or document gets none, not the default one.
+        As in sentence-transformers' `encode`: without a prompt of that name, a query or document
+        gets none, not the default one.
         """
-        return self.prompts.get(role or self.default_prompt, "")
+        name = role or self.default_prompt
+        return "" if name is None else self.prompts.get(name, "")
 
     @property
     def packed(self) -> bool:
@@ -176,13 +184,13 @@ class SentenceEncoder(Composite):
         return EncoderOutput(pooled, states[-1][:, 0], states[-1] if with_tokens else None)
 
     def states(self, input_ids: Tensor, attention_mask: Tensor | fast.Mask) -> fast.States:
-        """The last layer's states of other texts than those of `Encoded`, for `VocabularyHead.token_loss`."""
+        """The last layer's states of other texts than those of `Encoded`, for a token loss."""
         return fast.tokens_of(self.backbone.config, attention_mask).encode(
             self.backbone, input_ids, UNCHANGED
         )
 
     def layer_means(self, input_ids: Tensor, attention_mask: Tensor | fast.Mask) -> Tensor:
-        """Means over the real tokens of the embeddings and of each layer: (B, L) -> (1 + number of layers, B, H)."""
+        """Means over the real tokens of the embeddings and each layer: (B, L) -> (1 + N, B, H)."""
         layers = fast.tokens_of(self.backbone.config, attention_mask).every(
             self.backbone, input_ids, UNCHANGED
         )
@@ -211,8 +219,8 @@ class SentenceEncoder(Composite):
         return pooled if self.head is None else self.head(pooled)
 
     def save(self, folder: str | Path, tokenizer) -> None:
-        """Write saved format 1: a folder for `AutoModel`, sentence-transformers and this project."""
-        dense = self.head.dense_layers() if self.head is not None else []
+        """Write saved format 1, for `AutoModel`, sentence-transformers and this project."""
+        dense: list[nn.Module] = self.head.dense_layers() if self.head is not None else []
         head = [*dense, Normalize()] if self.normalizes else dense
         described = Described(
             self.pooling, head, self.max_length, self.prompts, self.default_prompt
@@ -247,8 +255,7 @@ def load_encoder(
     max_length: int | None = None,
     prompts: Mapping[str, str | None] = MappingProxyType({}),
 ):
-    """Load the SentenceEncoder and the tokenizer of a run, an export, a sentence-transformers
-    folder or any encoder.
+    """Load the SentenceEncoder and the tokenizer of any model folder or hub id.
 
     A model is pooled as its folder says; `pooling`, if given, replaces this and drops the head;
     `pooler` is [CLS] behind the checkpoint's own pooler. `prompts`, for `query` and `document`,
@@ -284,14 +291,13 @@ def given(prompts: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _pooler_of(path: str, config) -> Dense:
-    """Load a checkpoint's pooler, tanh(W [CLS] + b), in which SimCSE's published supervised models
-    keep their head.
+    """Load a checkpoint's pooler, tanh(W [CLS] + b).
 
-    The head itself, `mlp.dense`, if the checkpoint has not been converted. BadInput if it has
-    neither.
+    SimCSE's published supervised models keep their head in it: the head itself, `mlp.dense`, if the
+    checkpoint has not been converted. BadInput if it has neither.
     """
     pooler = getattr(load_strictly(AutoModel, path, config, simcse_head=True), "pooler", None)
-    if not isinstance(getattr(pooler, "activation", None), nn.Tanh):
+    if pooler is None or not isinstance(getattr(pooler, "activation", None), nn.Tanh):
         raise BadInput(
             f"'{path}': a '{config.model_type}' has no pooler tanh(W [CLS] + b); use another "
             "--pooling"
@@ -300,24 +306,25 @@ def _pooler_of(path: str, config) -> Dense:
 
 
 def described(path: str, config, pooling: str | None = None) -> Described:
-    """Return how a model pools its tokens, from its folder or by `pooling`; BadInput as in `load_encoder`."""
-    description = read_modules(path, needed=pooling is None)
-    if description is None and pooling is None:
-        raise BadInput(
-            f"'{path}' does not state its pooling; give --pooling (cls_before_pooler for the "
-            "SimCSE family, avg for "
-            "most others)"
-        )
-    if pooling is not None:
-        head = [_pooler_of(path, config)] if pooling == POOLER else []
-        name = "cls" if head else pooling
-        if pooling_named(name).keeps_head and not head:
-            raise BadInput("--pooling cls needs a model with a trained head; use cls_before_pooler")
-        stated = description or Described(name, head, None)
-        description = stated._replace(pooling=name, head=head)
-        if description != stated:
-            dropped = ", and drops its head" * bool(stated.head)
-            logger.warning(
-                "'%s': pooling %s replaces its own, %s%s", path, pooling, stated.pooling, dropped
+    """How a model makes vectors, from its folder or by `pooling`; BadInput as in `load_encoder`."""
+    stated = read_modules(path, needed=pooling is None)
+    if pooling is None:
+        if stated is None:
+            raise BadInput(
+                f"'{path}' does not state its pooling; give --pooling (cls_before_pooler for the "
+                "SimCSE family, avg for most others)"
             )
+        return stated
+    head = [_pooler_of(path, config)] if pooling == POOLER else []
+    name = "cls" if head else pooling
+    if pooling_named(name).keeps_head and not head:
+        raise BadInput("--pooling cls needs a model with a trained head; use cls_before_pooler")
+    if stated is None:
+        return Described(name, head, None)
+    description = stated._replace(pooling=name, head=head)
+    if description != stated:
+        dropped = ", and drops its head" if stated.head else ""
+        logger.warning(
+            "'%s': pooling %s replaces its own, %s%s", path, pooling, stated.pooling, dropped
+        )
     return description

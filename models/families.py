@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
@@ -97,16 +97,13 @@ def check_apart(config, what: str) -> None:
         )
 
 
-def without_pooler(model_class: type) -> dict[str, bool]:
+def without_pooler(model_class: type) -> dict[str, Any]:
     """Return the option that drops the pooler, if the class has one.
 
     It would have random weights, and be unused under DDP.
     """
-    return (
-        {"add_pooling_layer": False}
-        if "add_pooling_layer" in inspect.signature(model_class).parameters
-        else {}
-    )
+    known = "add_pooling_layer" in inspect.signature(model_class).parameters
+    return {"add_pooling_layer": False} if known else {}
 
 
 def packs(config) -> bool:
@@ -116,11 +113,13 @@ def packs(config) -> bool:
 
 def layers_of(backbone: PreTrainedModel) -> nn.ModuleList:
     """Return the layers of a backbone that can be taken apart."""
-    return backbone.get_submodule(family_of(backbone.config).layers)
+    layers = backbone.get_submodule(family_of(backbone.config).layers)
+    assert isinstance(layers, nn.ModuleList)
+    return layers
 
 
 def embeddings_of(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the embedding modules by name, of a backbone or of a copy of its parts under their names."""
+    """Return the embedding modules by name, of a backbone or a copy of its parts."""
     return {
         name: getattr(model, name)
         for name in family_of(model.config).embeddings

@@ -1,9 +1,9 @@
 """The folder of a model: which files are read from it, and what is refused in them.
 
 A folder is untrusted. What is read from it is written again, and published: so no file is read
-through a link that leaves it. transformers follows some keys of config.json to code and other files: attention and experts to compiled kernels
-on the hub, adapters to another model, a weight index to any file. Some numbers in it are how many
-objects the library makes.
+through a link that leaves it. transformers follows some keys of config.json to code and other
+files: attention and experts to compiled kernels on the hub, adapters to another model, a weight
+index to any file. Some numbers in it are how many objects the library makes.
 
 Most published checkpoints of the SimCSE family are pickled, `pytorch_model.bin`. transformers reads
 them as it reads safetensors: without prefixes (`bert.`, `roberta.`), with today's names for
@@ -42,11 +42,12 @@ from common.folders import MANIFEST, SMALL, facts_of
 # 1. Files.
 
 # Those that the libraries read by themselves, and those that determine the vectors.
-_READ = ("*.json", "*.txt", "*.model", "*.jinja", "additional_chat_templates/*")
-_READ += ("*.safetensors", "*.bin", "*.pt")
-_HASHED = """config.json tokenizer*.json special_tokens_map.json added_tokens.json vocab.* merges.txt
-    *.model *.safetensors *.safetensors.index.json pytorch_model*.bin pytorch_model.bin.index.json
-    model.pt modules.json sentence_bert_config.json */config.json */*.safetensors""".split()
+_READ = """*.json *.txt *.model *.jinja *.safetensors *.bin *.pt
+    additional_chat_templates/*""".split()
+_HASHED = """config.json tokenizer*.json special_tokens_map.json added_tokens.json vocab.*
+    merges.txt *.model *.safetensors *.safetensors.index.json pytorch_model*.bin
+    pytorch_model.bin.index.json model.pt modules.json sentence_bert_config.json
+    */config.json */*.safetensors""".split()
 _POINTER = b"version https://git-lfs"
 
 
@@ -83,7 +84,10 @@ def _check_file(root: Path, file: Path) -> None:
 
 
 def is_inside(folder: Path, file: Path) -> bool:
-    """Whether a file, links followed, is below a folder or, for a folder of the hub's cache, one of its blobs."""
+    """Whether a file, links followed, is below a folder.
+
+    In a folder of the hub's cache the files are links to its blobs.
+    """
     root, target = folder.resolve(), file.resolve()
     return target.is_relative_to(root) or (
         root.parent.name == "snapshots" and target.parent == root.parents[1] / "blobs"
@@ -160,8 +164,7 @@ def check_counts(path: str, config: Any) -> None:
 
 
 def settle(path: str, config: PreTrainedConfig) -> None:
-    """Remove keys from a configuration that would load code, or change the outputs but not the
-    vectors.
+    """Remove keys from a configuration that would load code, or change only other outputs.
 
     Raises:
         BadInput: it has a key without which it would be a different model.
@@ -169,9 +172,8 @@ def settle(path: str, config: PreTrainedConfig) -> None:
     for name, why in _NOT_FOLLOWED.items():
         if getattr(config, name, None) is not None:
             raise BadInput(f"'{path}': config.json has '{name}': {why}")
-    config._attn_implementation = config._experts_implementation = (
-        None  # the library's default, for all parts
-    )
+    # The library's default, for all parts.
+    config._attn_implementation = config._experts_implementation = None
     config.output_attentions, config.chunk_size_feed_forward = False, 0
     vars(config).pop("auto_map", None)  # names a code file, which a saved copy would not have
 
@@ -237,7 +239,7 @@ def _parts(path: str, file: Path) -> list[Path]:
             raise BadInput(
                 f"{file}: '{str(name)[:80]}' is not a {suffix[1:]} file of this folder; refused"
             )
-    return [Path(cached_file(path, name)) for name in sorted(names)]
+    return [Path(str(cached_file(path, name))) for name in sorted(names)]
 
 
 def _index(file: Path) -> dict[str, str]:

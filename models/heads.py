@@ -1,5 +1,4 @@
-"""Projection heads between the pooled vector and the contrastive loss, and their form in a saved
-model.
+"""Projection heads between the pooled vector and the loss, and their form in a saved model.
 
 Sources: linear-tanh from SimCSE section 3 (a new layer, not BERT's pooler); the batch-norm head
 from the official InfoCSE and DiffCSE code (d -> 2d -> d without biases, batch norm and ReLU in the
@@ -37,9 +36,7 @@ class LinearTanh(nn.Module):
         super().__init__()
         self.width = width
         self.linear = nn.Linear(width, width)
-        nn.init.normal_(
-            self.linear.weight, std=init_std
-        )  # BERT's initialisation, as in the official code
+        nn.init.normal_(self.linear.weight, std=init_std)  # BERT's, as in the official code
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, pooled: Tensor) -> Tensor:
@@ -74,23 +71,23 @@ class BatchNormMLP(nn.Module):
 
 
 class Head(nn.Sequential):
-    """The modules after a saved encoder's pooling, (T, H) -> (T, D): Dense, then perhaps Normalize."""
+    """The modules after a saved encoder's pooling, (T, H) -> (T, D): Dense, perhaps Normalize."""
 
     @property
     def normalizes(self) -> bool:
         return isinstance(self[-1], Normalize)
 
-    def dense_layers(self) -> list[Dense]:
+    def dense_layers(self) -> list[nn.Module]:
         """All modules before a final Normalize."""
         return list(self)[: -1 if self.normalizes else None]
 
 
 def _folded(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
     """Fold `norm`, in evaluation mode, into `linear`; return the equivalent linear layer."""
+    assert norm.running_mean is not None and norm.running_var is not None
     scale = torch.rsqrt(norm.running_var + norm.eps) * (norm.weight if norm.affine else 1.0)
-    folded = nn.utils.skip_init(
-        nn.Linear, linear.in_features, linear.out_features
-    )  # draws no random number
+    # Without a random number.
+    folded = nn.utils.skip_init(nn.Linear, linear.in_features, linear.out_features)
     with torch.no_grad():
         folded.weight.copy_(linear.weight * scale[:, None])
         folded.bias.copy_(-norm.running_mean * scale + (norm.bias if norm.affine else 0.0))
@@ -125,9 +122,12 @@ def projection_named(name: str, width: int, init_std: float) -> nn.Module | None
 
 def projected_width(head: nn.Module | None, width: int) -> int:
     """D, the width of projected vectors, from H, that of the encoder's."""
-    return width if head is None else head.width
+    if head is not None:
+        assert isinstance(head.width, int)
+        return head.width
+    return width
 
 
 def project(head: nn.Module | None, vectors: Tensor) -> Tensor:
-    """(V, N, H) -> (V, N, D) in float32; all views together, so that batch statistics cover both."""
+    """(V, N, H) -> (V, N, D) in float32; all views together, for common batch statistics."""
     return vectors if head is None else head(vectors.flatten(0, 1)).view(*vectors.shape[:2], -1)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import ByteLevel
-from torch import nn
+from torch import Tensor, nn
 from transformers import (
     MODEL_MAPPING,
     AutoConfig,
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 
 NO_LIMIT = 10**9  # tokens per sentence
 logger = logging.getLogger(__name__)
-_DROPOUT = """hidden_dropout_prob attention_probs_dropout_prob dropout attention_dropout embedding_dropout mlp_dropout
-    hidden_dropout resid_pdrop embd_pdrop attn_pdrop resid_dropout embed_dropout residual_dropout""".split()
+_DROPOUT = """hidden_dropout_prob attention_probs_dropout_prob dropout attention_dropout
+    embedding_dropout mlp_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop resid_dropout
+    embed_dropout residual_dropout""".split()
 
 
 @contextmanager
@@ -76,14 +77,20 @@ def load_strictly(
     away. With `simcse_head`, the head of SimCSE's training, if the file has one, is the pooler.
     BadInput names a missing tensor, and says `without`: what to do about it.
     """
-    options = {"trust_remote_code": False, "weights_only": True, "dtype": torch.float32} | extra
+    options: dict[str, Any] = {"trust_remote_code": False, "weights_only": True} | extra
     try:
         file = weights_of(path)
         pickled = file.name in (WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
-        options |= {"use_safetensors": not pickled} | (head_as_pooler(file) if simcse_head else {})
+        if simcse_head:
+            options |= head_as_pooler(file)
         with quiet():  # the folder of the file: for a hub id the library would look for another
             model, info = model_class.from_pretrained(
-                file.parent, config=config, output_loading_info=True, **options
+                file.parent,
+                config=config,
+                dtype=torch.float32,
+                use_safetensors=not pickled,
+                output_loading_info=True,
+                **options,
             )
     except BadInput:
         raise
@@ -117,8 +124,8 @@ def load_backbone(path: str, config=None) -> PreTrainedModel:
             "encoder"
         )
     known = MODEL_MAPPING[type(config)]
-    known = known[0] if isinstance(known, tuple) else known
-    model = load_strictly(AutoModel, path, config, **without_pooler(known))
+    model_class: Any = known[0] if isinstance(known, tuple) else known
+    model = load_strictly(AutoModel, path, config, **without_pooler(model_class))
     if config.model_type not in FAMILIES:
         _try_out(path, model)
     if attends_backwards(model):
@@ -161,7 +168,7 @@ def _try_out(path: str, model: PreTrainedModel) -> None:
 
 
 def load_config(path: str):
-    """Load the configuration of a folder or hub id; BadInput if there is none, or an unusual one."""
+    """Load the configuration of a folder or hub id; BadInput without one, or for an unusual one."""
     check_folder(path)
     try:
         stated, _ = PreTrainedConfig.get_config_dict(path)
@@ -205,9 +212,8 @@ def load_tokenizer(path: str):
         name = type(tokenizer).__name__
         raise BadInput(f"'{path}': {name} is a slow tokenizer; it needs a tokenizer.json")
     tokenizer.init_kwargs.pop("auto_map", None)  # names a code file, which a saved copy lacks
-    tokenizer.padding_side = (
-        "right"  # as in training: positions are counted from a sentence's first token
-    )
+    # As in training: positions are counted from a sentence's first token.
+    tokenizer.padding_side = "right"
     limit = tokenizer.model_max_length
     if type(limit) not in (int, float) or limit < 1:
         raise BadInput(
@@ -232,15 +238,13 @@ def load_tokenizer(path: str):
 
 def _built_or_read(path: str):
     """The tokenizer as transformers builds it or, if that has other ids, as its file states it."""
-    built, failure = None, None
+    file, built = fetch(path, "tokenizer.json"), None
     try:
         built = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-    except Exception as error:  # the class it names may not fit its file
-        failure = error
-    file = fetch(path, "tokenizer.json")
+    except Exception:  # the class it names may not fit its file
+        if file is None:
+            raise
     if file is None:
-        if built is None:
-            raise failure
         return built
     vocabulary = Tokenizer.from_file(str(file)).get_vocab()
     options = _frame_settings(path)
@@ -251,7 +255,7 @@ def _built_or_read(path: str):
     if built is None:
         return read
     _take_settings(read.backend_tokenizer, built.backend_tokenizer)
-    pieces = sorted(vocabulary, key=vocabulary.get)
+    pieces = sorted(vocabulary, key=lambda piece: vocabulary[piece])
     texts = [*_SAMPLE, *pieces[:: max(1, len(pieces) // _PIECES)]]
     texts += [f"a {token} b" for token in read.all_special_tokens]
     return built if _ids(built, texts) == _ids(read, texts) else read
@@ -313,17 +317,18 @@ def _unreadable(what: str, path: str, error: Exception) -> BadInput:
     return BadInput(f"'{path}': {missing}; cannot read its {what}: {brief(error)}")
 
 
-def usable_length(backbone: nn.Module, tokenizer) -> int:
+def usable_length(backbone: PreTrainedModel, tokenizer) -> int:
     """Return how many tokens a sentence may have, by the position table and the tokenizer.
 
     A table with a padding index begins with unused rows: positions are counted from that index + 1.
     BadInput if the tokenizer has ids without a row in the model's table of tokens.
     """
-    last, rows = max(tokenizer.get_vocab().values()), len(backbone.get_input_embeddings().weight)
-    if last >= rows:
+    table, last = backbone.get_input_embeddings().weight, max(tokenizer.get_vocab().values())
+    assert isinstance(table, Tensor)
+    if last >= len(table):
         raise BadInput(
-            f"the tokenizer has token ids up to {last}, but the model's table {rows} rows: give it "
-            "the tokenizer it was trained with, or resize the table (resize_token_embeddings)"
+            f"the tokenizer has token ids up to {last}, but the model's table {len(table)} rows: "
+            "give it the tokenizer it was trained with, or resize it (resize_token_embeddings)"
         )
     positions = getattr(backbone.config, "max_position_embeddings", None) or -1
     positions = tokenizer.model_max_length if positions == -1 else positions

@@ -17,7 +17,7 @@ from common.errors import BadInput
 
 
 def masked_mean(tokens: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the real tokens: tokens (B, L, H), mask (B, L) with 1 for a token -> (B, H); 0 without tokens."""
+    """Mean over the real tokens: (B, L, H), mask (B, L) -> (B, H); 0 without tokens."""
     weights = mask.unsqueeze(-1).to(tokens.dtype)  # (B, L, 1)
     return (tokens * weights).sum(1) / weights.sum(1).clamp(min=1)
 
@@ -33,9 +33,8 @@ def _last(states: Sequence[Tensor], mask: Tensor, place: int | None = None) -> T
 
 
 def _masked(states: Sequence[Tensor], mask: Tensor, place: int) -> Tensor:
-    return _at(
-        states[-1], torch.full_like(mask[:, 0], place) if place >= 0 else mask.sum(1) + place
-    )
+    positions = torch.full_like(mask[:, 0], place) if place >= 0 else mask.sum(1) + place
+    return _at(states[-1], positions)
 
 
 def _at(tokens: Tensor, positions: Tensor) -> Tensor:
@@ -45,29 +44,31 @@ def _at(tokens: Tensor, positions: Tensor) -> Tensor:
 
 def _mean_of(*layers: int) -> Callable[..., Tensor]:
     def pool(states: Sequence[Tensor], mask: Tensor, place: int | None = None) -> Tensor:
-        return masked_mean(sum(states[i] for i in layers) / len(layers), mask)
+        first, *others = (states[layer] for layer in layers)
+        return masked_mean(sum(others, first) / len(layers), mask)
 
     return pool
 
 
 @dataclass(frozen=True)
 class Pooling:
-    """A pooling: `pool(states, mask, place)`; `states` are the outputs of embeddings and layers,
-    (B, L, H) each.
+    """How vectors are pooled from the states of tokens.
 
-    `place` is that of the mask in the tokenizer's template, see `data.template.Frame.position`.
+    Attributes:
+        pool: `pool(states, mask, place)`; the outputs of embeddings and layers, (B, L, H) each, and
+            the place of the mask in the tokenizer's template, see `data.template.Frame.position`.
+        layers: hidden states to average, 0 being the embeddings; (): the last one is enough.
+        keeps_head: the projection head of training is part of the encoder (pooling `cls`).
+        only_first: reads only the first token of the last layer.
+        at_mask: reads only the mask of the tokenizer's template.
+        module: the name in sentence-transformers, after a module for `layers` or `at_mask`.
     """
 
     pool: Callable[..., Tensor]
-    layers: tuple[
-        int, ...
-    ] = ()  # hidden states to average, 0 being the embeddings; (): the last one is enough
-    keeps_head: bool = (
-        False  # the projection head of training is part of the encoder (pooling `cls`)
-    )
-    only_first: bool = False  # reads only the first token of the last layer
-    at_mask: bool = False  # reads only the mask of the tokenizer's template
-    # name of the same pooling in sentence-transformers, after a module for `layers` or `at_mask`
+    layers: tuple[int, ...] = ()
+    keeps_head: bool = False
+    only_first: bool = False
+    at_mask: bool = False
     module: str = "mean"
 
 
@@ -90,7 +91,6 @@ POOLINGS = {
 def pooling_named(name: str) -> Pooling:
     """Return the pooling of that name; BadInput if unknown."""
     if name not in POOLINGS:
-        raise BadInput(
-            f"unknown pooling '{name}'; choose from {', '.join(POOLINGS)} (avg is the mean)"
-        )
+        names = ", ".join(POOLINGS)
+        raise BadInput(f"unknown pooling '{name}'; choose from {names} (avg is the mean)")
     return POOLINGS[name]

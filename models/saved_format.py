@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from types import UnionType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -49,7 +49,7 @@ class Described(NamedTuple):
     """How a saved model turns token states into a vector."""
 
     pooling: str
-    head: list[nn.Module]
+    head: Sequence[nn.Module]
     max_length: int | None
     prompts: Mapping[str, str] = {}  # texts before a text, by name
     default_prompt: str | None = None  # of texts that are neither queries nor documents, by name
@@ -145,7 +145,7 @@ def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
         raise _unsupported(path, f"a first module of type {modules[0]['type']}")
     if inner := _entry(path, "modules.json", modules[0], "path", str):
         raise _unsupported(path, f"a Transformer in '{inner}'")
-    pooling, head = None, []
+    pooling, head = None, list[nn.Module]()
     for module, name in zip(modules[1:], classes[1:], strict=True):
         if name == "Normalize" and module is modules[-1]:
             head.append(Normalize())
@@ -182,11 +182,14 @@ def _loading_settings(path: str) -> dict[str, Any]:
 
 def _classes(path: str, modules: list) -> list[str]:
     """The classes of the modules; BadInput for one of another package."""
-    types = [_entry(path, "modules.json", module, "type", str) for module in modules]
-    matches = [_TYPE.fullmatch(name) for name in types]
-    if foreign := [name for name, match in zip(types, matches, strict=True) if match is None]:
-        raise _unsupported(path, f"module type {foreign[0]}")
-    return [match["kind"] for match in matches]
+    classes = []
+    for module in modules:
+        name = _entry(path, "modules.json", module, "type", str)
+        match = _TYPE.fullmatch(name)
+        if match is None:
+            raise _unsupported(path, f"module type {name}")
+        classes.append(match["kind"])
+    return classes
 
 
 def _with_prompts(path: str, described: Described) -> Described:
@@ -242,11 +245,9 @@ def _module_of(settings: dict | None) -> str:
 def _read_dense(path: str, name: str) -> Dense:
     file = f"{name}/config.json"
     settings = read(path, file)
-    types = {"in_features": int, "out_features": int, "bias": bool, "activation_function": str}
-    *sizes, bias, activation = (
-        _entry(path, file, settings, key, expected) for key, expected in types.items()
-    )
-    activation = activation.rsplit(".", 1)[-1]
+    sizes = [_entry(path, file, settings, key, int) for key in ("in_features", "out_features")]
+    bias = _entry(path, file, settings, "bias", bool)
+    activation = _entry(path, file, settings, "activation_function", str).rsplit(".", 1)[-1]
     if activation not in ACTIVATIONS:
         raise _unsupported(path, f"activation '{activation}' in {file}")
     weights = fetch(path, f"{name}/model.safetensors") or fetch(path, f"{name}/pytorch_model.bin")
@@ -254,7 +255,7 @@ def _read_dense(path: str, name: str) -> Dense:
     tensors = {key.removeprefix("linear."): value for key, value in tensors.items()}
     try:
         with torch.device("meta"):  # nothing is allocated for sizes that are not the file's
-            linear = nn.Linear(*sizes, bias=bias)
+            linear = nn.Linear(sizes[0], sizes[1], bias)
         linear.load_state_dict(tensors, assign=True)
     except (RuntimeError, OverflowError) as error:
         raise BadInput(

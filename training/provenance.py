@@ -68,7 +68,7 @@ def contents(settings: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 def _files(value: Any) -> dict[str, str]:
     if isinstance(value, (list, tuple)):
         parts = [_files(part) for part in value]
-        numbered = {}
+        numbered: dict[str, Any] = {}
         for number, (part, files) in enumerate(zip(value, parts, strict=True), 1):
             numbered |= {
                 f"{number} {file}".rstrip(): content
