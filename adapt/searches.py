@@ -114,7 +114,7 @@ def vectors_of(
 def fitted(vectors: np.ndarray, power: float = POWER) -> Dense | None:
     """The linear layer for documents' vectors, (N, D); None for too few documents."""
     statistics = moments(vectors)
-    if statistics.count <= len(statistics.mean):
+    if statistics.texts <= len(statistics.mean):
         return None
     return linear_map(kernel(statistics, power=power), statistics.mean)
 
