@@ -13,7 +13,6 @@ and nothing else.
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 from zipfile import is_zipfile
@@ -60,20 +59,17 @@ def check_folder(path: str) -> None:
 
     A hub id has none. Of weights above 64 MiB only the size is compared; `weights_of` reads them.
     """
-    for file in _files_read(Path(path)):
-        _check_file(Path(path), file)
-    _refuse_changed(Path(path), SMALL)
+    root = Path(path)
+    for pattern in _READ:
+        for file in root.glob(pattern):  # links without a target too
+            if not file.is_dir():
+                _check_file(root, file)
+    _refuse_changed(root, SMALL)
 
 
 def _refuse_changed(root: Path, hashed: int | None = None) -> None:
     if (root / MANIFEST).exists():
         facts_of(root, f"restore it, or remove {MANIFEST} to use the folder as it is", hashed)
-
-
-def _files_read(root: Path) -> Iterator[Path]:
-    """The files of a folder that the libraries read by themselves, links without a target too."""
-    for pattern in _READ:
-        yield from (file for file in root.glob(pattern) if not file.is_dir())
 
 
 def _check_file(root: Path, file: Path) -> None:
@@ -229,17 +225,14 @@ def _parts(path: str, file: Path) -> list[Path]:
     if file.suffix != ".json":
         return [file]
     suffix = ".bin" if file.name == WEIGHTS_INDEX_NAME else ".safetensors"
-    names = set(_index(file).values())
-    for name in names:
-        if (
-            not isinstance(name, str)
-            or PurePosixPath(name).name != name
-            or Path(name).suffix != suffix
-        ):
+    parts = []
+    for name in sorted(map(str, set(_index(file).values()))):
+        if PurePosixPath(name).name != name or not name.endswith(suffix):
             raise BadInput(
-                f"{file}: '{str(name)[:80]}' is not a {suffix[1:]} file of this folder; refused"
+                f"{file}: '{name[:80]}' is not a {suffix[1:]} file of this folder; refused"
             )
-    return [Path(str(cached_file(path, name))) for name in sorted(names)]
+        parts.append(Path(str(cached_file(path, name))))
+    return parts
 
 
 def _index(file: Path) -> dict[str, str]:

@@ -95,7 +95,10 @@ def load_strictly(
     except BadInput:
         raise
     except Exception as error:  # the libraries raise all kinds of errors on unexpected files
-        raise BadInput(f"cannot load '{path}' with {model_class.__name__}: {error}") from error
+        reason = brief(error)
+        if "ignore_mismatched_sizes" in reason:  # it refers to the report, which `quiet` silences
+            reason = "its tensors have other sizes than its config.json says"
+        raise BadInput(f"cannot load '{path}' with {model_class.__name__}: {reason}") from error
     if missing := sorted(info["missing_keys"]):
         raise BadInput(
             f"'{path}' lacks {len(missing)} tensors of a {type(model).__name__}, for example "
@@ -162,8 +165,7 @@ def _try_out(path: str, model: PreTrainedModel) -> None:
     if not torch.allclose(alone, beside, rtol=0, atol=1e-3 * float(alone.abs().max())):
         raise BadInput(
             f"'{path}': a '{model.config.model_type}' does not mask padding, so a text's vector "
-            "would depend on the "
-            "others of its batch; choose another model"
+            "would depend on the others of its batch; choose another model"
         )
 
 
