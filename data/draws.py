@@ -1,5 +1,4 @@
-"""Random numbers and orders that depend only on a key: (seed, epoch, index of the example,
-purpose).
+"""Random numbers and orders that depend only on a key: seed, epoch, example and purpose.
 
 Draws are stateless, so a batch does not depend on workers, on resumes or on the number of
 processes. A key is hashed with the finaliser of SplitMix64 (Steele, Lea and Flood 2014), which also
@@ -30,7 +29,14 @@ def _mix(x: np.ndarray) -> np.ndarray:
 def keys(
     seed: int, epochs: np.ndarray, indices: np.ndarray, purpose: str | Sequence[str]
 ) -> np.ndarray:
-    """Return one 64-bit key per example: (B,) epochs and (B,) indices -> (B,) uint64, or (P, B) for P purposes."""
+    """Return one 64-bit key per example, (B,) uint64, or (P, B) for P purposes.
+
+    Args:
+        seed: of the run.
+        epochs: of the examples, (B,).
+        indices: of the examples, (B,).
+        purpose: what is drawn, or several such names.
+    """
     folded = _begun(seed, purpose if isinstance(purpose, str) else tuple(purpose))
     for field in (epochs.astype(np.uint64), indices.astype(np.uint64)):
         folded = _mix((folded ^ field) + _GOLDEN)
@@ -40,10 +46,9 @@ def keys(
 @lru_cache(maxsize=1024)
 def _begun(seed: int, purpose: str | tuple[str, ...]) -> np.ndarray:
     """The part of the hash that every example shares: (1,), or (P, 1) for P purposes."""
-    codes = [
-        zlib.crc32(name.encode()) for name in ([purpose] if isinstance(purpose, str) else purpose)
-    ]
-    codes = np.array(codes, dtype=np.uint64).reshape(1 if isinstance(purpose, str) else (-1, 1))
+    names = [purpose] if isinstance(purpose, str) else purpose
+    codes = np.array([zlib.crc32(name.encode()) for name in names], dtype=np.uint64)
+    codes = codes if isinstance(purpose, str) else codes[:, None]
     return _mix((_mix(np.array([seed], dtype=np.uint64) + _GOLDEN) ^ codes) + _GOLDEN)
 
 
@@ -95,14 +100,13 @@ class KeyedSampler(Sampler):
 
     def __iter__(self) -> Iterator[Key]:
         for position, number in enumerate(map(int, permutation(self.seed, self.epoch, self.count))):
-            index = (
-                number + min(number // (self._stride - 1), len(self.held)) if self.held else number
-            )
-            yield self.epoch, index, position // self.batch_size
+            if self.held:
+                number += min(number // (self._stride - 1), len(self.held))
+            yield self.epoch, number, position // self.batch_size
 
 
 class Keys(Dataset):
-    """A dataset that returns the keys themselves: the collator reads the text of a whole batch at once."""
+    """A dataset that returns the keys themselves: the collator reads a whole batch at once."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -1,4 +1,4 @@
-"""Text that is given from Python as a file, so that such a run's record has a command that repeats it."""
+"""Text given from Python, as a file, so that the run's record has a command that repeats it."""
 
 from __future__ import annotations
 
@@ -40,11 +40,10 @@ def with_text(
         return settings | {"train_file": text}
     if isinstance(text, Mapping) or hasattr(text, "columns") or not isinstance(text, Iterable):
         what = "sentences (of a DataFrame, df['text'].tolist()), one split of a Dataset, or a path"
-        raise BadInput(
-            f"text of type {type(text).__name__}: give {what}"
-        )  # its names would be the sentences
+        # Otherwise its names would be the sentences.
+        raise BadInput(f"text of type {type(text).__name__}: give {what}")
     cache = Path(settings.get("cache_dir") or DataArguments().cache_dir)
-    if hasattr(text, "column_names"):
+    if hasattr(text, "column_names") and hasattr(text, "to_parquet"):
         stream = io.BytesIO()
         text.to_parquet(stream)  # with the names of its classes
         return settings | {"train_file": keep(stream.getvalue(), cache / "text.parquet")}
@@ -59,8 +58,7 @@ def with_text(
 def write_text(
     rows: Iterable[str | Sequence[str]], cache: Path, header: Sequence[str] = ()
 ) -> tuple[Path, int]:
-    """Write rows to a text file named by its hash; returns its path and the columns of the first
-    row.
+    """Write rows to a text file named by its hash; return its path and the first row's columns.
 
     Line breaks and tabs within a text become spaces. The whole text is held in memory; give larger
     ones as a file.

@@ -24,13 +24,7 @@ from common.files import open_regular
 LONGEST = 1_000_000  # bytes of a line or cell; a longer "sentence" is a file without line breaks
 _INSPECTED = 100  # first lines of a file, to tell texts from JSON
 _BLOCK = 2**16
-_READERS = {
-    ".csv": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-}
+_READERS = {"csv": "csv", "json": "json", "jsonl": "json", "parquet": "parquet", "arrow": "arrow"}
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
@@ -42,8 +36,9 @@ def numbered_lines(path: Path, longest: int = LONGEST) -> Iterator[tuple[int, st
             UTF-8, has a NUL or is longer than `longest` bytes.
     """
     suffix, number = packing(path), 0
-    with open_regular(path) as packed:
-        stream = io.BufferedReader(_Joined(packed, _PACKINGS[suffix][1])) if suffix else packed
+    with open_regular(path) as stream:
+        if suffix:
+            stream = io.BufferedReader(_Joined(stream, _PACKINGS[suffix][1]))
         while True:
             number += 1
             try:
@@ -73,23 +68,26 @@ def content_hash(paths: Sequence[str | Path]) -> str:
     digest = hashlib.sha256()
     for path in paths:
         with open_regular(Path(path)) as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
+            # mypy does not know that a file opened for bytes can be read into a buffer.
+            digest.update(hashlib.file_digest(stream, "sha256").digest())  # type: ignore[arg-type]
     return digest.hexdigest()
 
 
 def packing(path: Path) -> str:
-    """Return the compression of a file as a suffix (.gz, .xz, .bz2, .zst); empty for a plain file."""
+    """Return the compression of a file as a suffix (.gz, .xz, .bz2, .zst); "" for a plain file."""
     with open_regular(path) as stream:
         magic = stream.read(10)
-    return next((suffix for suffix, (pattern, _) in _PACKINGS.items() if pattern.match(magic)), "")
+    for suffix, (pattern, _) in _PACKINGS.items():
+        if pattern.match(magic):
+            return suffix
+    return ""
 
 
 class _Joined(io.RawIOBase):
-    """All streams of an xz or bz2 file, or frames of a zstd file, decompressed in turn; `new` makes
-    a decompressor.
+    """All streams of a compressed file, one after the other; `new` makes a decompressor.
 
-    The libraries' readers, and so `datasets`, lose text silently: those of xz and bz2 end at
-    anything but a complete stream after the first one, that of zstd at a truncation.
+    The libraries' readers, and so those of fsspec and `datasets`, lose text silently: those of xz
+    and bz2 end at anything but a complete stream after the first one, that of zstd at a truncation.
     """
 
     def __init__(self, stream: BinaryIO, new: Callable[[], Any]) -> None:
@@ -109,15 +107,18 @@ class _Joined(io.RawIOBase):
 
     @staticmethod
     def _unpack(stream: BinaryIO, new: Callable[[], Any]) -> Iterator[bytes]:
-        left, current = b"", None
+        current = None  # the decompressor of a stream that has begun and not ended
+        left = b""
         while block := left or stream.read(_BLOCK):
-            if current is None and not (block := block.lstrip(b"\0")):  # padding between streams
-                left = b""
-                continue
-            current = current or new()
+            left = b""
+            if current is None:
+                block = block.lstrip(b"\0")  # padding between streams
+                if not block:
+                    continue
+                current = new()
             yield current.decompress(block)
-            left = current.unused_data if current.eof else b""
-            current = None if current.eof else current
+            if current.eof:
+                left, current = current.unused_data, None
         if current is not None:
             raise EOFError("file ended within a stream")
 
@@ -139,14 +140,14 @@ def reader_of(path: Path) -> str:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in _PACKINGS:
         suffixes.pop()
-    return _READERS.get(suffixes[-1], "text") if suffixes else "text"
+    return _READERS.get(suffixes[-1][1:], "text") if suffixes else "text"
 
 
 def texts_by_line(path: Path) -> Iterator[tuple[int, str]]:
-    """`numbered_lines` of a file of texts; BadInput for a table, by its name, and for JSON in a
-    file of another name.
+    """`numbered_lines` of a file of texts.
 
-    A model would train on the braces and field names.
+    BadInput for a table, by its name, and for JSON in a file of another name: a model would train
+    on the braces and field names.
     """
     first = [line for _, line in islice(numbered_lines(path), _INSPECTED) if line.strip()]
     if reader_of(path) != "text" or sum(map(_is_object, first)) > len(first) / 2:

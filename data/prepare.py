@@ -255,7 +255,8 @@ def write_sts_texts(data_dir: Path) -> None:
     counts 89,192. These are all pairs in SentEval's files, with the unscored ones of STS15 and
     STS16 and the test splits, so a model trained on them has seen its test texts.
     """
-    root, columns = data_dir / ARCHIVE.target, {}
+    root = data_dir / ARCHIVE.target
+    columns: dict[Path, int] = {}  # of the first text in each file
     for year in range(12, 17):
         files = sorted((root / f"STS/STS{year}-en-test").glob("STS.input.*"))
         columns |= dict.fromkeys(files, 0)

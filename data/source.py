@@ -1,4 +1,4 @@
-"""The source of a training text, files of one format or a dataset on the hub, and the columns to read."""
+"""The source of a training text: files of one format or a dataset on the hub, and its columns."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Source:
 
     @cached_property
     def reader(self) -> str:
-        """How the files are read, see `data.lines.reader_of`; BadInput for files of several formats."""
+        """How the files are read, see `reader_of`; BadInput for files of several formats."""
         readers = {reader_of(path): path for path in self.files}
         if len(readers) > 1:
             examples = ", ".join(f"{path} ({reader})" for reader, path in readers.items())
@@ -48,8 +48,11 @@ class Source:
     @cached_property
     def read(self) -> tuple[str, ...]:
         """The names of the columns to read; empty for lines without a header."""
-        default = NLI_COLUMNS if self.labelled else () if self.reader == "text" else ("text",)
-        return self.names or default
+        if self.names:
+            return self.names
+        if self.labelled:
+            return NLI_COLUMNS
+        return () if self.reader == "text" else ("text",)
 
     @property
     def required(self) -> list[str]:
@@ -78,12 +81,10 @@ class Source:
         return content_hash(self.files)
 
     def check_unchanged(self) -> None:
-        """Raise BadInput if a file has changed since `sha256` was computed; called after the files were read."""
+        """Raise BadInput if a file has changed since `sha256` was computed; call after reading."""
         if content_hash(self.files) != self.sha256:
-            raise BadInput(
-                f"{', '.join(map(str, self.files))[:200]}: changed while it was read; run the "
-                "command again"
-            )
+            names = ", ".join(map(str, self.files))[:200]
+            raise BadInput(f"{names}: changed while it was read; run the command again")
 
     def check_columns(self, path: Path, present: Iterable[str]) -> None:
         """Raise BadInput for the first required column that a table lacks."""
@@ -102,35 +103,40 @@ class Source:
 
 
 def source_of(args, labelled: bool = False, written: Sequence[str | Path] = ()) -> Source:
-    """Return the text that the flags, `common.arguments.DataArguments`, name; `labelled` for
-    labelled pairs.
+    """Return the text that the flags name.
 
-    `written` are folders that the command writes. BadInput if the flags name no text or two, or
-    columns that the text would silently not be read by, or if a file or dataset does not exist.
+    Args:
+        args: `common.arguments.DataArguments`.
+        labelled: the rows are labelled pairs.
+        written: folders that the command writes.
+
+    Raises:
+        BadInput: the flags name no text or two, or columns that the text would silently not be read
+            by; a file or dataset does not exist.
     """
     if bool(args.dataset_name) == bool(args.train_file):
         raise BadInput("give either --train_file, the text to train on, or --dataset_name")
-    files = (
-        _from_hub(args)
-        if args.dataset_name
-        else find_files(args.train_file, args.data_dir, written)
-    )
-    titles = [args.title_column] if args.title_column else []
-    names, label = (*titles, *(args.text_column or (["text"] if titles else []))), LABEL
+    if args.dataset_name:
+        files = _from_hub(args)
+    else:
+        files = find_files(args.train_file, args.data_dir, written)
+    names, label = [*args.text_column], LABEL
+    if args.title_column:
+        names = [args.title_column, *(names or ["text"])]
     if labelled and len(names) not in (0, 2, 3):
-        said = "labelled pairs have two texts, such as premise hypothesis, and may name the column of the label"
+        said = "labelled pairs have two texts, such as premise hypothesis, and may name their label"
         raise BadInput(f"--text_column {' '.join(names)}: {said}")
-    if labelled and names[2:]:
-        *names, label = names
+    if labelled and len(names) == 3:
+        label = names.pop()
     columns = getattr(args, "columns", 1)
     source = Source(
-        tuple(files),
-        columns,
-        tuple(names),
-        bool(titles),
-        labelled,
-        args.dataset_name[0] if args.dataset_name else None,
-        label,
+        files=tuple(files),
+        columns=columns,
+        names=tuple(names),
+        titled=bool(args.title_column),
+        labelled=labelled,
+        dataset=args.dataset_name[0] if args.dataset_name else None,
+        label=label,
     )
     if source.read and columns not in (1, source.width):
         raise BadInput(

@@ -1,9 +1,8 @@
-"""A template around every text: `This sentence of "{text}" means {mask}.` (PromptBERT, arXiv
-2201.04337).
+"""A template around every text, such as `This sentence of "{text}" means {mask}`.
 
-The tokenizer adds it, as it adds [CLS] and [SEP]. So a saved folder carries it for every reader,
-and a long text is cut within it. Such a tokenizer reads the name of a special token in a text as
-plain characters, so the template's mask is the only one.
+PromptBERT's (arXiv 2201.04337). The tokenizer adds it, as it adds [CLS] and [SEP]. So a saved
+folder carries it for every reader, and a long text is cut within it. Such a tokenizer reads the
+name of a special token in a text as plain characters, so the template's mask is the only one.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Frame(NamedTuple):
         return len(self.prefix) + len(self.suffix)
 
     def position(self, token: int | None) -> int | None:
-        """The index of a token in any framed text: from 0 before the text, from -1 after it; None if absent."""
+        """The index of a token in any framed text, below 0 after the text; None if absent."""
         ids = self.prefix + self.suffix
         if token not in ids:
             return None
@@ -48,8 +47,7 @@ def frame_of(tokenizer) -> Frame:
 
 
 def framed(tokenizer, template: str) -> Frame:
-    """Return what a template adds to a text, inside the tokenizer's own first and last special
-    tokens.
+    """Return what a template adds to a text, inside the tokenizer's first and last special tokens.
 
     Each part of the template is tokenised by itself, with a leading space but no trailing one, as
     in the official code: RoBERTa's tokens begin with the space.
@@ -61,8 +59,9 @@ def framed(tokenizer, template: str) -> Frame:
     parts = template.strip().split(TEXT)
     masks = template.count(MASK)
     if len(parts) != 2 or masks > 1 or (masks and tokenizer.mask_token_id is None):
-        said = f"must contain {TEXT} once and {MASK} at most once; {MASK} needs a tokenizer with a mask token"
-        raise BadInput(f"the template '{template}' {said}")
+        said = f"must contain {TEXT} once and {MASK} at most once"
+        needs = f"{MASK} needs a tokenizer with a mask token"
+        raise BadInput(f"the template '{template}' {said}; {needs}")
     names = ("cls_token_id", "bos_token_id", "sep_token_id", "eos_token_id")
     outer = {getattr(tokenizer, name) for name in names}
     plain, (before, after) = frame_of(tokenizer), (_ids(tokenizer, part) for part in parts)
@@ -82,11 +81,10 @@ def _ids(tokenizer, part: str) -> list[int]:
 
 
 def templated(tokenizer, template: str) -> PreTrainedTokenizerFast:
-    """Return a tokenizer that puts a template around every text, in place of what it adds; BadInput
-    as in `framed`.
+    """Return a tokenizer that puts a template around every text, in place of what it adds.
 
-    It is of the library's base class, since others (`BertTokenizer`) ignore the post-processor of a
-    saved tokenizer.
+    BadInput as in `framed`. It is of the library's base class, since others (`BertTokenizer`)
+    ignore the post-processor of a saved tokenizer.
     """
     prefix, suffix = framed(tokenizer, template)
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -109,5 +107,5 @@ def templated(tokenizer, template: str) -> PreTrainedTokenizerFast:
 
 
 def mask_place(tokenizer) -> int | None:
-    """Return the place of the mask in the tokenizer's template, see `Frame.position`; None if it adds no mask."""
+    """Return the place of the mask in the template, see `Frame.position`; None without a mask."""
     return frame_of(tokenizer).position(tokenizer.mask_token_id) if tokenizer.is_fast else None

@@ -9,7 +9,7 @@ import csv
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ ROWS_AT_ONCE = 1000  # in memory, where they have room even if every cell is as 
 _LONGEST_ROW = 2**28
 # A pair without a majority label: in SNLI's files, on the hub, in a table.
 _UNDECIDED = ("-", -1, None)
+_NO_JSON = "not JSON, one object per line or one array"
 _TOO_LONG = f"a cell of more than {LONGEST:,} bytes; is it one text per cell?"
 
 # Where a row is, such as ":3", and its cells, None if all are empty.
@@ -61,12 +62,8 @@ class Text:
         chosen = self.rows if rows is None else self.rows.select(rows)
         names = [name for name in self.rows.column_names if name != LABEL]
         for batch in chosen.iter(ROWS_AT_ONCE):
-            yield from (
-                cell
-                for row in zip(*(batch[name] for name in names), strict=True)
-                for cell in row
-                if cell
-            )
+            for row in zip(*(batch[name] for name in names), strict=True):
+                yield from filter(None, row)
 
 
 def read_text(source: Source, cache_dir: str | Path) -> Text:
@@ -85,63 +82,64 @@ def read_text(source: Source, cache_dir: str | Path) -> Text:
 
 
 def _write(folder: Path, source: Source) -> None:
-    names, counts = (
-        [*map(str, range(source.width)), *([LABEL] if source.labelled else [])],
-        Counter(),
-    )
+    counts: Counter[str] = Counter()
+    names = [str(number) for number in range(source.width)]
+    if source.labelled:
+        names.append(LABEL)
     schema = pa.schema({name: pa.int64() if name == LABEL else pa.string() for name in names})
-    rows = _rows(source, counts)
-    batches = (
-        dict(zip(names, zip(*batch, strict=True), strict=True))
-        for batch in _batched(rows, ROWS_AT_ONCE)
-    )
-    write_rows(folder / "rows.arrow", schema, batches)
+    write_rows(folder / "rows.arrow", schema, _batches(names, _rows(source, counts)))
     source.check_unchanged()  # the cache is found by the content
     if not counts["rows"]:
         raise BadInput(f"{source.described}: contains no sentences")
-    facts = {"sha256": source.sha256, "columns": len(names), "rows": counts["rows"]}
-    facts |= {"empty_lines_dropped": counts["empty"]}
+    facts: dict[str, Any] = {"sha256": source.sha256, "columns": len(names)}
+    facts |= {"rows": counts["rows"], "empty_lines_dropped": counts["empty"]}
     if source.labelled:
         facts |= {"undecided_rows_dropped": counts["undecided"], "labels": NLI_LABELS}
     (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
     logger.info("read %d rows (%d empty ones dropped)", counts["rows"], counts["empty"])
 
 
-def write_rows(path: Path, schema: pa.Schema, batches: Iterable[dict[str, Sequence]]) -> None:
+def write_rows(path: Path, schema: pa.Schema, batches: Iterable[Mapping[str, Sequence]]) -> None:
     """Write batches of rows, column by column, to an Arrow file as `datasets` maps it to memory."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
         for batch in batches:
             writer.write_batch(pa.RecordBatch.from_pydict(batch, schema))
 
 
-def _batched(rows: Iterator[list], size: int) -> Iterator[list[list]]:
-    while batch := [*islice(rows, size)]:
-        yield batch
+def _batches(names: Sequence[str], rows: Iterator[list]) -> Iterator[dict[str, Sequence]]:
+    """Some rows at a time, by column."""
+    while batch := [*islice(rows, ROWS_AT_ONCE)]:
+        yield dict(zip(names, zip(*batch, strict=True), strict=True))
 
 
-def _rows(source: Source, counts: Counter) -> Iterator[list]:
-    """Yield the sentences of each row, then the index of its label if labelled; count rows and dropped ones."""
+def _rows(source: Source, counts: Counter[str]) -> Iterator[list]:
+    """Yield the sentences of each row, then the index of its label if labelled; count rows."""
     read = {"csv": _separated, "text": _separated, "json": _objects}.get(source.reader, _columns)
     for path in source.files:
-        for row, cells in read(source, path):
+        for where, cells in read(source, path):
             try:
-                texts = [
-                    "" if cell is None else _visible(cell) for cell in (cells or ())[: source.width]
-                ]
-                if source.titled and texts and not texts[1]:
-                    texts[:2] = "", texts[0]  # a title without a text is the text
-                if not texts or not all(texts[source.titled :]):
-                    counts["empty"] += 1
-                    continue
-                if source.labelled and cells[-1] in _UNDECIDED:
-                    counts["undecided"] += 1
-                    continue
-                if source.labelled:
-                    texts.append(_label(cells[-1]))
+                row = _row(source, cells or ())
             except ValueError as error:
-                raise BadInput(f"{path}{row}: {brief(error)}") from error
-            counts["rows"] += 1
-            yield texts
+                raise BadInput(f"{path}{where}: {brief(error)}") from error
+            if isinstance(row, str):
+                counts[row] += 1
+            else:
+                counts["rows"] += 1
+                yield row
+
+
+def _row(source: Source, cells: Sequence[Any]) -> list[Any] | str:
+    """A row, or why it is dropped, "empty" or "undecided"; ValueError if a cell is no text."""
+    row: list[Any] = ["" if cell is None else _visible(cell) for cell in cells[: source.width]]
+    if source.titled and row and not row[1]:
+        row[:2] = "", row[0]  # a title without a text is the text
+    if not row or not all(row[source.titled :]):
+        return "empty"
+    if source.labelled and cells[-1] in _UNDECIDED:
+        return "undecided"
+    if source.labelled:
+        row.append(_label(cells[-1]))
+    return row
 
 
 def _label(name: Any) -> int:
@@ -161,8 +159,12 @@ def _visible(cell: Any) -> str:
 
 
 def _separated(source: Source, path: Path) -> Iterator[Cells]:
-    """Yield the rows of a CSV file, or of lines cut at tabs; the first one that is not empty names the columns."""
-    columns, width = range(source.columns), None if source.read else source.columns
+    """Yield the rows of a CSV file, or of lines cut at tabs.
+
+    The first one that is not empty names the columns, if they have names.
+    """
+    columns: Sequence[int] = range(source.columns)
+    width = None if source.read else source.columns
     for number, cells in _split(source, path):
         if not any(map(str.strip, cells)):
             yield f":{number}", None
@@ -173,11 +175,8 @@ def _separated(source: Source, path: Path) -> Iterator[Cells]:
         elif len(cells) == width:
             yield f":{number}", [cells[column] for column in columns]
         else:
-            advice = (
-                "quote cells with a comma"
-                if source.reader == "csv"
-                else "see --text_column and --columns"
-            )
+            csv_file = source.reader == "csv"
+            advice = "quote cells with a comma" if csv_file else "see --text_column and --columns"
             raise BadInput(f"{path}:{number}: {len(cells)} columns, expected {width}; {advice}")
 
 
@@ -195,9 +194,8 @@ def _split(source: Source, path: Path) -> Iterator[tuple[int, list[str]]]:
             yield f"{line}\n"
 
     try:
-        for cells in csv.reader(
-            lines(), strict=True
-        ):  # otherwise a missing quotation mark would join all that follows
+        # Strict: otherwise a missing quotation mark would join all that follows.
+        for cells in csv.reader(lines(), strict=True):
             yield number, cells
     except csv.Error as error:
         raise BadInput(f"{path}:{number}: not CSV ({error})") from error
@@ -214,27 +212,25 @@ def _objects(source: Source, path: Path) -> Iterator[Cells]:
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a file, one per line or one array; a text in an array is an object with the key `text`."""
+    """Yield the objects of a file, one per line or one array.
+
+    A text in an array is an object with the key `text`.
+    """
     lines = ((number, line) for number, line in numbered_lines(path, _LONGEST_ROW) if line.strip())
     for number, line in lines:
         is_array = line.lstrip().startswith("[")
-        content = "\n".join([line, *(text for _, text in lines)]) if is_array else line
+        if is_array:
+            line = "\n".join([line, *(text for _, text in lines)])
         try:
-            values = json.loads(content) if is_array else [json.loads(content)]
-            records = [
-                {"text": value} if is_array and isinstance(value, str) else value
-                for value in values
-            ]
-            if not all(isinstance(record, dict) for record in records):
-                raise ValueError("not an object")
+            values = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise BadInput(
-                f"{path}:{number}: not JSON, one object per line or one array ({error})"
-            ) from error
-        yield from (
-            (f": row {row}" if is_array else f":{number}", record)
-            for row, record in enumerate(records, 1)
-        )
+            raise BadInput(f"{path}:{number}: {_NO_JSON} ({error})") from error
+        for row, value in enumerate(values if is_array else [values], 1):
+            if is_array and isinstance(value, str):
+                value = {"text": value}
+            if not isinstance(value, dict):
+                raise BadInput(f"{path}:{number}: {_NO_JSON} (not an object)")
+            yield f": row {row}" if is_array else f":{number}", value
 
 
 def _columns(source: Source, path: Path) -> Iterator[Cells]:

@@ -1,5 +1,4 @@
-"""Token ids of a text, computed once and kept in an Arrow file: a list of ids for every sentence of
-every row.
+"""Token ids of a text, computed once and kept in an Arrow file: a list for every sentence.
 
 A cache folder contains `ids.arrow` (columns "0", "1", "2" of lists of int32, and `label` for
 labelled text) and `facts.json`. Its key is the content of the files, how they are read, and the
@@ -30,6 +29,7 @@ from data.tokenizer import word_starts
 if TYPE_CHECKING:
     from datasets import Dataset
 
+Rows = Sequence[int] | np.ndarray  # numbers of rows, (B,)
 _READ_AT_ONCE = 50_000  # rows
 EXAMINED = 1_000_000  # examples counted, so that a longer text does not start later
 WHOLE = np.iinfo(np.int32).max  # no length limit
@@ -37,14 +37,14 @@ WHOLE = np.iinfo(np.int32).max  # no length limit
 
 @dataclass(frozen=True)
 class Sample:
-    """Some rows of a text, drawn without replacement; with `repeated`, as often as they fit into the text."""
+    """Some rows, drawn without replacement; `repeated`: as often as they fit into the text."""
 
     count: int
     seed: int
     repeated: bool = False
 
     def rows(self, total: int) -> np.ndarray:
-        """Indices of the drawn rows, in the order of the draw; BadInput if `total` is smaller than `count`."""
+        """Indices of the drawn rows, in the order of the draw; BadInput if there are too few."""
         if not 1 <= self.count <= total:
             raise BadInput(f"--max_rows {self.count}: the text has {total:,} rows")
         drawn = draws.permutation(self.seed, 0, total, "sample")[: self.count]
@@ -70,13 +70,11 @@ class TokenisedText:
         self.labels = table[LABEL].to_numpy() if LABEL in table.column_names else None
         columns = [table[name].chunks for name in table.column_names if name != LABEL]
         self.columns = len(columns)
-        self._first = np.cumsum(
-            [0, *map(len, columns[0])]
-        )  # first row of every chunk, and the number of rows
+        # The first row of every chunk, and the number of rows.
+        self._first = np.cumsum([0, *map(len, columns[0])])
         # Where the offsets and the ids of every chunk begin in the file, (columns, 2, chunks).
-        self._begin = np.array(
-            [list(zip(*map(self._places, chunks), strict=True)) for chunks in columns]
-        )
+        places = [[self._places(chunk) for chunk in chunks] for chunks in columns]
+        self._begin = np.array(places).transpose(0, 2, 1)
 
     def _places(self, chunk: pa.ListArray) -> list[int]:
         buffers = (chunk.buffers()[1], chunk.values.buffers()[1])
@@ -90,18 +88,15 @@ class TokenisedText:
     def __len__(self) -> int:
         return int(self._first[-1])
 
-    def sentences(
-        self, rows: Sequence[int], column: int, longest: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The first `longest` ids of B sentences, concatenated, and their lengths: (tokens,), (B,)."""
+    def sentences(self, rows: Rows, column: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first `longest` ids of B sentences, (tokens,), and the lengths of those, (B,)."""
         starts, lengths = self._extents(rows, column)
         lengths = np.minimum(lengths, longest)
-        shift = starts - (
-            np.cumsum(lengths) - lengths
-        )  # from an index in the result to that in the file
+        # From an index in the result to that in the file.
+        shift = starts - (np.cumsum(lengths) - lengths)
         return self._file[np.repeat(shift, lengths) + np.arange(lengths.sum())], lengths
 
-    def lengths(self, rows: Sequence[int], column: int) -> np.ndarray:
+    def lengths(self, rows: Rows, column: int) -> np.ndarray:
         """The lengths of B sentences, (B,)."""
         return self._extents(rows, column)[1]
 
@@ -117,8 +112,8 @@ class TokenisedText:
                 counts += np.bincount(self.sentences(rows, column, longest)[0], minlength=size)
         return counts
 
-    def _extents(self, rows: Sequence[int], column: int) -> tuple[np.ndarray, np.ndarray]:
-        """The index in the file of the first id of B sentences, and their lengths."""
+    def _extents(self, rows: Rows, column: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where the first id of B sentences is in the file, and their lengths, (B,) each."""
         chunk = np.searchsorted(self._first, rows, side="right") - 1
         offsets, values = self._begin[column][:, chunk]
         offset = offsets + rows - self._first[chunk]
@@ -171,32 +166,28 @@ def load_tokenised(
 def _encoded(
     source: Source, tokenizer, rows: "Dataset", drawn: np.ndarray | None
 ) -> Iterator[dict[str, list]]:
-    """Yield batches of rows as ids, with their labels if any; `drawn` are the rows' numbers in the text."""
+    """Yield batches of rows as ids, with their labels; `drawn` are their numbers in the text."""
     backend, done = tokenizer.backend_tokenizer, 0
     backend.no_truncation()  # the tokenizer's last call may have set both
     backend.no_padding()
     names = [name for name in rows.column_names if name != LABEL]
     with progress(len(rows), "tokenise", "row") as bar:
         for batch in rows.iter(ROWS_AT_ONCE):
-            cells = [
-                cell for row in zip(*(batch[name] for name in names), strict=True) for cell in row
-            ]
-            ids = [
-                encoding.ids
-                for encoding in backend.encode_batch_fast(cells, add_special_tokens=False)
-            ]
-            empty = next(
-                (index for index, cell in enumerate(cells) if cell and not ids[index]), None
-            )
-            if empty is not None:
-                row = done + empty // len(names)
-                row = 1 + (row if drawn is None else drawn[row])
-                said = f"the tokenizer finds no token in {cells[empty][:40]!a}; remove the row"
-                raise BadInput(f"{source.described}: row {row:,} (not counting empty rows): {said}")
-            columns = {name: ids[index :: len(names)] for index, name in enumerate(names)}
-            yield columns | ({LABEL: batch[LABEL]} if LABEL in batch else {})
-            done += len(cells) // len(names)
-            bar.update(len(cells) // len(names))
+            columns = {}
+            for name in names:
+                encodings = backend.encode_batch_fast(batch[name], add_special_tokens=False)
+                columns[name] = [encoding.ids for encoding in encodings]
+                for row, (cell, ids) in enumerate(zip(batch[name], columns[name], strict=True)):
+                    if cell and not ids:
+                        number = 1 + (done + row if drawn is None else drawn[done + row])
+                        where = f"{source.described}: row {number:,} (not counting empty rows)"
+                        said = f"the tokenizer finds no token in {cell[:40]!a}; remove the row"
+                        raise BadInput(f"{where}: {said}")
+            if LABEL in batch:
+                columns[LABEL] = batch[LABEL]
+            yield columns
+            done += len(batch[names[0]])
+            bar.update(len(batch[names[0]]))
 
 
 def _blocks(
@@ -209,18 +200,15 @@ def _blocks(
     """
     if length < 1:
         raise BadInput("--max_length: the special tokens leave no room for text")
-    left, left_begins = (
-        np.array([], dtype=np.int32),
-        np.array([], dtype=bool),
-    )  # ids after the last block
+    # The ids after the last block, and which of them begin a word.
+    left, left_begins = np.array([], dtype=np.int32), np.array([], dtype=bool)
     for batch in batches:
         sentences = [ids for row in zip(*batch.values(), strict=True) for ids in row]
         lengths = np.array([len(ids) for ids in sentences])
         new = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=lengths.sum())
         begins = starts_word[new]
-        begins[(np.cumsum(lengths) - lengths)[lengths > 0]] = (
-            True  # a sentence always begins with a word
-        )
+        # A sentence always begins with a word.
+        begins[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
         flat, begins = np.concatenate([left, new]), np.concatenate([left_begins, begins])
         cuts = cut(np.flatnonzero(begins), len(flat), length)
         left, left_begins = flat[cuts[-1] :], begins[cuts[-1] :]
@@ -230,7 +218,13 @@ def _blocks(
 
 
 def cut(words: np.ndarray, total: int, length: int) -> list[int]:
-    """Return 0 and the ends of full blocks of at most `length` of `total` ids; `words`: where words begin."""
+    """Return 0 and the ends of full blocks of at most `length` ids.
+
+    Args:
+        words: where words begin, ascending.
+        total: number of ids.
+        length: of a block.
+    """
     cuts = [0]
     while total - cuts[-1] > length:
         last = np.searchsorted(words, cuts[-1] + length, side="right") - 1

@@ -27,17 +27,19 @@ _SPACES = {"ByteLevel": "Ġ", "Metaspace": "▁"}  # decoder -> how a token mark
 # UTF-8 of scripts without spaces between words: Thai, Lao, Tibetan; Burmese, Khmer; Chinese,
 # Japanese. Also the first byte of such a letter if the vocabulary has only single bytes of it.
 _UNSPACED = re.compile(
-    rb"\xe0[\xb8-\xbf]|\xe1[\x80-\x82\x9e\x9f]|[\xe3-\xe9]|\xef[\xbc-\xbe]|\xf0[\xa0-\xaf]|[\xe0\xe1\xef\xf0]$"
+    rb"\xe0[\xb8-\xbf]|\xe1[\x80-\x82\x9e\x9f]|[\xe3-\xe9]|\xef[\xbc-\xbe]|\xf0[\xa0-\xaf]"
+    rb"|[\xe0\xe1\xef\xf0]$"
 )
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # special tokens of a trained vocabulary
 
 
 def word_starts(tokenizer) -> np.ndarray:
-    """Return whether each token begins a word, (vocabulary,) bool; BadInput for an unsupported
-    tokenizer.
+    """Return whether each token begins a word, (vocabulary,) bool.
 
-    In a script without spaces every token is a word; without this rule, a sentence would be a
-    single one.
+    In a script without spaces every token is a word; otherwise a sentence would be a single one.
+
+    Raises:
+        BadInput: the tokenizer is of a kind that is not supported.
     """
     decoder = (json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {}).get("type")
     named = {number: token for token, number in tokenizer.get_vocab().items()}
@@ -51,29 +53,28 @@ def word_starts(tokenizer) -> np.ndarray:
             "whole words are supported for WordPiece, byte-level BPE and sentencepiece, not for "
             f"'{decoder}'"
         )
-    byte_of = (
-        {letter: byte for byte, letter in bytes_to_unicode().items()}
-        if decoder == "ByteLevel"
-        else {}
-    )
-    texts = (
-        bytes(map(byte_of.get, token)) if byte_of.keys() >= {*token} else token.encode()
-        for token in tokens
-    )
-    return np.array(begins) | [_UNSPACED.search(text) is not None for text in texts]
+    byte_of: dict[str, int] = {}
+    if decoder == "ByteLevel":
+        byte_of = {letter: byte for byte, letter in bytes_to_unicode().items()}
+    unspaced = []
+    for token in tokens:
+        is_bytes = byte_of.keys() >= {*token}
+        text = bytes(byte_of[letter] for letter in token) if is_bytes else token.encode()
+        unspaced.append(_UNSPACED.search(text) is not None)
+    return np.array(begins) | np.array(unspaced)
 
 
 def train_tokenizer(source: Source, size: int, cache_dir: str | Path):
-    """Train BERT's lower-casing tokenizer with `size` pieces on a text, cached by the text's
-    content.
+    """Train BERT's lower-casing tokenizer on a text, cached by the text's content.
 
     It has at most `size` pieces, but always the special tokens and all letters of the text.
     BadInput as `read_text`.
     """
-    folder = Path(cache_dir) / f"vocabulary-{source.key(size)}"
-    cached(
-        folder, lambda partial: _learn(read_text(source, cache_dir), size).save_pretrained(partial)
-    )
+
+    def make(folder: Path) -> None:
+        _learn(read_text(source, cache_dir), size).save_pretrained(folder)
+
+    folder = cached(Path(cache_dir) / f"vocabulary-{source.key(size)}", make)
     return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
@@ -93,7 +94,7 @@ def _learn(text: Text, size: int) -> BertTokenizer:
 
 
 def _pieces(text: Text, size: int, first: Sequence[str]) -> dict[str, int]:
-    """Train a vocabulary whose lowest ids are `first`; it has all letters of the text, whatever `size` is."""
+    """Train a vocabulary whose lowest ids are `first`, with all letters whatever `size` is."""
     tokenizer = _blank(models.WordPiece(unk_token="[UNK]"))
     trainer = trainers.WordPieceTrainer(
         vocab_size=size, special_tokens=list(first), show_progress=False
