@@ -41,8 +41,10 @@ from common.errors import BadInput, brief
 from common.files import ROOT, sha256
 from common.flags import positive
 from eval.scores import write_rows
+from training.curves import read_log
 from training.graph import GraphedStep
 from training.methods import method_names
+from training.settings import words_of
 
 logger = logging.getLogger(__name__)
 DEVICE = torch.device("cuda")
@@ -57,9 +59,8 @@ CONFIGS = ("simcse-bert-base", "infocse-read-bert-base")  # of the part `run`
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument(
-        "--model", choices=pair.MODELS, default="bert-base", help="size of timed models"
-    )
+    size = "size of the timed models"
+    parser.add_argument("--model", choices=pair.MODELS, default="bert-base", help=size)
     parser.add_argument("--batch", type=positive, default=64, help="sentences per step")
     parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
     parser.add_argument("--weights", help="run: a checkpoint to train, such as a small BERT")
@@ -259,16 +260,15 @@ def kills(args: argparse.Namespace, folder: Path) -> Iterator[dict]:
     }
     for graph in (False, True):
         own = flags | {"cuda_graph": graph, "cache_dir": folder / f"cache {graph}"}
-        whole = folder / f"whole {graph}"
-        script(own, whole)
         for number in (signal.SIGKILL, signal.SIGTERM):
             row = {"name": f"resume after {number.name}", "path": "graph" if graph else "no graph"}
-            yield attempt(row, partial(resumed, own, whole, number))
+            yield attempt(row, partial(resumed, own, folder / f"whole {graph}", number))
 
 
 def resumed(flags: dict[str, Any], whole: Path, number: signal.Signals) -> dict:
     """Whether a run that a signal ends and that is resumed has the weights of a whole run."""
     output = whole.with_name(f"{number.name} {whole.name}")
+    script(flags, whole)  # a finished run stays
     code = script(flags, output, number)
     script(flags, output)
     weights = [sha256(folder / "model.safetensors") for folder in (whole, output)]
@@ -296,7 +296,7 @@ def runs(args: argparse.Namespace, folder: Path) -> Iterator[dict]:
 def scored(flags: dict[str, Any], output: Path) -> dict:
     """Best and last STS-B dev score of a run, and milliseconds of its steps."""
     script(flags, output)
-    lines = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    lines = read_log(output)
     dev = [round(line["eval_stsb_spearman"], 2) for line in lines if "eval_stsb_spearman" in line]
     ms = 1000 * lines[-1]["train_runtime"] / flags["max_steps"]
     return {"ms": round(ms, 1), "best_dev": max(dev), "last_dev": dev[-1], "dev": dev}
@@ -310,7 +310,7 @@ def script(flags: dict[str, Any], output: Path, number: signal.Signals | None = 
     """
     flags = flags | {"output_dir": output, "test_tasks": "none", "bf16": True}
     flags |= {"report_to": "none", "use_cpu": DEVICE.type == "cpu"}
-    words = [f"--{name}={value}" for name, value in flags.items()]
+    words = words_of(flags)
     log = output.with_name(f"{output.name}.log")
     with log.open("w") as stream:
         child = subprocess.Popen(

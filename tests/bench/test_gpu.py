@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from bench import gpu
+from tests.eval.toys import write_stsb
 from tests.sources import ROOT
 from training.methods import method_names
 
@@ -115,6 +116,15 @@ def test_what_fails_is_a_row_and_rows_of_other_parts_stay(args, tmp_path, monkey
     assert kept == older[0] and done == {"device": "CPU", "part": "step", "name": "b", "ms": 1}
     assert failed["failed"] == "ZeroDivisionError: division by zero"
     assert json.loads((tmp_path / "gpu.json").read_text()) == [kept, failed, done]
+
+
+@pytest.mark.slow
+def test_a_run_has_its_dev_scores(args, tiny_bert, text_file, sentences, tmp_path):
+    pairs = [(i % 6, sentences[i % 300], sentences[i * 7 % 290]) for i in range(1500)]
+    data_dir = write_stsb(tmp_path, pairs, "dev")
+    args.weights, args.text, args.data_dir, args.steps = tiny_bert, text_file, data_dir, 2
+    rows = list(gpu.runs(args, tmp_path))
+    assert [len(row.get("dev", [])) for row in rows] == [2, 2], rows
 
 
 @pytest.mark.slow
