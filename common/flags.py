@@ -38,7 +38,8 @@ class Parser(argparse.ArgumentParser):
     old: Mapping[str, str] = {}
 
     def __init__(self, *args: Any, **named: Any) -> None:
-        super().__init__(*args, **{"allow_abbrev": False, "formatter_class": _Help} | named)
+        named = {"formatter_class": _Help, "allow_abbrev": False, **named}
+        super().__init__(*args, **named)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         words = sys.argv[1:] if args is None else args

@@ -28,7 +28,8 @@ from typing import (
 
 from common.errors import BadInput
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def flag(default: Any, help: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from common.arguments import LABEL, NLI_COLUMNS, DataArguments
 from common.errors import BadInput
 from common.files import writing
+from common.ranges import check_type
 
 _SEPARATORS = re.compile(r"[\r\n\t]+")  # of rows and columns in a file
 
@@ -42,7 +43,9 @@ def with_text(
         what = "sentences (of a DataFrame, df['text'].tolist()), one split of a Dataset, or a path"
         # Otherwise its names would be the sentences.
         raise BadInput(f"text of type {type(text).__name__}: give {what}")
-    cache = Path(settings.get("cache_dir") or DataArguments().cache_dir)
+    cache_dir = settings.get("cache_dir") or DataArguments().cache_dir
+    check_type("--cache_dir", cache_dir, str | PathLike)
+    cache = Path(cache_dir)
     if hasattr(text, "column_names") and hasattr(text, "to_parquet"):
         stream = io.BytesIO()
         text.to_parquet(stream)  # with the names of its classes

@@ -1,11 +1,12 @@
-"""transformers' TrainingArguments with this family's defaults, and what a run needs of its machine."""
+"""transformers' TrainingArguments with this family's defaults, and a run's needs of its machine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal
 
 from transformers import TrainingArguments
+from transformers.training_args import OptimizerNames
 
 from common.errors import BadInput
 from common.ranges import Count, Positive, Seed, Weight, flag
@@ -81,8 +82,7 @@ class RunArguments(TrainingArguments):
     logging_nan_inf_filter: bool = False
 
     def __post_init__(self) -> None:
-        """Fill what depends on the machine; refuse values that would silently train or score
-        something else.
+        """Fill what depends on the machine.
 
         Raises:
             BadInput: the launcher's precision is not that of the flags, or the optimizer's choice
@@ -102,24 +102,21 @@ class RunArguments(TrainingArguments):
             if missing := [name for name in self.report_to if name not in installed]:
                 said = "unknown, or its package is not installed"
                 raise BadInput(f"--report_to {missing[0]}: {said}")
-        self.accelerator_config.non_blocking = (
-            self.device.type == "cuda"
-        )  # copies the next batch during a step
+        accelerator: Any = self.accelerator_config
+        accelerator.non_blocking = self.device.type == "cuda"  # copies the next batch in a step
         self.dataloader_pin_memory &= self.device.type == "cuda"  # without a GPU torch warns
         precision = "fp16" if self.fp16 else "bf16" if self.bf16 else "no"
         if self.mixed_precision != precision:  # plan, record and evaluation read the flags
             raise BadInput(
                 f"the launcher sets mixed precision '{self.mixed_precision}' and the flags "
-                f"'{precision}': use --bf16 "
-                "or --fp16, and leave it out of accelerate's configuration"
+                f"'{precision}': use --bf16 or --fp16, and leave it out of accelerate's "
+                "configuration"
             )
-        ignored = self.adamw != "torch" and (
-            self.optim.value not in _TORCH_ADAMW or self.optim_args
-        )
-        if ignored or self.optim.value.startswith(
-            "schedule_free"
-        ):  # which evaluates other weights than it trains
-            raise BadInput(f"--optim {self.optim.value} with --adamw {self.adamw}: not supported")
+        optim = OptimizerNames(self.optim).value
+        ignored = self.adamw != "torch" and (optim not in _TORCH_ADAMW or self.optim_args)
+        # a schedule-free optimizer evaluates other weights than it trains
+        if ignored or optim.startswith("schedule_free"):
+            raise BadInput(f"--optim {optim} with --adamw {self.adamw}: not supported")
 
 
 def determines_weights(name: str) -> bool:

@@ -235,7 +235,8 @@ class SettingsParser(Parser, HfArgumentParser):
     ) -> None:
         self.script, self.method, self.kinds = script, method, kinds_of(script, method)
         if method is not None:
-            method.arguments._argument_group_name = f"flags of {method.name}"
+            group: Any = method.arguments
+            group._argument_group_name = f"flags of {method.name}"
         usage = f"python {script} [--config FILE ...] [--flag value ...]"
         super().__init__(self.kinds, usage=usage, description=description)
         theirs = {f.name for f in fields(TrainingArguments)} - {*RunArguments.__annotations__}
@@ -244,8 +245,9 @@ class SettingsParser(Parser, HfArgumentParser):
             action.option_strings = words  # one spelling in the help
             if action.const is False and action.help:
                 action.help = f"same as --{action.dest} false"
-            if action.type and not action.choices:
-                action.metavar = action.type.__name__.replace("string_to_bool", "bool")
+            if callable(action.type) and not action.choices:
+                named = getattr(action.type, "__name__", "value")
+                action.metavar = named.replace("string_to_bool", "bool")
             if not everything and (action.dest in theirs or not action.help):
                 action.help = SUPPRESS
             if action.dest in AUTOMATIC:
@@ -259,10 +261,8 @@ class SettingsParser(Parser, HfArgumentParser):
             hints = get_type_hints(kind, include_extras=True)
             for field in fields(kind):
                 if field.init and field.name not in TRAINER:
-                    self.defaults[field.name], self.hints[field.name] = (
-                        field.default,
-                        hints[field.name],
-                    )
+                    self.defaults[field.name] = field.default
+                    self.hints[field.name] = hints[field.name]
 
     @staticmethod
     def _parse_dataclass_field(parser: Any, field: Field) -> None:

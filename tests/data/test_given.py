@@ -79,6 +79,11 @@ def test_a_text_of_another_kind_is_refused(text, tmp_path):
         with_text(text, {"cache_dir": tmp_path})
 
 
+def test_the_cache_is_a_folder_s_name():
+    with pytest.raises(BadInput, match="--cache_dir 3: must be text or"):
+        with_text(["a"], {"cache_dir": 3})
+
+
 def test_a_text_is_given_once(tmp_path):
     for text in (["a dog"], tmp_path / "text.txt"):
         with pytest.raises(BadInput, match="give the text or train_file, not both"):
