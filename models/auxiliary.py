@@ -4,9 +4,12 @@ It is Condenser's head (Gao and Callan 2021, arXiv 2104.08253): a few transforme
 [[CLS] of the last layer ; states of layer `skip_from`, positions > 0] that predict masked tokens.
 """
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +22,9 @@ from models.families import WITH_HEAD, check_apart, embeddings_of, family_of, la
 from models.folder import fetch, read_tensors
 from models.loading import load_backbone, load_config, load_strictly
 
+if TYPE_CHECKING:
+    from models.encoder import SentenceEncoder
+
 HEAD_FILE = "aux_head.safetensors"
 CONDENSER_FILE = "model.pt"
 PREFIX = "c_head."
@@ -27,7 +33,7 @@ PREFIX = "c_head."
 def load_masked_lm(path: str, config=None, new_output: bool = False) -> PreTrainedModel:
     """Load a `*ForMaskedLM` of a family whose head is known, every tensor from the file.
 
-    BadInput otherwise. With `new_output`, the output head is new and only the backbone is read from the file.
+    BadInput otherwise. With `new_output`, the output head is new and only the backbone is read.
     """
     config = config if config is not None else load_config(path)
     if not family_of(config).transform:
@@ -100,14 +106,15 @@ class VocabularyHead(nn.Module):
         return states.token_loss(self.transform, self.decoder, labels, name)
 
 
-class Words(NamedTuple):
+@dataclass(frozen=True)
+class Words:
     """The last step to logits, (..., H) -> (..., vocabulary)."""
 
     weight: Tensor
     bias: Tensor
 
     def __call__(self, states: Tensor) -> Tensor:
-        return F.linear(states, *self)
+        return F.linear(states, self.weight, self.bias)
 
 
 class TiedHead(nn.Module):
@@ -126,6 +133,7 @@ class TiedHead(nn.Module):
     def words(self, backbone: PreTrainedModel) -> Words:
         """The step after the transform, with the embeddings of the encoder's backbone."""
         weight = backbone.get_input_embeddings().weight if self.weight is None else self.weight
+        assert isinstance(weight, Tensor)
         return Words(weight, self.bias)
 
     def token_loss(
@@ -139,8 +147,11 @@ class TiedHead(nn.Module):
         return states.token_loss(self.transform, self.words(backbone), labels, name)
 
 
-def run_like(encoder: PreTrainedModel, *networks: PreTrainedModel, packed: bool = True) -> None:
-    """Let a method's networks skip the padding if the encoder does, unless it counts there (`packed` false)."""
+def run_like(encoder: SentenceEncoder, *networks: PreTrainedModel, packed: bool = True) -> None:
+    """Let a method's networks skip the padding if the encoder does.
+
+    With `packed` false they do not: there the padding counts.
+    """
     for network in networks:
         fast.choose(network, packed and encoder.packed)
 

@@ -16,8 +16,7 @@ from models.precision import at_least_float32
 
 
 def bag_of_words(logits: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sum of -log softmax(logits)[word] over the distinct words of each text, and their
-    number.
+    """The sum of -log softmax(logits)[word] over the distinct words of each text, and their number.
 
     Args:
         logits: (B, vocabulary), from each text's vector.
@@ -29,7 +28,7 @@ def bag_of_words(logits: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class BagOfWords(Objective):
-    """The mean loss over the words of all views, from pooled vectors through a masked language model's head."""
+    """The mean loss over the words of all views, through a masked language model's head."""
 
     reads_words = True
 
@@ -39,11 +38,12 @@ class BagOfWords(Objective):
         self.weight = weight
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        logits = self.head.words(encoded.encoder.backbone)(
-            self.head.transform(encoded.pooled.flatten(0, 1))
-        )
+        assert batch.words is not None
+        words = self.head.words(encoded.encoder.backbone)
+        logits = words(self.head.transform(encoded.pooled.flatten(0, 1)))
         total, count = bag_of_words(logits, batch.words.flatten(0, 1))
         return {"bow": Term(total, self.weight, count)}
 
     def tokens(self, batch: Batch) -> Tensor:
-        return (batch.words != IGNORED).sum()
+        assert batch.words is not None
+        return batch.words.ne(IGNORED).sum()

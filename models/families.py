@@ -111,7 +111,7 @@ def packs(config) -> bool:
     return not family_of(config).whole and not getattr(config, "is_decoder", False)
 
 
-def layers_of(backbone: PreTrainedModel) -> nn.ModuleList:
+def layers_of(backbone: nn.Module) -> nn.ModuleList:
     """Return the layers of a backbone that can be taken apart."""
     layers = backbone.get_submodule(family_of(backbone.config).layers)
     assert isinstance(layers, nn.ModuleList)

@@ -26,12 +26,11 @@ class Sums(NamedTuple):
     """One loss of stage 1 on a batch: the sum of its cross entropies and the number of targets."""
 
     total: Tensor
-    count: Tensor
+    targets: Tensor
 
 
 class AuxiliaryMaskedLM(Composite):
-    """MLM loss of the backbone plus MLM loss of the auxiliary head, both through the tied output
-    matrix.
+    """MLM losses of the backbone and of the auxiliary head, both through the tied output matrix.
 
     Source: InfoCSE section 3.1 (equations of L_aux and L_mlm, summed with equal weight);
     Condenser's pre-training with `late_mlm`. Its batch has one view, with the twin `masked`.
@@ -145,7 +144,7 @@ class AuxiliaryMaskedLM(Composite):
 
     @torch.no_grad()
     def probe(self, **inputs: Tensor) -> dict[str, float]:
-        """Losses on one batch in evaluation mode, and the auxiliary loss if each row sees another row's [CLS]."""
+        """Losses on one batch in evaluation mode, also if each row sees another row's [CLS]."""
         was_training, batch = self.training, Batch.of(**inputs)
         self.eval()
         losses = _means(self._losses(batch))
@@ -160,7 +159,7 @@ class AuxiliaryMaskedLM(Composite):
         """Nothing to do after an optimizer step."""
 
     def save(self, folder: str, tokenizer) -> None:
-        """Write an unprefixed `*ForMaskedLM`, its tokenizer, and the head, if any, to `aux_head.safetensors`."""
+        """Write an unprefixed `*ForMaskedLM`, its tokenizer and, in its own file, the head, if any."""
         lm = copy.copy(self.lm)
         lm.config = copy.deepcopy(self.lm.config)
         for name in ("skip_from", "head_layers"):  # those of the head in the initial checkpoint

@@ -18,8 +18,7 @@ ITSELF = "self"  # the flag value for the trained encoder
 
 
 class Teacher(nn.Module):
-    """Computes cosines in evaluation mode, without gradient, from the vectors as they are used
-    after training.
+    """Computes cosines of the vectors that are used after training, without gradient or dropout.
 
     Without an encoder of its own it uses the trained one in its current state.
     """
@@ -33,7 +32,10 @@ class Teacher(nn.Module):
 
     @torch.no_grad()
     def similarities(self, batch: Batch, encoded: Encoded) -> Tensor:
-        """Cosines of the sentences of all processes in the first view, (N, N), `encoded.chunk_size` at a time."""
+        """Cosines of the sentences of all processes in the first view, (N, N).
+
+        Computed `encoded.chunk_size` at a time.
+        """
         encoder = encoded.encoder if self.encoder is None else self.encoder
         was_training = encoder.training
         encoder.eval()
@@ -45,8 +47,7 @@ class Teacher(nn.Module):
 
 
 def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, source: str) -> Teacher:
-    """Load a teacher from a run, an export or any model folder; `self` is the student, which came
-    from `source`.
+    """Load a teacher from any model folder; `self` is the student, which came from `source`.
 
     It pools as its folder says, or by `pooling`. BadInput if it cannot be loaded or cannot read the
     student's token ids.

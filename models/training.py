@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -68,10 +69,9 @@ class EncoderForTraining(Composite):
         super().__init__(encoder.config)
         self.encoder, self.probes_gradients = encoder, probes_gradients
         read = any(objective.reads_projection for objective in objectives)
-        self.projection = (
-            projection if read else None
-        )  # a head that no loss reads would never get a gradient
-        self.objectives = nn.ModuleList(objectives)
+        # A head that no loss reads would never get a gradient.
+        self.projection = projection if read else None
+        self.objectives: Any = nn.ModuleList(objectives)
         fast.lighten_dropout(self)
         self.post_init()
 
@@ -96,16 +96,17 @@ class EncoderForTraining(Composite):
         shape = batch.input_ids.shape[:2]
         rates = None if batch.dropout_rates is None else batch.dropout_rates.flatten(0, 1)
         change = None
-        if batch.kept is not None:
+        if batch.kept is not None and batch.positions is not None:
             change = Perturbation(batch.positions.flatten(0, 1), batch.kept.flatten(0, 1))
         ids = batch.input_ids.flatten(0, 1)
         with_tokens = any(objective.reads_tokens for objective in self.objectives)
         with fast.cast_together(self.encoder, ids.device):
             output = self.encoder(ids, batch.mask(), rates, change, with_tokens)
-        pooled, cls, tokens = (
-            None if part is None else part.unflatten(0, shape) for part in output
-        )
-        return Encoded(pooled, cls, None, self.encoder, self.head, tokens=tokens)
+        pooled, cls = output.pooled.unflatten(0, shape), output.cls.unflatten(0, shape)
+        encoded = Encoded(pooled, cls, None, self.encoder, self.head)
+        if output.tokens is not None:
+            encoded.tokens = output.tokens.unflatten(0, shape)
+        return encoded
 
     def project(self, encoded: Encoded, batch: Batch) -> None:
         """Gather, then project in float32, so that batch statistics are those of all processes."""
@@ -121,7 +122,7 @@ class EncoderForTraining(Composite):
 
     @torch.no_grad()
     def probe(self, **inputs: Tensor) -> dict[str, float]:
-        """Diagnostics on one batch in evaluation mode: spread of the vectors, and those of the objectives."""
+        """Diagnostics on one batch in evaluation mode: the vectors' spread, the objectives' own."""
         was_training = self.training
         self.eval()
         batch = Batch.of(**inputs)
@@ -139,8 +140,7 @@ class EncoderForTraining(Composite):
 
     @torch.enable_grad()
     def _gradients(self, encoded: Encoded, batch: Batch) -> dict[str, Tensor]:
-        """Norm of the gradient of every raw term at the sentence vectors that it reads (pooled and
-        [CLS]).
+        """Norm of the gradient of every raw term at the vectors that it reads (pooled and [CLS]).
 
         Weights get no gradient.
         """
@@ -169,11 +169,12 @@ def build_model(
 ) -> EncoderForTraining:
     """Encoder, projection head and objectives from a checkpoint; `bf16` casts frozen parts."""
     source = model_args.model_name_or_path
+    assert source is not None
     config = load_config(source)
     set_dropout(config, model_args.dropout)
     with_output = method.reads_output(method_args) or model_args.bow_weight
     model = load_masked_lm(source, config) if with_output else load_backbone(source, config)
-    backbone = model.base_model
+    backbone: Any = model.base_model
     described = _describe(source, model_args.pooling)
     length = min(usable_length(backbone, tokenizer), described.max_length or NO_LIMIT)
     prompts = {"query": model_args.query_prompt, "document": model_args.document_prompt}

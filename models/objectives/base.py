@@ -155,7 +155,7 @@ class Encoded:
     pooled: Tensor
     cls: Tensor
     projected: Tensor | None
-    encoder: nn.Module
+    encoder: SentenceEncoder
     projection: nn.Module | None
     local_projected: Tensor | None = None
     chunk_size: int | None = None
