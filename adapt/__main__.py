@@ -23,11 +23,12 @@ from training.settings import fill, flags_of, read_config
 
 DESCRIPTION = """Find the best search in your own documents for a model.
 
-Queries are made from some of the documents. They compare the model as it is, BM25, both, and the model behind a linear
-layer that is fitted to the documents, alone and with BM25; with --train also the model after training on the other
-documents. A search must be better than every cheaper one by the 95 % interval of its gain. DIR gets the model with its
-layer, and search.json: how `python -m search` and `Embedder` search with it. It gets the model as it is unless another
-search is better. DIR/adapt.json has all figures.
+Queries are made from some of the documents. They compare the model as it is, BM25, both, and the
+model behind a linear layer that is fitted to the documents, alone and with BM25; with --train also
+the model after training on the other documents. A search must be better than every cheaper one by
+the 95 % interval of its gain. DIR gets the model with its layer, and search.json: how `python -m
+search` and `Embedder` search with it. It gets the model as it is unless another search is better.
+DIR/adapt.json has all figures.
 """
 _SET_HERE = {"train_file", "columns", "model_name_or_path", "output_dir", "dev", "dev_beir"}
 
@@ -37,8 +38,8 @@ def parser() -> Parser:
     p = Parser(
         prog="python -m adapt",
         description=DESCRIPTION,
-        epilog="Other flags are those of the training by run_unsup.py (python run_unsup.py --method spans\n"
-        "--help_all), such as --dry_run, --learning_rate 1e-5 or --method tsdae.\n"
+        epilog="Other flags are those of the training by run_unsup.py (python run_unsup.py "
+        "--method spans\n--help_all), such as --dry_run, --learning_rate 1e-5 or --method tsdae.\n"
         "configs/adapt.yaml has their defaults. --use_cpu is for the training alone; searches are "
         "compared on a GPU\n"
         "if there is one.\n\n"

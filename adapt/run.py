@@ -1,4 +1,4 @@
-"""The run behind `python -m adapt`: make queries, train if asked, compare the searches, write the best one."""
+"""The run behind `python -m adapt`: make queries, train if asked, compare, write the best."""
 
 from __future__ import annotations
 
@@ -158,8 +158,9 @@ def compare(
 def prepare(
     paths: Sequence[str | Path], seed: int, cache_dir: str, language: str = "english"
 ) -> Path:
-    """The cached folder with the search task, `documents.jsonl` and, for titled documents,
-    `titled.jsonl`.
+    """The cached folder with the search task, `documents.jsonl` and `titled.jsonl`.
+
+    The last one is written if most documents have a title of their own.
 
     Raises:
         BadInput: see `read_documents` and `split` of `adapt.documents`.

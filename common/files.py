@@ -98,21 +98,24 @@ def writable(path: Path) -> Iterator[None]:
 
 
 def own_folder(folder: Path, names: Iterable[str]) -> None:
-    """Mark a folder as generated, with a hidden file; BadInput if it already has one of the files and no mark."""
+    """Mark a folder as generated, with a hidden file.
+
+    Raises:
+        BadInput: it already has one of the files and no mark.
+    """
     mark = folder / ".generated"
-    if not mark.exists() and (
-        foreign := next((name for name in names if (folder / name).exists()), None)
-    ):
+    foreign = [name for name in names if (folder / name).exists()]
+    if foreign and not mark.exists():
         raise BadInput(
-            f"{folder}: has a {foreign} that this command did not write; choose another folder, or "
-            "move it"
+            f"{folder}: has a {foreign[0]} that this command did not write; choose another folder, "
+            "or move it"
         )
     with writing(mark) as part:
         part.touch()
 
 
 def share_weights(folder: Path) -> None:
-    """Give weights the permissions of config.json: safetensors writes files that only their owner can read."""
+    """Give weights the permissions of config.json: by default only their owner can read them."""
     for path in folder.rglob("*.safetensors"):
         shutil.copymode(folder / "config.json", path)
 
@@ -195,8 +198,9 @@ def read_yaml(path: Path, strings: bool = False) -> Any:
 def find_files(
     names: Sequence[str], data_dir: str, written: Sequence[str | Path] = ()
 ) -> list[Path]:
-    """Resolve names of training files, folders (see `files_of`) and patterns, as given or below
-    `data_dir`.
+    """Resolve names of training files, folders (see `files_of`) and patterns.
+
+    Each is looked for as given, then below `data_dir`.
 
     Raises:
         BadInput: a name exists in neither folder.
@@ -207,9 +211,8 @@ def find_files(
         existing = next(filter(None, map(_matching, paths)), None)
         if existing is None:
             raise BadInput(f"'{name}': no file or folder at {' or at '.join(map(str, paths))}")
-        files += dict.fromkeys(
-            file for path in existing for file in files_of(path, written)
-        )  # `**` finds some twice
+        found = [file for path in existing for file in files_of(path, written)]
+        files += dict.fromkeys(found)  # `**` finds some twice
     return files
 
 
@@ -240,7 +243,7 @@ _SAVED = {"state.json", "dataset_info.json"}
 
 
 def _below(folder: Path, left_out: set[Path]) -> Iterator[Path]:
-    """The files below a folder; folders of `left_out`, and so links back to a folder above, are not entered."""
+    """The files below a folder; those of `left_out` are not entered, nor links back above."""
     paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     names = {path.name for path in paths}
     beside = {"_SUCCESS"} | (

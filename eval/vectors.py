@@ -35,7 +35,7 @@ class Vectors(NamedTuple):
 
     @classmethod
     def of(cls, vectors: np.ndarray, dtype: str) -> Vectors:
-        """(N, D) float32 in another type; FloatingPointError if an entry is too large for float16."""
+        """(N, D) float32 in another type; FloatingPointError: an entry is too large for float16."""
         if dtype == "int8":
             return cls(*quantised(vectors))
         with np.errstate(over="raise"):
@@ -93,8 +93,10 @@ def shard(
         The origin, `rows`, `width`; and `new`: whether it was computed now.
 
     Raises:
-        BadInput: the folder has vectors of another origin.
+        BadInput: the folder has vectors of another origin, or its parent those of an older version.
     """
+    if (folder.parent / "manifest.json").exists():
+        raise BadInput(f"{folder.parent}: has files of an older version; choose another folder")
     facts = {**origin, "dtype": dtype}
     if (folder / MANIFEST).is_file():
         refuse_other(folder, facts)

@@ -1,4 +1,4 @@
-"""`python -m export RUN --output DIR`: write a model and its card for publication, optionally to the hub."""
+"""`python -m export RUN --output DIR`: write a model and its card for publication."""
 
 import logging
 from pathlib import Path
@@ -19,14 +19,14 @@ logger = logging.getLogger(__name__)
 def parser() -> Parser:
     p = Parser(
         prog="python -m export",
-        description="Write a model for transformers, sentence-transformers and this project, with a model card.",
+        description="Write a model for transformers, sentence-transformers and this project, with "
+        "a model card.",
         epilog="examples:\n"
         "  python -m export runs/infocse --output exports/infocse\n"
         "  python -m export runs/infocse --output exports/infocse --push_to_hub OWNER/infocse "
         "--private\n\n"
-        "HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as usual. The card shows file names, but no "
-        "paths and no\n"
-        "training text; read it before you publish it.",
+        "HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as usual. The card shows file names, but\n"
+        "no paths and no training text; read it before you publish it.",
     )
     p.add_argument(
         "run", metavar="RUN", help="a finished run, or any model folder (with a shorter card)"

@@ -15,13 +15,15 @@ from common.errors import BadInput, brief
 
 # Files of an earlier export that would change how the model loads or searches if this export lacks
 # them.
-REPLACED = """modules.json sentence_bert_config.json config_sentence_transformers.json *_Pooling/* *_Dense/*
-    *_WordWeights/* *_WeightedLayerPooling/* model*.safetensors* onnx/* search.json""".split()
+REPLACED = """modules.json sentence_bert_config.json config_sentence_transformers.json *_Pooling/*
+    *_Dense/* *_WordWeights/* *_WeightedLayerPooling/* model*.safetensors* onnx/*
+    search.json""".split()
 
 
 def push(folder: Path, repo: str, private: bool) -> str:
-    """Create the repository if needed, upload every file, delete leftovers; returns the URL of the
-    commit.
+    """Create the repository if needed, upload every file, delete leftovers.
+
+    Returns the URL of the commit.
 
     With the library's xet storage a large folder may take several commits. An existing repository
     keeps its visibility.

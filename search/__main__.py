@@ -1,4 +1,4 @@
-"""`python -m search build DOCUMENTS --model M --output INDEX`, then `python -m search query INDEX "a question"`."""
+"""`python -m search build DOCUMENTS --model M --output INDEX`, then `query INDEX "question"`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 def parser() -> Parser:
     p = Parser(
         prog="python -m search",
-        description="Search in documents by meaning (cosine) and by words (BM25). See docs/search.md.",
+        description="Search in documents by meaning (cosine) and by words (BM25). See "
+        "docs/search.md.",
         epilog="examples:\n"
         "  python -m search build MY_FOLDER --model MODEL --output runs/index\n"
         '  python -m search query runs/index "how to restart the server"\n'
@@ -34,10 +35,9 @@ def parser() -> Parser:
     )
     commands = p.add_subparsers(dest="command", required=True, metavar="build|query")
     build = commands.add_parser("build", help="encode documents and write an index")
-    texts = "folders, whose .md, .txt and .html files are a document each; .jsonl (text, title, _id) and .txt files "
-    build.add_argument(
-        "documents", nargs="+", metavar="DOCUMENTS", help=f"{texts}with one per line"
-    )
+    texts = "folders, whose .md, .txt and .html files are a document each; .jsonl (text, title, "
+    texts += "_id) and .txt files with one per line"
+    build.add_argument("documents", nargs="+", metavar="DOCUMENTS", help=texts)
     build.add_argument("--model", required=True, help="as for `python -m eval`")
     build.add_argument("--output", required=True, metavar="INDEX", help="a new folder")
     add_encoder(build)
@@ -108,7 +108,10 @@ def build(args: argparse.Namespace) -> None:
 
 
 def query(args: argparse.Namespace) -> None:
-    """Print the hits of one query, or of every line of standard input: title, id, score and its parts, a snippet."""
+    """Print the hits of one query, or of every line of standard input.
+
+    A hit is title, id, score and its parts, and a snippet.
+    """
     model = Embedder.load_index(args.index, args.model, args.verify)
     words = model.index.lexical.words if model.index.lexical else Words()
     for text in [args.query] if args.query is not None else filter(None, map(str.strip, sys.stdin)):

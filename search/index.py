@@ -1,16 +1,15 @@
-"""An index of documents: vectors, BM25 and texts, in memory or in a folder from which they are read
-as needed.
+"""An index of documents: vectors, BM25 and texts, in memory or in a folder.
 
 A document is searched by its windows, one for a short text, and the best of them stands for it.
 Both scores are those of windows; `eval.retrieval.hybrid` says how they are added. The folder has
 
     infocse.json    the manifest, with the model's identity, the settings and the counts
-    vectors.npy     unit vectors (windows, D) in float16; int8 has scales.npy too, see `eval.vectors`
+    vectors.npy     unit vectors (windows, D) in float16, see `eval.vectors`
     windows.npy     document, first and end character of every window, (windows, 3) int64, in order
     documents.arrow id, title and text of every document
     bm25/           the arrays and words of bm25s, if the index has them
 
-and is complete or absent, see `common.folders`.
+and is complete or absent, see `common.folders`. Vectors and texts are read as needed.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def same_weights(left, right, file="model.safetensors"):
 
 
 def rewind(run, step):
-    """Leave of a finished run what a process leaves that is killed after the checkpoint of `step`."""
+    """Leave of a finished run what a process leaves that is killed after a checkpoint."""
     for folder in run.glob("checkpoint-*"):
         if int(folder.name.split("-")[1]) > step:
             shutil.rmtree(folder)

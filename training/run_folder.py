@@ -62,14 +62,9 @@ def read_run(folder: Path) -> dict[str, Any]:
     run = read_json(path, "a run record", error=CheckpointRefused)
     if type(found := run.get("format")) is int and found > FORMAT:
         raise CheckpointRefused(newer_format(str(path), found, FORMAT))
-    if not isinstance(run.get("trajectory"), dict) or run.get("status") not in (
-        "running",
-        "finished",
-    ):
-        raise CheckpointRefused(
-            f"{path}: not a run record ('trajectory' and a 'status' of running or finished are "
-            "required)"
-        )
+    known = isinstance(run.get("trajectory"), dict) and run.get("status") in ("running", "finished")
+    if not known:
+        raise CheckpointRefused(f"{path}: not a run record: it has no 'trajectory' or no 'status'")
     return run
 
 
@@ -104,16 +99,14 @@ def check_agreement(everyone: Sequence[dict[str, Any]]) -> None:
     Raises:
         BadInput: they differ; the message names settings and ranks.
     """
-    names = sorted({name for other in everyone for name in differing(everyone[0], other)})
-    if names:
-        values = {
-            name: [str(trajectory.get(name))[:_MESSAGE_CHARS] for trajectory in everyone]
-            for name in names
-        }
-        listed = "; ".join(f"{name}: {', '.join(by_rank)}" for name, by_rank in values.items())
+    differences = []
+    for name in sorted({name for other in everyone for name in differing(everyone[0], other)}):
+        values = [str(trajectory.get(name))[:_MESSAGE_CHARS] for trajectory in everyone]
+        differences.append(f"{name}: {', '.join(values)}")
+    if differences:
         raise BadInput(
-            f"the processes of this run differ, by rank: {listed}; start all with the same "
-            "settings and files"
+            f"the processes of this run differ, by rank: {'; '.join(differences)}; start all with "
+            "the same settings and files"
         )
 
 
@@ -140,14 +133,13 @@ def open_run(folder: str, trajectory: dict[str, Any]) -> Start:
             checkpoints.
     """
     status, root = status_of(folder, trajectory), Path(folder)
-    return Start(
-        status == "finished",
-        last_valid(root, read_run(root).get("run_id")) if status == "running" else None,
-    )
+    if status == "running":
+        return Start(False, last_valid(root, read_run(root).get("run_id")))
+    return Start(status == "finished", None)
 
 
 def status_of(folder: str | Path, trajectory: dict[str, Any]) -> str:
-    """`new`, `running` or `finished`; raises like `open_run`, but does not check the checkpoints."""
+    """`new`, `running` or `finished`; raises like `open_run`, but reads no checkpoint."""
     root = Path(folder)
     if not root.exists() or all(path.name.startswith(".") for path in root.iterdir()):
         return "new"  # hidden files are the lock's, or what a killed command left
@@ -396,7 +388,7 @@ def check_result(folder: Path) -> None:
 
 
 def discard(root: Path, run_id: str | None) -> None:
-    """Remove the checkpoints and the copy of the best model, which a finished run no longer needs."""
+    """Remove the checkpoints and the best model, which a finished run no longer needs."""
     for folder in (*checkpoints(root), root / BEST):
         if run_id is not None and facts_in(folder).get("run") == run_id:
             remove(folder)

@@ -1,4 +1,4 @@
-"""`python -m eval.encode_corpus SHARDS --model M --output DIR`: encode a corpus of any size; a later run resumes."""
+"""`python -m eval.encode_corpus SHARDS --model M --output DIR`: encode a corpus of any size."""
 
 import logging
 import time
@@ -26,15 +26,18 @@ logger = logging.getLogger(__name__)
 def parser() -> Parser:
     p = Parser(
         prog="python -m eval.encode_corpus",
-        description="Encode shards of text into one output each, with the shard's name and row order. To resume, run "
-        "the\nsame command again: finished shards are kept. See docs/scale.md.",
-        epilog="example:\n  python -m eval.encode_corpus corpus/ --model runs/infocse --output vectors --dtype int8",
+        description="Encode shards of text into one folder each, with the shard's name and row "
+        "order.\nTo resume, run the same command again: finished shards are kept. See "
+        "docs/scale.md.",
+        epilog="example:\n"
+        "  python -m eval.encode_corpus corpus/ --model runs/infocse --output vectors --dtype int8",
     )
     p.add_argument(
         "inputs",
         nargs="+",
         metavar="SHARD",
-        help="UTF-8 lines (plain, .gz, .xz, .bz2, .zst) or Parquet; a folder stands for all files below it",
+        help="UTF-8 lines (plain, .gz, .xz, .bz2, .zst) or Parquet; a folder stands for all files "
+        "below it",
     )
     p.add_argument("--model", required=True, help="as for `python -m eval`")
     p.add_argument(
@@ -87,8 +90,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
 def encode_shard(
     encode: Encode, output: Path, path: Path, dtype: str = "float32", column: str = "text"
 ) -> dict:
-    """Write the vectors of one shard unless they exist, and return its facts, see
-    `eval.vectors.shard`.
+    """Write the vectors of one shard unless they exist; returns its facts, as `vectors.shard`.
 
     Raises:
         BadInput: the shard is unreadable or empty, changes while it is encoded, or has changed
@@ -118,7 +120,7 @@ def encode_shard(
 
 
 def stem_of(path: Path) -> str:
-    """The name of a shard's outputs: the file name without `.gz`, `.xz`, `.bz2`, `.zst`, then `.txt`, `.parquet`."""
+    """The name of a shard's folder: the file's, without an ending of compression, then of text."""
     name = path.name
     for endings in ((".gz", ".xz", ".bz2", ".zst"), (".txt", ".parquet")):
         name = next(

@@ -1,4 +1,4 @@
-"""`python -m adapt`: documents in, the best search out, and the model as it is unless another search is better."""
+"""`python -m adapt`: documents in; the best search out, or the model as it is."""
 
 import json
 

@@ -1,7 +1,6 @@
-"""Folders are whole or absent: written by one command at a time, checked by readers, kept by a cache."""
+"""Folders are whole or absent: written by one command, checked by readers, kept by a cache."""
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -60,44 +59,17 @@ def test_people_may_edit_the_readme(tmp_path):
     assert problem(folder) is None
 
 
-@pytest.mark.parametrize("name", [*FILES, MANIFEST])
-def test_a_missing_file_and_one_of_another_kind_is_named(tmp_path, name):
-    path = folder_of(tmp_path / "x") / name
-    content = path.read_bytes()
-    path.unlink()
-    assert problem(tmp_path / "x") == f"{name} is missing"
-    os.mkfifo(path)
-    assert name in problem(tmp_path / "x")
-    path.unlink()
-    path.write_bytes(content[:-2])
-    assert name in problem(tmp_path / "x")
-    (tmp_path / "elsewhere").write_bytes(content)
-    path.unlink()
+def test_a_link_is_read_as_the_hubs_cache_has_them(tmp_path):
+    path = folder_of(tmp_path / "x") / "optimizer.pt"
+    path.rename(tmp_path / "elsewhere")
+    assert problem(tmp_path / "x") == "optimizer.pt is missing"
     path.symlink_to(tmp_path / "elsewhere")
-    assert problem(tmp_path / "x") is None, "as the hub's cache keeps files"
-
-
-def test_every_flipped_bit_is_found(tmp_path):
-    folder, rng = folder_of(tmp_path / "x", run="one"), random.Random(0)
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    for number in range(400):
-        path = paths[number % len(paths)]
-        whole = path.read_bytes()
-        flip(path, rng.randrange(8 * len(whole)))
-        assert path.name in refused(facts_of, folder, "go"), path
-        path.write_bytes(whole)
-    assert problem(folder) is None
-
-
-def flip(path, bit):
-    broken = bytearray(path.read_bytes())
-    broken[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(broken)
+    assert problem(tmp_path / "x") is None
 
 
 def test_large_files_are_hashed_on_request(tmp_path):
     folder = folder_of(tmp_path / "x")
-    flip(folder / "model.safetensors", 9)
+    (folder / "model.safetensors").write_bytes(b"\x01" * 500)
     assert problem(folder, hashed=499) is None and problem(folder, SMALL)
     (folder / "model.safetensors").write_bytes(b"\x00" * 499)
     assert problem(folder, hashed=499) == "model.safetensors has changed since it was written"

@@ -1,4 +1,4 @@
-"""Shards of vectors: written in parts, kept while they are whole, computed again if not, and refused if of others."""
+"""Vectors: written in parts, kept while whole, computed again if not, refused if of others."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_vectors_of_many_parts_can_be_mapped_and_read(tmp_path, dtype):
 
 @pytest.mark.parametrize("width", [16, 768])
 def test_int8_changes_the_direction_of_a_vector_little(width):
-    """Cosine 1 - e with e about scale ** 2 / 24 / mean v ** 2: 4e-5 where max |v| is 3.5 standard deviations."""
+    """Cosine 1 - e, e = scale ** 2 / 24 / mean v ** 2: 4e-5 where max |v| is 3.5 deviations."""
     vectors = np.random.default_rng(0).normal(size=(500, width)).astype(np.float32)
     vectors *= np.logspace(-30, 30, 500, dtype=np.float32)[
         :, None
@@ -81,4 +81,6 @@ def test_a_shard_of_another_origin_is_refused(tmp_path):
     for origin, dtype, said in (("y", "float32", "text x, now y"), ("x", "int8", "now int8")):
         message = refused(shard, tmp_path / "a", {"text": origin}, lambda: 1 / 0, dtype)
         assert "have another origin" in message and said in message
+    (tmp_path / "manifest.json").touch()
+    assert "an older version" in refused(shard, tmp_path / "b", {}, lambda: 1 / 0)
     assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before

@@ -22,8 +22,9 @@ def test_an_empty_folder_is_filled_and_a_full_one_refused(make_run, tmp_path):
     target.mkdir(parents=True)
     main([str(run), "--output", str(target)])
     names = {path.name for path in target.iterdir()}
-    expected = """README.md config.json model.safetensors tokenizer.json tokenizer_config.json modules.json 1_Pooling
-        sentence_bert_config.json config_sentence_transformers.json infocse.json"""
+    expected = """README.md config.json model.safetensors tokenizer.json tokenizer_config.json
+        modules.json 1_Pooling sentence_bert_config.json config_sentence_transformers.json
+        infocse.json"""
     assert names == {*expected.split()}
     modes = {path.stat().st_mode for path in target.rglob("*.safetensors")}
     assert modes == {(target / "config.json").stat().st_mode}, "others can read the weights too"

@@ -1,4 +1,4 @@
-"""A command in child processes that get a signal while they write, at events spread over what it writes."""
+"""A command in child processes that get a signal while they write, or while another one runs."""
 
 import os
 import signal
@@ -9,7 +9,10 @@ from tests.faults.server import watch_events
 
 
 def run(command, folder, faults=None):
-    """Call `command` with a folder in a child; its return code, negative for a signal, and its number of events."""
+    """Call `command` with a folder in a child.
+
+    Returns its code, negative for a signal, and its number of events.
+    """
     read, write = os.pipe()
     pid = os.fork()
     if not pid:

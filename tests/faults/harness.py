@@ -1,4 +1,4 @@
-"""Runs of the training scripts that are killed, stopped and starved, and what must be true of them afterwards."""
+"""Runs that are killed, stopped and starved, and what must be true of them afterwards."""
 
 import hashlib
 import json
@@ -125,7 +125,7 @@ def newest_step(folder):
 
 
 def last_logged(folder):
-    """The last step whose loss a run has written to its log; a killed run's last line may be cut."""
+    """The last step whose loss a run has logged; a killed run's last line may be cut."""
     log = folder / "log.jsonl"
     steps = re.findall(r'"step": ([0-9]+)', log.read_text(encoding="utf-8")) if log.exists() else []
     return int(steps[-1]) if steps else 0

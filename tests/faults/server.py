@@ -9,8 +9,9 @@ Reads requests from standard input, one JSON object a line, and answers each wit
 Faults, of what happens below the run's folder (an event is opening, renaming, removing or making
 something there):
 
-    kill, stop, full: N               at event N the process kills itself, gets SIGTERM, or a disk that is full
-    limit: BYTES                      no file may grow beyond this (a failing write inside torch and safetensors)
+    kill, stop, full: N               at event N the process kills itself, gets SIGTERM, or a full
+                                      disk
+    limit: BYTES                      no file may grow beyond this (a write inside torch fails)
     nan_loss, nan_gradient, nan_weight: N    at optimizer step N
 """
 
@@ -46,7 +47,10 @@ _ACTIONS = {
 
 
 def watch_events(folder, faults, seen):
-    """Count in `seen` what is written below `folder`, and act at the event a fault names; a failed disk stays so."""
+    """Count in `seen` what is written below `folder`, and act at the event a fault names.
+
+    A disk that has failed stays so.
+    """
     owner = os.getpid()
 
     def hook(event, arguments):

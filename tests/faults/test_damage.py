@@ -1,4 +1,4 @@
-"""Every file of what is written, missing, cut, a pipe, or with flipped bits: refused by its name."""
+"""Every file that is missing, cut, a pipe, or has flipped bits is refused by its name."""
 
 import os
 import random
@@ -79,7 +79,7 @@ def last_checkpoint(root):
     ],
 )
 def test_a_damaged_file_is_refused_by_its_name(whole, tmp_path, folder, read, free):
-    """Or the damage has no effect, as that of an export's card, or an export without its manifest."""
+    """Or it has no effect, as that of an export's card, or an export without its manifest."""
     shutil.copytree(whole, tmp_path / "copy")
     expected = read(whole)
     for name in harmed(tmp_path / "copy" / folder, random.Random(0)):

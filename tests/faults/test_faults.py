@@ -171,7 +171,7 @@ def test_a_run_resumed_after_its_last_step_only_finishes(server, reference):
 
 
 def test_two_signals_that_arrive_together_are_one_request(server):
-    """A scheduler that signals a whole process tree reaches a run directly, and once more through its parents."""
+    """A scheduler signals a whole process tree: a run directly, and again through its parents."""
     pid = server.start("impatient", max_steps=2000, eval_steps=2000, save_steps=2000)
     wait_for(server.folder / "impatient" / "log.jsonl")
     os.kill(pid, signal.SIGSTOP)  # so that both arrive before the step ends

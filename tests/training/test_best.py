@@ -86,7 +86,7 @@ def test_a_better_model_replaces_the_one_before_and_becomes_the_result(tmp_path)
 
 @pytest.fixture
 def run(tmp_path):
-    """A stopped run: a checkpoint of step 6 that records 60 as its best score, and that model, of step 4."""
+    """A stopped run: a checkpoint of step 6, whose best score is 60, and that model, of step 4."""
     root = tmp_path / "run"
     write_run(root, {"trajectory": SETTINGS, "status": "running", "run_id": "one"})
     checkpoint(root, 6, best_metric=60.0)

@@ -1,4 +1,4 @@
-"""Whether a command may work in a folder, and how it begins there: new, resumed, finished or refused."""
+"""How a command begins in a folder: new, resumed, finished or refused."""
 
 import json
 
