@@ -43,7 +43,7 @@ def test_long_files_are_built_and_queried(tiny_bert, folder, tmp_path, capsys, m
 
 
 def test_a_query_may_begin_with_a_dash(tmp_path):
-    with pytest.raises(BadInput, match=r"index\.json"):
+    with pytest.raises(BadInput, match=r"infocse\.json"):
         command.main(["query", str(tmp_path), "--", "--dry-run"])
 
 
