@@ -46,7 +46,7 @@ class Encode:
         self.progress = progress
 
     def of(self, role: str) -> "Encode":
-        """The same encoder for queries or documents (`query`, `document`), with the model's prompt for them."""
+        """The same encoder with the model's prompt for a role, `query` or `document`."""
         other = copy.copy(self)
         other.prompt = _prompt(self.module, role)
         return other
@@ -110,7 +110,7 @@ class Encode:
         return vectors[[row[sentence] for sentence in sentences]]
 
     def _parts(self, ids: list[list[int]]) -> list[np.ndarray]:
-        """The vectors of a list sorted by descending length, in batches with about equal numbers of tokens."""
+        """The vectors of a list sorted by descending length, in batches of about equal size."""
         tokens = TOKENS_PER_BATCH * (1 if self._device.type == "cpu" else GPU_FACTOR)
         parts, start = [], 0
         with progress(len(ids), "encode", "sentence", self.progress) as bar:
@@ -122,15 +122,13 @@ class Encode:
         return parts
 
     def _embed(self, batch: list[list[int]]) -> np.ndarray:
-        minimum = (
-            {} if any(batch) else {"padding": "max_length", "max_length": 1}
-        )  # empty texts, no special tokens
-        padded = self.tokenizer.pad({"input_ids": batch}, return_tensors="pt", **minimum).to(
-            self._device
-        )
-        return (
-            self.module.embed(padded["input_ids"], padded["attention_mask"]).float().cpu().numpy()
-        )
+        options: dict[str, Any] = {}
+        if not any(batch):  # empty texts, to which the tokenizer adds no special token
+            options = {"padding": "max_length", "max_length": 1}
+        padded = self.tokenizer.pad({"input_ids": batch}, return_tensors="pt", **options)
+        padded = padded.to(self._device)
+        vectors = self.module.embed(padded["input_ids"], padded["attention_mask"])
+        return vectors.float().cpu().numpy()
 
     @property
     def _device(self) -> torch.device:
@@ -147,17 +145,14 @@ def _prompt(module, role: str | None) -> str:
 
 
 def _rules(tokenizer) -> dict:
-    """How a tokenizer treats text, without the maximum length."""
+    """How a tokenizer treats text, without the maximum length and what changes with every call."""
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
-    return rules | {
-        "truncation": tokenizer.truncation_side,
-        "padding": None,
-    }  # both change with every call
+    return rules | {"truncation": tokenizer.truncation_side, "padding": None}
 
 
 def _design(module) -> list:
-    """The head's layers and the configuration, without fields that depend on where and how it was saved."""
-    config = getattr(module, "config", None)
+    """The head's layers and the configuration, without what depends on how it was saved."""
+    config: Any = getattr(module, "config", None)
     settings = config.to_diff_dict() if hasattr(config, "to_diff_dict") else {}
     ignored = ("_name_or_path", "transformers_version", "dtype", "sentence_embedding")
     kept = {name: value for name, value in settings.items() if name not in ignored}
@@ -170,7 +165,7 @@ def device_here() -> str:
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows of length one in float64, (N, D) -> (N, D); a zero row stays zero, so its cosines are 0."""
+    """Rows of length one in float64, (N, D) -> (N, D); a zero row stays zero, with cosines 0."""
     vectors = vectors.astype(np.float64)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)

@@ -1,4 +1,4 @@
-"""What a model folder says about itself: run.json, scores.json and, of a baseline, baseline.json."""
+"""What a model folder says about itself: run.json, scores.json and a baseline's baseline.json."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

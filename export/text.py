@@ -19,7 +19,10 @@ _HOMES = {"home", "users"}
 
 
 def escape(value: object) -> str:
-    """One line of text for Markdown, with every character that could be syntax as an entity; `[CLS]` and `->` stay."""
+    """One line of text for Markdown, with every character that could be syntax as an entity.
+
+    `[CLS]` and `->` stay.
+    """
     parts = _TOKEN.split(_line(value))  # every second one is a token
     parts[::2] = [_SYNTAX.sub(lambda match: f"&#{ord(match[0])};", part) for part in parts[::2]]
     return "".join(parts)

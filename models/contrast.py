@@ -78,9 +78,9 @@ def mean_cosine(vectors: Tensor) -> Tensor:
 
 
 def uniformity(vectors: Tensor) -> Tensor:
-    """Log mean exp(-2 |x - y|^2) over pairs of distinct unit rows, (N, D) -> (); 0 for a collapsed
-    encoder.
+    """Log mean exp(-2 |x - y|^2) over pairs of distinct unit rows, (N, D) -> ().
 
-    Source: Wang and Isola 2020 (arXiv 2005.10242), as in SimCSE equation 3.
+    0 for a collapsed encoder. Source: Wang and Isola 2020 (arXiv 2005.10242), as in SimCSE's
+    equation 3.
     """
     return torch.pdist(unit(vectors)).square().mul(-2).exp().mean().log()

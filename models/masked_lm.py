@@ -159,7 +159,7 @@ class AuxiliaryMaskedLM(Composite):
         """Nothing to do after an optimizer step."""
 
     def save(self, folder: str, tokenizer) -> None:
-        """Write an unprefixed `*ForMaskedLM`, its tokenizer and, in its own file, the head, if any."""
+        """Write an unprefixed `*ForMaskedLM`, its tokenizer and, if any, the head in its file."""
         lm = copy.copy(self.lm)
         lm.config = copy.deepcopy(self.lm.config)
         for name in ("skip_from", "head_layers"):  # those of the head in the initial checkpoint

@@ -1,7 +1,7 @@
-"""Perturbed embeddings: new positions, zeroed or added values (ConSERT, arXiv 2105.11741, section
-3.2).
+"""Perturbed embeddings: new positions, zeroed or added values.
 
-Nothing random happens here: perturbations are drawn in the collator, or are gradients.
+Source: ConSERT (arXiv 2105.11741) section 3.2. Nothing random happens here: perturbations are drawn
+in the collator, or are gradients.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,10 @@ class Perturbation:
     def change(
         self, states: Tensor, pick: Callable[[Tensor], Tensor] = lambda padded: padded
     ) -> Tensor:
-        """Apply to the embedding output; `pick` selects from padded tensors, (B, L, ...), the tokens of `states`."""
+        """Apply to the embedding output.
+
+        `pick` selects from padded tensors, (B, L, ...), the tokens of `states`.
+        """
         if self.kept is not None:
             states = states * unpacked(pick(self.kept))[..., : states.shape[-1]]
         if self.added is not None:

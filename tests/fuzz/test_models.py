@@ -163,7 +163,7 @@ def test_a_flow_of_an_earlier_version_is_refused(saved, tmp_path):
 
 @pytest.fixture(scope="module")
 def heads():
-    """A backbone and its head's file in our form, in Condenser's, and in Condenser's of the older torch."""
+    """A backbone and its head's file in our form and in Condenser's, of two versions of torch."""
     backbone = BertForMaskedLM(BertConfig(**_SIZES)).base_model
     state = {f"c_head.{name}": value for name, value in new_head(backbone, 1).state_dict().items()}
     files = {HEAD_FILE: [save(state)], CONDENSER_FILE: []}

@@ -146,13 +146,6 @@ def test_weights_stored_in_half_precision_are_trained_and_compared_in_full(tiny_
     }
 
 
-def changed(folder, target, name, **values):
-    """A copy of a folder with other values in one of its JSON files."""
-    shutil.copytree(folder, target)
-    change_json(target / name, **values)
-    return str(target)
-
-
 @pytest.mark.parametrize(
     ("config", "said"), [(None, "has no config.json"), ('{"model_type": "t5"}', "type 't5' is")]
 )
@@ -183,43 +176,6 @@ def test_an_unfinished_run_is_refused_and_its_best_model_named(tmp_path):
 def test_a_length_without_room_for_a_word_is_refused(tiny_bert, length):
     with pytest.raises(BadInput, match=f"--max_length {length}: must be an integer of at least 3"):
         load_encoder(str(tiny_bert), pooling="avg", max_length=length)
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "message"),
-    [
-        ("sentence_bert_config.json", {"do_lower_case": True}, "lower-casing of texts"),
-        (
-            "sentence_bert_config.json",
-            {"tokenizer_args": {"a": 1}},
-            "tokenizer_args .* in sentence_bert_config.json",
-        ),
-        (
-            "sentence_bert_config.json",
-            {"model_args": {"a": 1}},
-            "model_args .* in sentence_bert_config.json",
-        ),
-        (
-            "1_Pooling/config.json",
-            {"include_prompt": False},
-            "a pooling without the prompt's tokens",
-        ),
-        (
-            "config_sentence_transformers.json",
-            {"truncate_dim": 8},
-            "truncate_dim 8 in config_sentence_transformers",
-        ),
-    ],
-)
-def test_sentence_transformers_settings_that_change_vectors_are_refused(
-    tiny_bert, tmp_path, name, values, message
-):
-    encoder, tokenizer = make_encoder(tiny_bert, "avg")
-    encoder.save(str(tmp_path / "ours"), tokenizer)
-    change_json(tmp_path / "ours" / "config.json", sentence_embedding=...)
-    load_encoder(str(tmp_path / "ours"))
-    with pytest.raises(BadInput, match=message):
-        load_encoder(changed(tmp_path / "ours", tmp_path / "theirs", name, **values))
 
 
 def test_an_unreachable_hub_is_refused_unless_a_pooling_is_given(tiny_bert, monkeypatch, caplog):

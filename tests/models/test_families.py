@@ -1,4 +1,4 @@
-"""The table of families: a backbone's parts, composed with padding or without it, are the whole model."""
+"""The table of families: a backbone's parts, with padding or without it, are the whole model."""
 
 import pytest
 import torch

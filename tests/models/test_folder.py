@@ -218,9 +218,9 @@ def test_a_folder_of_this_project_is_as_it_was_written(folder, load, name):
     load(str(folder))
 
 
-LINKED = """config.json model.safetensors tokenizer.json tokenizer_config.json special_tokens_map.json
-    chat_template.jinja additional_chat_templates/tool.jinja modules.json 1_Pooling/config.json
-    sentence_bert_config.json config_sentence_transformers.json"""
+LINKED = """config.json model.safetensors tokenizer.json tokenizer_config.json
+    special_tokens_map.json chat_template.jinja additional_chat_templates/tool.jinja modules.json
+    1_Pooling/config.json sentence_bert_config.json config_sentence_transformers.json"""
 
 
 @pytest.mark.parametrize("name", LINKED.split())
@@ -282,12 +282,21 @@ LOADING = "sentence_bert_config.json"
         (SETTINGS, {"default_prompt_name": ["query"]}, "has no valid 'default_prompt_name'"),
         (SETTINGS, {"similarity_fn_name": "dot"}, "similarity is 'dot' .* compares by the cosine"),
         (SETTINGS, {"similarity_fn_name": ["dot"]}, "similarity is '.'dot'.'"),
+        (SETTINGS, {"truncate_dim": 8}, f"truncate_dim 8 in {SETTINGS} is not supported"),
+        (
+            LOADING,
+            {"do_lower_case": True},
+            "lower-casing of texts .do_lower_case. is not supported",
+        ),
         (LOADING, {"model_args": ["a"]}, "model_args .* is not supported"),
+        (LOADING, {"model_args": {"a": 1}}, f"model_args .* in {LOADING}, not in the model's"),
+        (LOADING, {"tokenizer_args": {"a": 1}}, f"tokenizer_args .* in {LOADING}, not in the"),
         (LOADING, {"max_seq_length": [32]}, "has no valid 'max_seq_length'"),
         ("1_Pooling/config.json", {"pooling_mode": ["cls"]}, "pooling '.*cls.*' is not supported"),
+        ("1_Pooling/config.json", {"include_prompt": False}, "a pooling without the prompt's"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused(modules, name, values, said):
+def test_a_setting_that_cannot_be_or_would_change_vectors_is_refused(modules, name, values, said):
     change_json(modules / name, **values)
     refusal(modules, said)
 

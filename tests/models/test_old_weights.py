@@ -1,4 +1,4 @@
-"""`pytorch_model.bin` in the layouts of the SimCSE family gives the vectors of the same weights as safetensors."""
+"""`pytorch_model.bin` in the layouts of the SimCSE family gives the vectors of safetensors."""
 
 import logging
 
@@ -28,7 +28,7 @@ def linear(name, out=WIDTH, of=WIDTH):
 
 
 def batch_norm_head():
-    """DiffCSE's projector, which InfoCSE took over: two linear layers without bias, two batch norms."""
+    """DiffCSE's projector, which InfoCSE took over: two linear layers, two batch norms."""
     seen = {
         "running_mean": noise(WIDTH),
         "running_var": noise(WIDTH).abs(),
@@ -116,7 +116,7 @@ LAYOUTS = {
 
 @pytest.fixture
 def checkpoint(request, tiny, tmp_path):
-    """(folder without weights, tensors of the encoder, its head, the encoder's vectors, those behind the head)."""
+    """(folder without weights, tensors of the encoder, its head, its family, its vectors)."""
     family = getattr(request, "param", "bert")
     source, folder = str(tiny(family)), tmp_path / "model"
     load_tokenizer(source).save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""Models that are not in the table of families: they run as the library runs them, or are refused in one line."""
+"""Models that are not in the table of families run as the library runs them, or are refused."""
 
 import copy
 
