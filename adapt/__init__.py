@@ -1,4 +1,4 @@
-"""The best search for documents with a model: compare searches on queries made from them, write the better one."""
+"""The best search for documents with a model, by queries that are made from them."""
 
 from common.files import ROOT
 

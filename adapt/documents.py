@@ -1,5 +1,4 @@
-"""Documents, and held-out ones as a search task: pseudo-queries whose answers are known without
-labels.
+"""Documents, and held-out ones as a search task whose answers are known without labels.
 
 Every held-out document gives one query, see `adapt.pseudo`. The task is written in BEIR's format:
 half of the queries select a model in training (`qrels/dev.tsv`), the other half do not
@@ -13,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from math import ceil
 from pathlib import Path
 from typing import NamedTuple
@@ -33,8 +32,7 @@ FEWEST = 20  # queries; fewer cannot distinguish two searches
 SEARCHED = 10_000  # documents at most, held-out ones included
 PASSAGE = 400  # words; a longer document is cut into passages
 COPY = 0.5  # a document with this share of another's shingles is a near-copy
-# a shingle in a larger share of the documents, and in more than `MANY`, is boilerplate, such as a
-# footer
+# a shingle in a larger share of the documents, and in more than `MANY`, is boilerplate (a footer)
 COMMON = 0.05
 MANY, SAMPLED = 10, 2000  # documents
 _SHINGLE = 8  # words, or characters of scripts without spaces
@@ -53,35 +51,35 @@ class Document(NamedTuple):
 
 
 def read_documents(paths: Iterable[Path]) -> list[Document]:
-    """The documents that `python -m search build` reads, in passages; only the first of a document
-    has its title.
+    """The documents that `python -m search build` reads, in passages.
 
     Raises:
         BadInput: a file cannot be read; names file and line.
     """
-    return [
-        passage
-        for document in files.read_documents(paths)
-        for passage in passages(document.title, document.text)
-    ]
+    found: list[Document] = []
+    for document in files.read_documents(paths):
+        found += passages(document.title, document.text)
+    return found
 
 
 def passages(title: str, text: str) -> list[Document]:
-    """A document in equal pieces of at most `PASSAGE` words; the title counts if the text begins with it."""
-    text = " ".join(text.split())
-    begins = title and text.lstrip("# ").startswith(title)
-    body = text.lstrip("# ")[len(title) :].strip() if begins else text
+    """A document in equal pieces of at most `PASSAGE` words.
+
+    The first one has the title, if the text begins with it.
+    """
+    body = " ".join(text.split())
+    without_marks = body.lstrip("# ")
+    if title and without_marks.startswith(title):
+        body = without_marks.removeprefix(title).strip()
+    else:
+        title = ""
     words = word_places(body)
     count = max(1, ceil(len(words) / PASSAGE))
     starts = [words[len(words) * number // count] for number in range(1, count)]
-    pieces = [
-        body[start:end].strip()
-        for start, end in zip([0, *starts], [*starts, len(body)], strict=True)
-    ]
-    return [
-        Document(title if begins and not number else "", piece)
-        for number, piece in enumerate(pieces)
-    ]
+    pieces = []
+    for start, end in pairwise([0, *starts, len(body)]):
+        pieces.append(Document("" if pieces else title, body[start:end].strip()))
+    return pieces
 
 
 @dataclass(frozen=True)
@@ -112,13 +110,13 @@ def split(documents: Sequence[Document], seed: int, language: str = "english") -
     for index in order:
         if len(held) == wanted:
             break
+        document, pair = documents[index], None
         rng = np.random.default_rng([seed, index])
-        kinds = rng.permutation(KINDS).tolist()
-        pairs = (queries.make(kind, *documents[index], rng) for kind in kinds)
-        pair = next((pair for pair in pairs if pair), None)
-        if pair is not None and not shingles.has_copy_of(documents[index].text):
+        for kind in rng.permutation(KINDS).tolist():
+            pair = pair or queries.make(kind, *document, rng)
+        if pair and not shingles.has_copy_of(document.text):
             held[index] = pair
-            shingles.add(documents[index].text)
+            shingles.add(document.text)
     if len(held) < FEWEST:
         raise BadInput(
             f"only {len(held)} of {len(documents)} documents can be held out as pseudo-queries "
@@ -130,18 +128,19 @@ def split(documents: Sequence[Document], seed: int, language: str = "english") -
 
 
 def with_unique_titles(documents: Sequence[Document]) -> list[Document]:
-    """The documents; a title that others share does not identify one, and becomes part of the body."""
+    """The documents; a title that others share is part of the body."""
     counts = Counter(document.title.lower() for document in documents)
-    shared = (counts[document.title.lower()] > 1 for document in documents)
-    return [
-        Document("", doc.text) if is_shared else doc
-        for doc, is_shared in zip(documents, shared, strict=True)
-    ]
+    unique = []
+    for document in documents:
+        shared = counts[document.title.lower()] > 1
+        unique.append(Document("", document.text) if shared else document)
+    return unique
 
 
 class _Shingles:
-    """Finds near-copies of texts by their runs of eight words; ignores boilerplate unless a text is
-    nothing else.
+    """Finds near-copies of texts by their runs of eight words.
+
+    Boilerplate does not count, unless a text is nothing else.
 
     Args:
         sample: texts from which to learn the boilerplate.
@@ -163,11 +162,13 @@ class _Shingles:
     def has_copy_of(self, text: str) -> bool:
         """Whether an added text shares `COPY` of its own or of this text's shingles."""
         shingles = self._of(text)
-        shared = Counter(owner for shingle in shingles for owner in self._owners.get(shingle, ()))
-        return any(
-            count >= COPY * min(len(shingles), self._sizes[owner])
-            for owner, count in shared.items()
-        )
+        shared: Counter[int] = Counter()
+        for shingle in shingles:
+            shared.update(self._owners.get(shingle, ()))
+        for owner, count in shared.items():
+            if count >= COPY * min(len(shingles), self._sizes[owner]):
+                return True
+        return False
 
     def _of(self, text: str) -> set[int]:
         shingles = _shingles(text)
@@ -180,13 +181,11 @@ def _shingles(text: str) -> set[int]:
 
 
 def write_task(folder: Path, parts: Split, seed: int) -> None:
-    """Write the search task in BEIR's format: `corpus.jsonl`, `queries.jsonl`, `qrels/{dev,test}.tsv`."""
+    """Write corpus.jsonl, queries.jsonl and qrels/{dev,test}.tsv, BEIR's format."""
     most = SEARCHED - len(parts.queries)
     chosen = permutation(seed, 0, len(parts.training), "beside")[:most] if parts.training else []
     texts = [answer for _, answer in parts.queries] + [parts.training[i].text for i in chosen]
     corpus = ({"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts))
     queries = ({"_id": f"q{i}", "text": query} for i, (query, _) in enumerate(parts.queries))
-    dev, test = (
-        [(f"q{i}", f"d{i}") for i in range(part, len(parts.queries), 2)] for part in (0, 1)
-    )
-    write_set(folder, corpus, queries, dev=dev, test=test)
+    judged = [(f"q{i}", f"d{i}") for i in range(len(parts.queries))]
+    write_set(folder, corpus, queries, dev=judged[::2], test=judged[1::2])

@@ -1,4 +1,4 @@
-"""The searches that are compared: cosines of the model, as it is or behind a linear layer, with BM25 or without."""
+"""The searches that are compared: cosines, perhaps behind a linear layer, BM25, or both."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch.nn import Identity
 from torch.nn.functional import normalize
 
 from baselines.whitening import kernel, linear_map, moments
@@ -42,10 +43,14 @@ class Search(NamedTuple):
     def __str__(self) -> str:
         if not self.weight:
             return "BM25"
-        parts = ["linear layer"] * (self.power is not None) + ["BM25"] * (self.weight < 1)
-        return " + ".join(["trained model" if self.trained else "model", *parts]) + " as it is" * (
-            self == AS_IT_IS
-        )
+        if self == AS_IT_IS:
+            return "model as it is"
+        parts = ["trained model" if self.trained else "model"]
+        if self.power is not None:
+            parts.append("linear layer")
+        if self.weight < 1:
+            parts.append("BM25")
+        return " + ".join(parts)
 
 
 AS_IT_IS, BM25 = Search(), Search(weight=0.0)
@@ -64,33 +69,32 @@ class Task(NamedTuple):
     documents: Sequence[str]
     queries: Sequence[str]
     grades: Sequence[Mapping[int, int]]
-    left_out: Sequence[
-        int | None
-    ]  # document that a query does not find, see `BeirTask.without_own_id`
+    left_out: Sequence[int | None]  # what a query does not find, see `BeirTask.without_own_id`
 
     @classmethod
     def of(cls, folder: Path, split: str) -> Task:
         """A set in BEIR's format; BadInput with file and line."""
-        data, drops = read_set(folder, split), drops_own_id(name_of(folder))
-        left_out = data.corpus.index_of([*data.queries]) if drops else [None] * len(data.queries)
-        return cls(
-            [*data.corpus.all_texts()], [*data.queries.values()], [*data.grades.values()], left_out
-        )
+        data = read_set(folder, split)
+        left_out: Sequence[int | None] = [None] * len(data.queries)
+        if drops_own_id(name_of(folder)):
+            left_out = data.corpus.index_of([*data.queries])
+        texts, queries = list(data.corpus.all_texts()), list(data.queries.values())
+        return cls(texts, queries, list(data.grades.values()), left_out)
 
     def with_queries(self, other: Task) -> Task:
         """The queries of both, in the same documents."""
-        pairs = (
-            (getattr(self, name), getattr(other, name))
-            for name in ("queries", "grades", "left_out")
+        return Task(
+            self.documents,
+            [*self.queries, *other.queries],
+            [*self.grades, *other.grades],
+            [*self.left_out, *other.left_out],
         )
-        return Task(self.documents, *([*ours, *theirs] for ours, theirs in pairs))
 
 
 def vectors_of(
     encoder: SentenceEncoder, tokenizer: Any
 ) -> Callable[[Sequence[str], str], np.ndarray]:
-    """A function that gives the vectors of queries or documents (`query`, `document`), (N, D)
-    float32.
+    """A function of texts and their role (`query`, `document`) to vectors, (N, D) float32.
 
     They are those before a final normalisation, behind which a linear layer would belong. Each text
     is encoded once.
@@ -99,7 +103,8 @@ def vectors_of(
     bare._modules = dict(encoder._modules)
     if encoder.head is not None and encoder.head.normalizes:
         bare.head = Head(*encoder.head.dense_layers()) if len(encoder.head) > 1 else None
-    encode, known = Encode(bare.to(device_here()), tokenizer, progress=True), {}
+    encode = Encode(bare.to(device_here()), tokenizer, progress=True)
+    known: dict[str, dict[str, np.ndarray]] = {}  # prompt -> text -> vector
 
     def vectors(texts: Sequence[str], role: str) -> np.ndarray:
         by_role = encode.of(role)
@@ -137,27 +142,31 @@ def ndcg(
         language: of BM25's words.
     """
     rankings: dict[Search, list[list[str]]] = {search: [] for search in compared}
-    lexical, sides = Lexical.of(task.documents, language), {}
-    raw = [
-        torch.from_numpy(vectors(task.documents, "document")),
-        torch.from_numpy(vectors(task.queries, "query")),
-    ]
+    lexical = Lexical.of(task.documents, language)
+    sides = {}  # power -> unit vectors of the documents and of the queries
     for power in {search.power for search in rankings}:
-        sides[power] = [normalize(side if power is None else layers[power](side)) for side in raw]
+        layer = Identity() if power is None else layers[power]
+        documents = torch.from_numpy(vectors(task.documents, "document"))
+        queries = torch.from_numpy(vectors(task.queries, "query"))
+        sides[power] = normalize(layer(documents)), normalize(layer(queries))
     for number, query in enumerate(task.queries):
         words = lexical.scores(query)
-        cosines = {
-            power: (documents @ queries[number]).numpy()
-            for power, (documents, queries) in sides.items()
-        }
+        cosines = {}
+        for power, (documents, queries) in sides.items():
+            cosines[power] = (documents @ queries[number]).numpy()
         for search, ranking in rankings.items():
-            dense, weight = cosines[search.power], search.weight
-            scores = dense if weight == 1 else fused(dense, words, weight) if weight else words
-            top = [
-                index for index in best(scores, _TOP + 1).tolist() if index != task.left_out[number]
-            ][:_TOP]
-            ranking.append([str(index) for index in top if weight or words[index] > 0])
+            scores = words
+            if search.weight == 1:
+                scores = cosines[search.power]
+            elif search.weight:
+                scores = fused(cosines[search.power], words, search.weight)
+            found = best(scores, _TOP + 1).tolist()
+            if not search.weight:
+                found = [index for index in found if words[index] > 0]
+            others = [str(index) for index in found if index != task.left_out[number]]
+            ranking.append(others[:_TOP])
     grades = [{str(index): grade for index, grade in graded.items()} for graded in task.grades]
-    return {
-        search: per_query(ranking, grades)[METRICS[0]] / 100 for search, ranking in rankings.items()
-    }
+    values = {}
+    for search, ranking in rankings.items():
+        values[search] = per_query(ranking, grades)[METRICS[0]] / 100
+    return values
