@@ -20,6 +20,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase, TrainerCallback
 
 from common.ranges import checked
+from common.signals import stoppable
 from embedder import Embedder
 from models.encoder import SentenceEncoder
 
@@ -40,6 +41,7 @@ def methods(labelled: bool | None = None) -> list[str]:
     return method_names(labelled)
 
 
+@stoppable
 def pretrain(
     text: str | PathLike | Iterable[str] | None = None,
     model: str | PathLike | None = None,
@@ -63,11 +65,16 @@ def pretrain(
     ...          max_length=64, max_steps=2, per_device_train_batch_size=8)
     'runs/stage-1'
     """
-    from run_pretrain_aux import train as run
+    from data.given import with_text
+    from training.methods import STAGE_ONE
+    from training.settings import fill
+    from training.stages import pretrain as run
 
-    return run(text, model, output_dir, callbacks, **settings)
+    named = {"model_name_or_path": model, "output_dir": output_dir}
+    return run(fill(STAGE_ONE, with_text(text, named | settings)), callbacks)
 
 
+@stoppable
 def train(
     text: str | PathLike | Iterable[str] | Iterable[Sequence[str]] | None = None,
     model: str | PathLike | None = None,
@@ -84,7 +91,7 @@ def train(
         text: sentences, rows of two or three sentences, a `datasets.Dataset`, or the path of a file
             or folder; for a method of labelled pairs rows (premise, hypothesis, label).
         model: the model to start from: a folder or a hub id.
-        method: one of `methods()`; default: `simcse`, unless `config` is given.
+        method: one of `methods()`; default: that of `config`, or `simcse`.
         output_dir: the run's folder.
         callbacks: `transformers.TrainerCallback`s.
         settings: any flag of the script by name, including `config`.
@@ -96,12 +103,18 @@ def train(
     ...       max_steps=2, per_device_train_batch_size=8)
     'runs/simcse'
     """
-    from run_sup import train as run_labelled
-    from run_unsup import train as run_unlabelled
+    from data.given import with_text
+    from training.methods import SUP, UNSUP, script_of
+    from training.settings import fill, method_of
+    from training.stages import train_sentences
 
-    labelled = method is not None and method in methods(labelled=True)
-    run = run_labelled if labelled else run_unlabelled
-    return run(text, model, method, output_dir, callbacks, **settings)
+    if method is None and settings.get("config") is None:
+        method = "simcse"
+    known = method or method_of(settings["config"])
+    script = script_of(known) if known else UNSUP
+    named = {"method": method, "model_name_or_path": model, "output_dir": output_dir}
+    values = with_text(text, named | settings, labelled=script == SUP)
+    return train_sentences(fill(script, values), callbacks)
 
 
 @checked

@@ -4,18 +4,16 @@
 
 It starts from a checkpoint, or from scratch with --config_name. The result is a masked language
 model with an auxiliary head (`aux_head.safetensors`), from which stage 2 (run_unsup.py) starts. The
-same command resumes. In Python: `run_pretrain_aux.train`.
+same command resumes. In Python: `infocse.pretrain`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from os import PathLike
+from collections.abc import Sequence
 from typing import Any
 
 from common.errors import run_command
 from common.signals import stoppable
-from data.given import with_text
 from training.methods import STAGE_ONE
 
 
@@ -28,22 +26,6 @@ def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> st
     from training.stages import pretrain  # here: --help and refused settings need none of it
 
     return pretrain(settings, callbacks)
-
-
-@stoppable
-def train(
-    text: str | PathLike | Iterable[str] | None = None,
-    model: str | PathLike | None = None,
-    output_dir: str | PathLike | None = None,
-    callbacks: Sequence[Any] = (),
-    **settings: Any,
-) -> str:
-    """The command as a function; arguments as in `run_unsup.train`, but `text` is running text."""
-    named = {"model_name_or_path": model, "output_dir": output_dir}
-    from training.settings import fill
-    from training.stages import pretrain
-
-    return pretrain(fill(STAGE_ONE, with_text(text, named | settings)), callbacks)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ from common.flags import Parser, add_pooling, positive, refuse_repeated
 from common.folders import locked
 from common.ranges import Seed, check_range
 from eval.retrieval.lexical import LANGUAGES
+from training.config_files import read_config
 from training.methods import UNSUP
-from training.settings import fill, flags_of, read_config
+from training.settings import fill, flags_of
 
 DESCRIPTION = """Find the best search in your own documents for a model.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-import run_unsup
+import infocse
 from adapt.documents import read_documents, split, with_unique_titles, write_task
 from adapt.searches import AS_IT_IS, POWER, Search, Task, fitted, ndcg, searches, vectors_of
 from common.errors import BadInput
@@ -27,9 +27,9 @@ from models.encoder import SentenceEncoder, load_encoder
 from models.heads import Dense, Head, Normalize
 from models.saved_format import read_modules
 from search.recipe import Recipe
+from training.config_files import read_config
 from training.methods import load_method
 from training.run_folder import read_run
-from training.settings import read_config
 
 logger = logging.getLogger(__name__)
 FACTS, TRAINING = "adapt.json", "-training"
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
     start.max_length = min(start.max_length, _LONGEST) if plain else start.max_length
     models = {False: start}
     if train:
-        trained = Path(run_unsup.train(**settings(args, given, folder)))
+        trained = Path(infocse.train(**settings(args, given, folder)))
         if not trained.is_dir() or int(os.environ.get("RANK", "0")):
             return {}  # a dry run, which leaves no folder, or not the main process
         models[True], _ = load_encoder(str(trained))

@@ -41,10 +41,10 @@ from common.errors import BadInput, brief
 from common.files import ROOT, sha256
 from common.flags import positive
 from eval.scores import write_rows
+from training.config_files import words_of
 from training.curves import read_log
 from training.graph import GraphedStep
 from training.methods import method_names
-from training.settings import words_of
 
 logger = logging.getLogger(__name__)
 DEVICE = torch.device("cuda")

@@ -20,10 +20,10 @@ from eval.scores import rows_of, write_scores
 from eval.tasks import Task, score_all
 from export.facts import BASELINE
 from models.encoder import load_encoder
+from training.config_files import read_config, words_of
 from training.methods import script_of
 from training.provenance import contents, provenance
 from training.run_folder import discard, finished, read_run, write_run
-from training.settings import read_config, words_of
 
 logger = logging.getLogger(__name__)
 CONFIGS = ROOT / "configs"

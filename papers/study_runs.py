@@ -26,8 +26,8 @@ from papers.runs import (
     read_once,
 )
 from papers.study import Levels, Rows, Study, known_rows, ordered
+from training.config_files import words_of
 from training.curves import auxiliary_losses, read_log
-from training.settings import words_of
 
 logger = logging.getLogger(__name__)
 DEV_SEARCH = "eval_search_ndcg"  # in the log of `adapt`

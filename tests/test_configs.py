@@ -4,8 +4,9 @@ import pytest
 import yaml
 
 from tests.sources import ROOT
+from training.config_files import read_config
 from training.methods import UNSUP, script_of
-from training.settings import fill, read_config
+from training.settings import fill
 
 CONFIGS = ROOT / "configs"
 MINI = CONFIGS / "mini.yaml"  # goes behind another one

@@ -7,16 +7,11 @@ alternatives to it that came before.
 
 from __future__ import annotations
 
-import fnmatch
-import json
 import sys
 from argparse import SUPPRESS
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
-from enum import Enum
 from functools import wraps
-from os import PathLike, fspath
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 import torch
@@ -30,11 +25,11 @@ from common.arguments import (
     SentenceArguments,
 )
 from common.errors import BadInput, brief, refuse_tokens
-from common.files import read_yaml
 from common.flags import Parser
 from common.old_flags import TRAINER, TRAINING
 from common.ranges import check_range, check_type
 from models.loading import load_config
+from training.config_files import over, plain, read_config, with_sources, word_of, words_of
 from training.methods import STAGE_ONE, SUP, load_method, method_names, script_of
 from training.run_arguments import RunArguments
 
@@ -44,17 +39,6 @@ if TYPE_CHECKING:
 # x86; without either, torch emulates bfloat16 in software
 _BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
 _HELP = {"-h", "--help", "--help_all"}
-_REPLACED = {  # what a value excludes of those that came before
-    "train_file": {"dataset_name"},
-    "dataset_name": {"train_file"},
-    "model_name_or_path": {"config_name", "vocabulary_size"},
-    "config_name": {"model_name_or_path"},
-    "dev": {"dev_file", "dev_beir"},
-    "dev_file": {"dev", "dev_beir"},
-    "dev_beir": {"dev", "dev_file"},
-    "num_train_epochs": {"max_steps"},
-    "max_steps": {"num_train_epochs"},
-}
 _NEEDED = {  # a flag that does nothing without another
     "upsample": "max_rows",
     "vocabulary_size": "config_name",
@@ -100,7 +84,7 @@ class Settings:
         """A line for every value that is not a default, with where it is from."""
         lines = []
         for name, value in self.given.items():
-            shown = " ".join(_word(part) for part in _parts(value))
+            shown = " ".join(map(word_of, value if isinstance(value, list) else [value]))
             lines.append(f"\n  settings: {name} {shown} ({self.sources[name]})")
         return "".join(lines)
 
@@ -140,7 +124,7 @@ def fill(script: str, values: Mapping[str, Any]) -> Settings:
     Raises:
         BadInput: see `read`.
     """
-    given = {name: _plain(value) for name, value in values.items() if value is not None}
+    given = {name: plain(value) for name, value in values.items() if value is not None}
     config = given.pop("config", [])
     config = config if isinstance(config, list) else [config]
     check_type("config", config, list[str])
@@ -161,57 +145,9 @@ def flags_of(script: str, words: Sequence[str]) -> dict[str, Any]:
     return parser.values(words) | ({"config": config} if config else {})
 
 
-def read_config(*paths: str | Path) -> dict[str, Any]:
-    """The values of configuration files by name, later files win; every scalar stays a string.
-
-    In a later file a key without a value is the default again, and what stands under the name of
-    files beside it, which may have a `*`, counts behind such a file alone.
-
-    Raises:
-        BadInput: a file cannot be read or is something else.
-    """
-    return {name: value for name, (value, _) in _merged(paths).items()}
-
-
-def _merged(paths: Sequence[str | Path]) -> dict[str, tuple[Any, str]]:
-    """As `read_config`, with the file of each value."""
-    merged: dict[str, tuple[Any, str]] = {}
-    for number, path in enumerate(paths):
-        earlier = [Path(name).stem for name in paths[:number]]
-        content = _content(Path(path), earlier)
-        merged = _over(merged, {name: (value, str(path)) for name, value in content.items()})
-    return {name: pair for name, pair in merged.items() if pair[0] is not None}
-
-
-def _content(path: Path, earlier: Sequence[str]) -> dict[str, Any]:
-    """The words of a file behind files of these names; None for a key without a value."""
-    content = read_yaml(path, strings=True)
-    if not isinstance(content, dict):
-        raise BadInput(f"{path}: must be a YAML mapping with one `flag: value` per line")
-    files = [file.stem for file in path.parent.glob("*.yaml")]
-    sections = {name for name in content if "-" in name and fnmatch.filter(files, name)}
-    own = {name: value for name, value in content.items() if name not in sections}
-    for name in content:
-        if name in sections and fnmatch.filter(earlier, name):
-            own = _over(own, content[name])
-    for name, value in own.items():
-        parts = [*value.values()] if isinstance(value, dict) else _parts(value)
-        if value == "" and earlier:
-            own[name] = None
-        elif not parts or not all(isinstance(part, str) and part for part in parts):
-            raise BadInput(
-                f"{path}: '{name}' needs a value or a list of values; omit the key for the default"
-            )
-    return own
-
-
-def words_of(values: Mapping[str, Any]) -> list[str]:
-    """The command line that gives these values."""
-    words = []
-    for name, value in values.items():
-        parts = [_word(part) for part in _parts(value)]
-        words += [f"--{name}={parts[0]}"] if len(parts) == 1 else [f"--{name}", *parts]
-    return words
+def method_of(config: Any) -> str | None:
+    """The method that a configuration file names, or several together."""
+    return read_config(*(config if isinstance(config, (list, tuple)) else [config])).get("method")
 
 
 def kinds_of(script: str, method: Method | None) -> tuple[type, ...]:
@@ -278,16 +214,15 @@ class SettingsParser(Parser, HfArgumentParser):
         values.pop("config", None)
         return values
 
-    def of_file(self, path: str, words: dict[str, Any]) -> dict[str, Any]:
+    def of_file(self, path: str, words: Mapping[str, Any]) -> dict[str, Any]:
         """The values of a configuration file, by name; `words` are those that count."""
         for name, value in words.items():
             if name == "method" and self.script == STAGE_ONE:
                 raise BadInput(f"{path}: a configuration of {script_of(str(value))}")
             if name not in self.hints:
                 raise BadInput(f"{path}: unknown key '{name}'; {self.instead(name)}")
-            if isinstance(value, dict):
-                words[name] = {key: _number(part) for key, part in value.items()}
-            elif len(_parts(value)) > 1 and self._option_string_actions[f"--{name}"].nargs != "+":
+            single = self._option_string_actions[f"--{name}"].nargs != "+"
+            if single and isinstance(value, list) and len(value) > 1:
                 raise BadInput(f"{path}: '{name}' takes one value, not {len(value)}")
         try:
             return self.values(words_of(words))
@@ -310,7 +245,7 @@ class SettingsParser(Parser, HfArgumentParser):
 
 def _print_help(script: str, words: Sequence[str], description: str) -> None:
     method, config = _method_and_files(words)
-    method = method or read_config(*config).get("method")
+    method = method or method_of(config)
     if script != STAGE_ONE:
         description += f"\nmethods: {', '.join(method_names())}; --method NAME --help shows the "
         description += "flags of one"
@@ -331,7 +266,7 @@ def _opened(
     script: str, method: str | None, config: Sequence[str]
 ) -> tuple[SettingsParser, dict[str, tuple[Any, str]]]:
     """The parser of a script and its method, and the files' values with the file of each."""
-    merged = _merged(config)
+    merged = with_sources(config)
     if script != STAGE_ONE and method is None:
         method, _ = merged.get("method", (None, ""))
         if config and method is None:
@@ -352,7 +287,7 @@ def _settled(
     parser: SettingsParser, file: Mapping[str, tuple[Any, str]], flags: Mapping[str, Any]
 ) -> Settings:
     """The settings of the files' values and those given in the command or in Python."""
-    merged = _over(file, {name: (value, "flag") for name, value in flags.items()})
+    merged = over(file, {name: (value, "flag") for name, value in flags.items()})
     given = {name: value for name, (value, _) in merged.items()}
     sources = {name: source for name, (_, source) in merged.items()}
     chosen = {}
@@ -360,7 +295,7 @@ def _settled(
         if name in parser.hints and given.get(name, parser.defaults[name]) == "auto":
             given[name], reason = choose(given)
             sources.setdefault(name, "auto")
-            chosen[name] = f"{_word(given[name])} ({reason})"
+            chosen[name] = f"{word_of(given[name])} ({reason})"
     for name, value in given.items():
         check_range(f"--{name}", value, parser.hints[name])
         if value and name in _NEEDED and not given.get(_NEEDED[name]):
@@ -378,13 +313,6 @@ def _settled(
         sources,
         chosen,
     )
-
-
-def _over(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """Both, where a later value replaces an earlier one and its alternatives."""
-    replaced = {other for name in later for other in _REPLACED.get(name, ())}
-    kept = {name: value for name, value in earlier.items() if name not in replaced}
-    return {**kept, **later}
 
 
 def _built(kinds: Sequence[type], given: Mapping[str, Any]) -> list[Any]:
@@ -443,31 +371,3 @@ def _or_auto(kind: Any) -> Callable[[str], Any]:
         return text if text == "auto" else kind(text)
 
     return parsed
-
-
-def _plain(value: Any) -> Any:
-    """A value from Python as flags have it: enumerations and paths as words, tuples as lists."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, PathLike):
-        return fspath(value)
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    return value
-
-
-def _parts(value: Any) -> list[Any]:
-    return [*value] if isinstance(value, (list, tuple)) else [value]
-
-
-def _word(value: Any) -> str:
-    value = _plain(value)
-    return json.dumps(value) if isinstance(value, (bool, dict)) else str(value)
-
-
-def _number(word: str) -> Any:
-    """A word of a mapping in a file as JSON has it."""
-    try:
-        return json.loads(word)
-    except ValueError:
-        return word

@@ -11,7 +11,7 @@ from unittest import mock
 from accelerate.commands.launch import launch_command_parser
 
 from tests.sources import ROOT
-from training.settings import read_config
+from training.config_files import read_config
 
 RUN = re.compile(
     r"""python\ (run_\w+\.py\ .*(MY_SENTENCES|MY_PARAGRAPHS|toy/sentences)

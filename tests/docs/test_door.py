@@ -2,12 +2,16 @@
 
 import doctest
 import shutil
+from pathlib import Path
 
 import pytest
 from transformers import ProgressCallback
 
 import infocse
+from common.errors import BadInput
+from tests.sources import ROOT
 from training import stages
+from training.methods import STAGE_ONE, SUP
 
 
 @pytest.fixture
@@ -30,3 +34,15 @@ def test_an_example_gives_what_it_says(name, names):
     assert found.examples
     result = doctest.DocTestRunner(verbose=False).run(found)
     assert result.attempted == len(found.examples) and not result.failed
+
+
+def test_the_method_of_a_configuration_decides_how_rows_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "train_sentences", lambda settings, callbacks: settings)
+    rows, small = [("a dog", "a cat", "neutral")], ROOT / "configs" / "mini.yaml"
+    config = ROOT / "configs" / "consert-sup-bert-base.yaml"
+    settings = infocse.train(rows, config=[config, small], cache_dir=tmp_path)
+    assert settings.script == SUP
+    (file,) = settings.data_args.train_file
+    assert Path(file).read_text().splitlines()[0] == "premise\thypothesis\tlabel"
+    with pytest.raises(BadInput, match=STAGE_ONE):
+        infocse.train(rows, config=ROOT / "configs" / "aux-bert-base.yaml", cache_dir=tmp_path)

@@ -16,9 +16,9 @@ from papers.results import needed
 from papers.runs import Choice, RunPlan
 from papers.specification import names, read
 from tests.sources import ROOT
+from training.config_files import read_config, words_of
 from training.methods import script_of
 from training.settings import read as settings_of
-from training.settings import read_config, words_of
 
 TABLES = {name: read(name) for name in names()}
 ROWS = [(name, row) for name, table in TABLES.items() for row in table.rows]

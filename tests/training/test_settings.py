@@ -19,9 +19,10 @@ from tests.folders import change_json
 from tests.refusals import refused
 from tests.sources import ROOT
 from training import settings
+from training.config_files import read_config
 from training.methods import STAGE_ONE, SUP, UNSUP, load_method, method_names
 from training.run_arguments import RunArguments
-from training.settings import fill, flags_of, read, read_config
+from training.settings import fill, flags_of, read
 
 METHODS = [load_method(name).arguments for name in method_names()]
 
