@@ -15,7 +15,8 @@ import numpy as np
 
 from common.errors import BadInput
 from common.ranges import Count, Part, checked
-from eval.encode import Encode, device_here, unit
+from eval.encode import Encode, device_here
+from eval.metrics.cosine import unit
 from search.index import Document, Hit, Index
 from search.recipe import Recipe
 

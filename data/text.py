@@ -240,7 +240,7 @@ def _columns(source: Source, path: Path) -> Iterator[Cells]:
     try:
         for batch in read(source, path):
             batch.validate(full=True)  # otherwise a damaged file can end the process
-            columns = [_cells(path, name, batch[name]) for name in source.required]
+            columns = [cells_of(path, name, batch[name]) for name in source.required]
             if source.labelled:
                 columns[-1] = _named(columns[-1], batch.schema)
             for cells in zip(*columns, strict=True):
@@ -267,7 +267,7 @@ def _arrow(source: Source, path: Path) -> Iterator[pa.RecordBatch]:
             yield batch.select(source.required).slice(start, ROWS_AT_ONCE)
 
 
-def _cells(path: Path, name: str, column: pa.Array) -> list[Any]:
+def cells_of(path: Path, name: str, column: pa.Array) -> list[Any]:
     """The cells of a column; a repeated one of a dictionary is one string.
 
     Raises:

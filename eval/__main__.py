@@ -51,7 +51,8 @@ class Scored(NamedTuple):
 def parser() -> Parser:
     p = Parser(
         prog="python -m eval",
-        description="Score sentence encoders: STS (Spearman x 100), transfer (accuracy), retrieval (nDCG, recall).",
+        description="Score sentence encoders: STS (Spearman x 100), transfer (accuracy), retrieval "
+        "(nDCG, recall).",
         epilog="examples:\n"
         "  python -m eval runs/infocse --tasks sts --output runs/infocse/scores.json\n"
         "  python -m eval runs/infocse --tasks transfer --mode fasttest\n"
@@ -63,35 +64,49 @@ def parser() -> Parser:
         "  python -m eval runs/infocse --tasks beir --beir scifact --search dense bm25 hybrid",
     )
     p.old = EVALUATION
-    model = "run or export folder, Hugging Face encoder or sentence-transformers model; several give one table"
+    model = (
+        "run or export folder, Hugging Face encoder or sentence-transformers model; several give "
+        "one table"
+    )
     p.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help=model)
-    p.add_argument(
-        "--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(GROUPS)} or task names"
-    )
-    p.add_argument(
-        "--dev_file",
-        help="your own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)",
-    )
+    groups = f"{', '.join(GROUPS)} or task names"
+    p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=groups)
+    pairs = "your own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)"
+    p.add_argument("--dev_file", help=pairs)
     split = "split of STS and BEIR; dev implies --mode dev"
     p.add_argument("--split", choices=["test", "dev"], default="test", help=split)
-    mode = "of transfer: test, as in the papers (10 folds), or fasttest, or dev for dev scores (5 folds, rmsprop); dev "
-    p.add_argument("--mode", choices=[*MODES], default="test", help=f"{mode}implies --split dev")
+    mode = (
+        "of transfer: test, as in the papers (10 folds), or fasttest, or dev for dev scores (5 "
+        "folds, rmsprop); dev implies --split dev"
+    )
+    p.add_argument("--mode", choices=[*MODES], default="test", help=mode)
     add_encoder(p)
     add_prompts(p, "query", "document")
     sets = "sets to search in: folders in DATA_DIR/beir, paper14, nano; adds --tasks beir"
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME", help=sets)
-    search = "how to rank in search tasks: dense (cosine), bm25, hybrid (both), hybrid-0.1 to hybrid-0.9 (that weight "
-    several = "of the cosine); several are compared in one table, with intervals"
-    choice = {"nargs": "+", "choices": SEARCHES, "metavar": "SEARCH", "default": ["dense"]}
-    p.add_argument("--search", help=search + several, **choice)
+    search = (
+        "how to rank in search tasks: dense (cosine), bm25, hybrid (both), hybrid-0.1 to "
+        "hybrid-0.9 (that weight of the cosine); several are compared in one table, with intervals"
+    )
+    named = p.add_argument("--search", nargs="+", choices=[*SEARCHES], default=["dense"])
+    named.metavar, named.help = "SEARCH", search
     language = "stop words of BM25; only English words are stemmed"
     p.add_argument("--language", choices=LANGUAGES, default="english", help=language)
-    vectors = "keep the document vectors of search tasks here (several models: in DIR/NAME), so that a stopped command "
-    p.add_argument("--embeddings", metavar="DIR", help=f"{vectors}resumes")
+    vectors = (
+        "keep the document vectors of search tasks here (several models: in DIR/NAME), so that a "
+        "stopped command resumes"
+    )
+    p.add_argument("--embeddings", metavar="DIR", help=vectors)
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream and beir")
-    output = "write all rows, also of subsets, to this JSON file, and the scores of each example next to it; several "
-    p.add_argument("--output", help=f"{output}models or searches write DIR/NAME.json")
-    form = "mteb: write result files of mteb to the folder --output instead (needs requirements-extra.txt)"
+    output = (
+        "write all rows, also of subsets, to this JSON file, and the scores of each example next "
+        "to it; several models or searches write DIR/NAME.json"
+    )
+    p.add_argument("--output", help=output)
+    form = (
+        "mteb: write result files of mteb to the folder --output instead (needs "
+        "requirements-extra.txt)"
+    )
     p.add_argument("--format", choices=["json", "mteb"], default="json", help=form)
     return p
 
@@ -117,22 +132,18 @@ def main(argv: list[str] | None = None) -> list[dict]:
         check_output(output, [args.dev_file], b"[")
         check_output(str(items_path(output)), [args.dev_file], b"pk")
         refuse_foreign(output, *Key._fields, "n", "value")
-    for model in (
-        models.values()
-    ):  # fail on a bad model or a missing file now, not after the first is scored
+    # Fail on a bad model or a missing file now, not after the first is scored.
+    for model in models.values():
         described(model, load_config(model), args.pooling)
         load_tokenizer(model)
     for task in tasks_of(args, lines[0])[1:]:
         task.load(args.data_dir)
     with TemporaryDirectory(prefix="eval-") as temporary:
-        if (
-            len(searches) > 1
-        ):  # the dense and the hybrid search share vectors, and the intervals are read from files
+        # Searches share vectors, and their intervals are read from files.
+        if len(searches) > 1:
             args.embeddings = args.embeddings or f"{temporary}/embeddings"
-            outputs = {
-                name: path or _path_of(temporary, name, ".json", lines)
-                for name, path in outputs.items()
-            }
+            for name, path in outputs.items():
+                outputs[name] = path or _path_of(temporary, name, ".json", lines)
         rows = score_lines(args, lines, outputs)
         if len(searches) > 1:
             show(intervals(lines, outputs))
@@ -145,17 +156,22 @@ def _path_of(path: str | None, name: str, suffix: str, several: list) -> str | N
 
 
 def tasks_of(args: argparse.Namespace, scored: Scored) -> list[Task]:
-    names = [*args.tasks, *(["beir"] if args.beir else [])] or ([] if args.dev_file else ["sts"])
+    """The tasks of a line; STS if none is named."""
+    names = [*args.tasks]
+    if args.beir:
+        names.append("beir")
+    if not names and not args.dev_file:
+        names = ["sts"]
     tasks = tasks_named(names, options_of(args, scored))
-    return [*tasks, *([own_pairs(args.dev_file)] if args.dev_file else [])]
+    if args.dev_file:
+        tasks.append(own_pairs(args.dev_file))
+    return tasks
 
 
 def options_of(args: argparse.Namespace, scored: Scored) -> Options:
     """The task options of one model and search."""
-    dev = "dev" in (
-        args.split,
-        args.mode,
-    )  # a dev score of one task beside a test score of another helps nobody
+    # A dev score of one task beside a test score of another helps nobody.
+    dev = "dev" in (args.split, args.mode)
     return Options(
         split="dev" if dev else "test",
         mode="dev" if dev else args.mode,
@@ -186,8 +202,8 @@ def score_lines(
             rows[scored.name] = rows_of(results, scored.name, None, **encode.settings)
             if args.format == "mteb":
                 write_mteb(Path(args.output), scored.name, rows[scored.name])
-            if outputs[scored.name]:
-                write_scores(outputs[scored.name], results, rows[scored.name])
+            if file := outputs[scored.name]:
+                write_scores(file, results, rows[scored.name])
     finally:  # also if a file cannot be written, or a later model fails
         all_rows = [row for model_rows in rows.values() for row in model_rows]
         if all_rows:
@@ -195,19 +211,17 @@ def score_lines(
     return all_rows
 
 
-def intervals(lines: list[Scored], files: Mapping[str, str]) -> str:
-    """What every later search of a model adds to an earlier one, with the paired bootstrap's 95 % intervals."""
+def intervals(lines: list[Scored], files: Mapping[str, str | None]) -> str:
+    """What every later search of a model adds to an earlier one, with 95 % intervals."""
     parts = []
     for earlier, later in combinations(lines, 2):
         if earlier.label == later.label:
-            a, b = (
-                from_files(scored.name, [Path(files[scored.name])]) for scored in (later, earlier)
-            )
+            a = from_files(later.name, [Path(str(files[later.name]))])
+            b = from_files(earlier.name, [Path(str(files[earlier.name]))])
             cells = [line.cells() for line in compare(a, b)]
             parts.append(f"A: {later.name}; B: {earlier.name}\n{markdown([COLUMNS, *cells])}")
-    return "\n" + "\n\n".join(
-        [*parts, f"bootstrap: {RESAMPLES} resamples of the queries (seed {SEED})"]
-    )
+    parts.append(f"bootstrap: {RESAMPLES} resamples of the queries (seed {SEED})")
+    return "\n" + "\n\n".join(parts)
 
 
 if __name__ == "__main__":

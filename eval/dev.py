@@ -1,4 +1,4 @@
-"""Dev sets select a run's best model and compare it with the initial one: STS pairs or a search set."""
+"""Dev sets select a run's best model and compare it with the initial one: pairs or a search."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,21 +51,18 @@ class DevSet:
 
     def verdict(self, initial: Items, result: Items) -> dict[str, Any]:
         """Compare result and initial model on the judging examples, see `verdict`."""
-        return verdict(_part(initial, self.judging), _part(result, self.judging)) | {
-            "apart": self.apart
-        }
+        facts = verdict(_part(initial, self.judging), _part(result, self.judging))
+        return facts | {"apart": self.apart}
 
 
 def _part(items: Items, chosen: Sequence[int] | None) -> Items:
-    return (
-        items
-        if chosen is None
-        else {name: values[np.asarray(chosen)] for name, values in items.items()}
-    )
+    if chosen is None:
+        return items
+    return {name: values[np.asarray(chosen)] for name, values in items.items()}
 
 
 def score_of(items: Items) -> float:
-    """Spearman's correlation of pairs or the mean over queries, x 100, from the scores of every example."""
+    """Spearman's correlation of pairs, or the mean over queries, x 100."""
     if "gold" in items:
         return float(spearman(items["similarity"], items["gold"]))
     return 100 * float(items["value"].mean())
@@ -74,16 +71,17 @@ def score_of(items: Items) -> float:
 def pairs_set(metric: str, pairs: Pairs) -> DevSet:
     """Graded pairs, scored by Spearman's correlation."""
     gold = np.array(pairs.gold)
-    return DevSet(
-        metric,
-        vars(pairs),
-        lambda encode: {"similarity": similarities(encode, pairs), "gold": gold},
-    )
+
+    def items(encode: Encoder) -> Items:
+        return {"similarity": similarities(encode, pairs), "gold": gold}
+
+    return DevSet(metric, vars(pairs), items)
 
 
 def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
-    """A folder in BEIR's format, scored by nDCG@10; the queries of the first split select, those of
-    the last judge.
+    """A folder in BEIR's format, scored by nDCG@10.
+
+    The queries of the first split select the model, those of the last judge it.
 
     Raises:
         BadInput: with file and line if the folder is malformed; a query of both splits.
@@ -97,11 +95,10 @@ def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
         )
     queries = {name: text for part in parts for name, text in part.queries.items()}
     grades = {name: graded for part in parts for name, graded in part.grades.items()}
-    whole, numbers = (
-        BeirSet(parts[0].corpus, queries, grades),
-        {name: number for number, name in enumerate(queries)},
-    )
-    chosen, judged = ([numbers[name] for name in part.queries] for part in (parts[0], parts[-1]))
+    whole = BeirSet(parts[0].corpus, queries, grades)
+    numbers = {name: number for number, name in enumerate(queries)}
+    chosen = [numbers[name] for name in parts[0].queries]
+    judging = [numbers[name] for name in parts[-1].queries]
     name = name_of(Path(folder))
     task = BeirTask(name, without_own_id=drops_own_id(name))
 
@@ -110,26 +107,26 @@ def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
 
     rule = ["without own id"] if task.without_own_id else []
     content = [whole.corpus.sha256, queries, grades, *rule]
-    return DevSet("search_ndcg", content, items, chosen, judged, apart=len(parts) > 1)
+    return DevSet("search_ndcg", content, items, chosen, judging, apart=len(parts) > 1)
 
 
 def verdict(initial: Items, result: Items) -> dict[str, Any]:
-    """Compare result and initial model on the same examples by a paired bootstrap of `RESAMPLES`
-    draws.
+    """Compare result and initial model on the same examples by a paired bootstrap.
 
     Returns:
         `examples`, `start` (the initial model) and `result` (x 100), `difference`, its 95 %
         `interval`, and `verdict`: `better` if the interval is above zero, `worse` if below, else
         `not told apart`.
     """
-    draws = (
-        resampled_figures(items, RESAMPLES, np.random.default_rng(0)) for items in (result, initial)
-    )
-    low, high = percentile(np.subtract(*draws))
+    # Two generators in one state draw the same examples for both.
+    ours = resampled_figures(result, RESAMPLES, np.random.default_rng(0))
+    theirs = resampled_figures(initial, RESAMPLES, np.random.default_rng(0))
+    low, high = percentile(ours - theirs)
     before, after = score_of(initial), score_of(result)
-    scores = {"examples": len(next(iter(initial.values()))), "start": before, "result": after}
     return {
-        **scores,
+        "examples": len(next(iter(initial.values()))),
+        "start": before,
+        "result": after,
         "difference": after - before,
         "interval": [low, high],
         "verdict": judged(low, high),
@@ -138,15 +135,18 @@ def verdict(initial: Items, result: Items) -> dict[str, Any]:
 
 def judged(low: float, high: float) -> str:
     """A difference with this interval in words: better, worse or not told apart."""
-    return BETTER if low > 0 else WORSE if high < 0 else ALIKE
+    if low > 0:
+        return BETTER
+    return WORSE if high < 0 else ALIKE
 
 
 def in_words(facts: Mapping[str, Any]) -> str:
     """A verdict as one line."""
     low, high = facts["interval"]
-    text = f"{facts['metric']} {facts['start']:.2f} -> {facts['result']:.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
-    text += "" if facts.get("apart", True) else ", on the examples that selected it"
-    text += (
-        f", from only {facts['examples']} examples" if facts.get("examples", _MANY) < _MANY else ""
-    )
+    text = f"{facts['metric']} {facts['start']:.2f} -> {facts['result']:.2f}"
+    text += f", 95 % interval {low:+.2f} to {high:+.2f}"
+    if not facts.get("apart", True):
+        text += ", on the examples that selected it"
+    if facts.get("examples", _MANY) < _MANY:
+        text += f", from only {facts['examples']} examples"
     return f"the result {IS[facts['verdict']]} its initial model ({text})"

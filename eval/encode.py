@@ -162,10 +162,3 @@ def _design(module) -> list:
 def device_here() -> str:
     """`cuda` if available, else `cpu`."""
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows of length one in float64, (N, D) -> (N, D); a zero row stays zero, with cosines 0."""
-    vectors = vectors.astype(np.float64)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)

@@ -9,8 +9,9 @@ from common.errors import BadInput
 
 
 def labelled(models: Sequence[str]) -> dict[str, str]:
-    """Map labels to folders or hub ids, in the order given; an existing folder may have an equals
-    sign in its name.
+    """Map labels to folders or hub ids, in the order given.
+
+    An existing folder may have an equals sign in its name.
 
     Raises:
         BadInput: two models have one label.

@@ -40,7 +40,7 @@ _METRICS = {
 
 
 def require_mteb(output: str | None) -> None:
-    """BadInput if mteb is not installed, or the folder for its files is missing or cannot be written."""
+    """BadInput if mteb is not installed, or the folder for its files cannot be written."""
     if find_spec("mteb") is None:
         raise BadInput("--format mteb needs mteb: pip install -r requirements-extra.txt")
     if output is None:
@@ -49,7 +49,7 @@ def require_mteb(output: str | None) -> None:
 
 
 def scores_by_task(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Rows of scores.json -> mteb's task -> its metric -> value from 0 to 1; other rows are left out."""
+    """Task of mteb -> its metric -> value from 0 to 1; rows of other tasks are left out."""
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for row in rows:
         task = _NAMES.get(row["task"].lower())
@@ -60,7 +60,7 @@ def scores_by_task(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, flo
 
 
 def write_mteb(folder: Path, model: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write `results/MODEL/no_revision_available/TASK.json`, which `mteb.ResultCache(folder)` reads."""
+    """Write `results/MODEL/no_revision_available/TASK.json`, which `mteb.ResultCache` reads."""
     import mteb
     from mteb.models import ModelMeta
     from mteb.results import TaskResult

@@ -36,12 +36,11 @@ class Key(NamedTuple):
 
     def __str__(self) -> str:
         """The task, followed by split, mode and metric if they are not the defaults of STS."""
-        other = [
-            word
-            for word, default in zip(self[1:], ("test", "test", "spearman"), strict=True)
-            if word != default
-        ]
-        return " ".join([self.task, *other])
+        words = [self.task]
+        for word, default in zip(self[1:], ("test", "test", "spearman"), strict=True):
+            if word != default:
+                words.append(word)
+        return " ".join(words)
 
 
 @dataclass(frozen=True)
@@ -186,13 +185,13 @@ def items_path(scores: str | Path) -> Path:
 
 def write_scores(path: str | Path, results: Mapping[Any, Result], rows: list[dict]) -> None:
     """Write `scores.json` and `scores.items.npz` with the scores of every example."""
-    items = {
-        "|".join([*(result.rows[0][part] for part in Key._fields[:3]), name]): values
-        for result in results.values()
-        for name, values in result.items.items()
-    }
+    items = {}
+    for result in results.values():
+        task, split, mode, _ = Key.of(result.rows[0])
+        for name, values in result.items.items():
+            items[f"{task}|{split}|{mode}|{name}"] = values
     with writing(items_path(path)) as part, part.open("wb") as file:
-        np.savez_compressed(file, **items)
+        np.savez_compressed(file, **items)  # type: ignore[arg-type]  # numpy's stub: bool
     write_rows(path, rows)
 
 

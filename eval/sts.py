@@ -1,5 +1,4 @@
-"""Semantic textual similarity: the seven sets of the papers, their dev splits, and a user's own
-pairs.
+"""Semantic textual similarity: the papers' seven sets, their dev splits, and a user's own pairs.
 
 Protocol: SimCSE's modified SentEval (arXiv 2104.08821, appendix B): cosine, no trained regressor;
 the subsets of a year are concatenated and give one Spearman correlation ("all"). Further rows are
@@ -13,12 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from common.errors import BadInput
 from eval.encode import Encoder
 from eval.metrics.correlation import pearson, spearman
+from eval.metrics.cosine import pair_cosines
 from eval.scores import Result, row
 from eval.text_files import DOWNSTREAM, read_lines, tidy
 
@@ -57,12 +58,11 @@ def _cells(line: str, where: str, columns: Sequence[int]) -> list[str]:
 
 
 def read_sts_year(folder: Path, subset: str) -> Pairs:
-    """One subset of STS12 to STS16: `STS.input.X.txt` and `STS.gs.X.txt`; unscored pairs are skipped."""
+    """A subset of STS12 to STS16: `STS.input.X.txt` and `STS.gs.X.txt`, without unscored pairs."""
     texts, golds = folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt"
     pairs = Pairs([], [], [])
-    for number, (line, gold) in enumerate(
-        zip(read_lines(texts), read_lines(golds), strict=True), start=1
-    ):
+    lines = zip(read_lines(texts), read_lines(golds), strict=True)
+    for number, (line, gold) in enumerate(lines, start=1):
         if gold.strip():
             left, right = _cells(line, f"{texts}:{number}", (0, 1))
             pairs.left.append(tidy(left))
@@ -71,26 +71,36 @@ def read_sts_year(folder: Path, subset: str) -> Pairs:
     return pairs
 
 
-def read_columns(path: Path, score: int | str, left: int | str, right: int | str) -> Pairs:
-    """Tab-separated columns without quoting, chosen by number, or by name from a header line."""
-    lines, columns, first = read_lines(path), [score, left, right], 1
+def read_columns(path: Path, columns: Sequence[int] | Sequence[str]) -> Pairs:
+    """Tab-separated pairs without quoting.
+
+    Args:
+        path: the file.
+        columns: of the score and the two sentences, by number, or by name from a header line.
+
+    Raises:
+        BadInput: with file and line.
+    """
+    lines, first = read_lines(path), 1
     while lines and not lines[-1].strip():  # an editor's empty last line
         lines.pop()
-    if isinstance(score, str):
-        header, lines = (lines or [""])[0].split("\t"), lines[1:]
-        if wrong := [name for name in columns if header.count(name) != 1]:
+    names = [name for name in columns if isinstance(name, str)]
+    places = [number for number in columns if isinstance(number, int)]
+    if names:
+        header, lines, first = (lines or [""])[0].split("\t"), lines[1:], 2
+        if wrong := [name for name in names if header.count(name) != 1]:
             raise BadInput(
-                f"{path}:1: the header needs the columns {', '.join(columns)}, separated by tabs; "
+                f"{path}:1: the header needs the columns {', '.join(names)}, separated by tabs; "
                 f"'{wrong[0]}' occurs {header.count(wrong[0])} times"
             )
-        columns, first = [header.index(name) for name in columns], 2
+        places = [header.index(name) for name in names]
     pairs = Pairs([], [], [])
     for number, line in enumerate(lines, start=first):
         where = f"{path}:{number}"
-        gold, *texts = _cells(line, where, columns)
+        gold, left, right = _cells(line, where, places)
+        pairs.left.append(tidy(left))
+        pairs.right.append(tidy(right))
         pairs.gold.append(_score(gold, where))
-        for side, text in zip((pairs.left, pairs.right), texts, strict=True):
-            side.append(tidy(text))
     return pairs
 
 
@@ -111,7 +121,7 @@ class StsTask:
     pairs: int | None
 
     def load(self, data_dir: str | Path) -> dict[str, Pairs]:
-        """The pairs by subset; BadInput if their number is not the published one, or gives no correlation."""
+        """The pairs by subset; BadInput for another number than published, or equal scores."""
         changed = (
             "a file is truncated or changed: `python -m data.prepare sts` downloads the original"
         )
@@ -126,42 +136,34 @@ class StsTask:
             wrong = f"{len(gold)} scored pairs instead of {self.pairs}"
             raise BadInput(f"{self.name} {self.split} in {data_dir} has {wrong}; {changed}")
         if len(set(gold)) < 2:
-            raise BadInput(
-                f"{self.name} has {len(gold)} pairs of one score; a correlation needs different "
-                "scores"
-            )
+            said = "a correlation needs different scores"
+            raise BadInput(f"{self.name} has {len(gold)} pairs of one score; {said}")
         return subsets
 
     def score(self, encode: Encoder, data_dir: str | Path) -> Result:
-        """Headline: Spearman over all pairs; then Pearson, and both per subset with mean and weighted mean."""
+        """Headline: Spearman over all pairs; then Pearson, and means over the subsets and each."""
         subsets = self.load(data_dir)
         everything = merged(subsets)
         similarity, gold = similarities(encode, everything), np.array(everything.gold)
-        whole = "single" if len(subsets) == 1 else "all"
-        rows = [self._row(metric, whole, similarity, gold) for metric in _METRICS]
-        for metric in _METRICS if len(subsets) > 1 else ():
-            ends = np.cumsum([len(pairs.gold) for pairs in subsets.values()])[:-1]
-            parts = zip(subsets, np.split(similarity, ends), np.split(gold, ends), strict=True)
-            subset_rows = [self._row(metric, f"subset {name}", *part) for name, *part in parts]
-            values, sizes = zip(*((line["value"], line["n"]) for line in subset_rows), strict=True)
-            mean = row(self.name, self.split, metric, "mean", sum(sizes), np.mean(values))
-            weighted = {
-                **mean,
-                "aggregation": "wmean",
-                "value": float(np.average(values, weights=sizes)),
-            }
-            rows += [mean, weighted, *subset_rows]
-        return Result(rows, {"similarity": similarity, "gold": gold})
+        rows: list[dict[str, Any]] = []
 
-    def _row(self, metric: str, aggregation: str, similarity: np.ndarray, gold: np.ndarray) -> dict:
-        return row(
-            self.name,
-            self.split,
-            metric,
-            aggregation,
-            len(gold),
-            float(_METRICS[metric](similarity, gold)),
-        )
+        def add(metric: str, how: str, count: int, value: Any) -> None:
+            rows.append(row(self.name, self.split, metric, how, count, float(value)))
+
+        for metric, measure in _METRICS.items():
+            whole = "single" if len(subsets) == 1 else "all"
+            add(metric, whole, len(gold), measure(similarity, gold))
+        if len(subsets) > 1:
+            sizes = [len(pairs.gold) for pairs in subsets.values()]
+            ends = np.cumsum(sizes)[:-1]
+            parts = list(zip(np.split(similarity, ends), np.split(gold, ends), strict=True))
+            for metric, measure in _METRICS.items():
+                values = [measure(*part) for part in parts]
+                add(metric, "mean", len(gold), np.mean(values))
+                add(metric, "wmean", len(gold), np.average(values, weights=sizes))
+                for name, count, value in zip(subsets, sizes, values, strict=True):
+                    add(metric, f"subset {name}", count, value)
+        return Result(rows, {"similarity": similarity, "gold": gold})
 
 
 def merged(subsets: dict[str, Pairs]) -> Pairs:
@@ -170,17 +172,10 @@ def merged(subsets: dict[str, Pairs]) -> Pairs:
     return sum(others, start=first)
 
 
-def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Cosine of each row pair, (N, D) and (N, D) -> (N,); 0 if a vector is zero."""
-    left, right = left.astype(np.float64), right.astype(np.float64)
-    norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
-    return np.divide((left * right).sum(1), norms, out=np.zeros(len(left)), where=norms > 0)
-
-
 def similarities(encode: Encoder, pairs: Pairs) -> np.ndarray:
     """Cosine of every pair, (N,)."""
     vectors = encode(pairs.left + pairs.right)
-    return cosines(vectors[: len(pairs.left)], vectors[len(pairs.left) :])
+    return pair_cosines(vectors[: len(pairs.left)], vectors[len(pairs.left) :])
 
 
 _METRICS = {"spearman": spearman, "pearson": pearson}
@@ -196,16 +191,14 @@ def _year(name: str, pairs: int, subsets: str) -> StsTask:
 
 def read_stsb(split: str, data_dir: Path) -> dict[str, Pairs]:
     """STS-B's `train`, `dev` or `test`, as one subset."""
-    return {
-        WHOLE: read_columns(
-            data_dir / DOWNSTREAM / "STS" / "STSBenchmark" / f"sts-{split}.csv", 4, 5, 6
-        )
-    }
+    path = data_dir / DOWNSTREAM / "STS" / "STSBenchmark" / f"sts-{split}.csv"
+    return {WHOLE: read_columns(path, (4, 5, 6))}
 
 
 def read_sick(file: str, data_dir: Path) -> dict[str, Pairs]:
+    """A file of SICK, as one subset."""
     names = ("relatedness_score", "sentence_A", "sentence_B")
-    return {WHOLE: read_columns(data_dir / DOWNSTREAM / "SICK" / file, *names)}
+    return {WHOLE: read_columns(data_dir / DOWNSTREAM / "SICK" / file, names)}
 
 
 # Subsets and numbers of pairs: the SemEval releases as SentEval reads them (STS13 without SMT).
@@ -232,6 +225,5 @@ def tasks(split: str) -> tuple[StsTask, ...]:
 def own_pairs(path: str) -> StsTask:
     """A user's own file: tab-separated, header `sentence1 sentence2 score`, scores from 0 to 5."""
     columns = "score", "sentence1", "sentence2"
-    return StsTask(
-        Path(path).stem, "file", lambda _: {WHOLE: read_columns(Path(path), *columns)}, None
-    )
+    pairs = Path(path)
+    return StsTask(pairs.stem, "file", lambda _: {WHOLE: read_columns(pairs, columns)}, None)

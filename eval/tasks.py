@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from common.errors import BadInput
 from eval import sts
@@ -17,11 +17,14 @@ from eval.transfer import tasks as transfer
 class Task(Protocol):
     """A frozen record of a data set and how it is scored."""
 
-    name: str
-    split: str
+    @property
+    def name(self) -> str: ...
 
-    def load(self, data_dir: str | Path) -> object:
-        """The data; BadInput with file and line if it is missing, malformed or not the published data."""
+    @property
+    def split(self) -> str: ...
+
+    def load(self, data_dir: str | Path) -> Any:
+        """The data; BadInput with file and line if it is malformed or not the published data."""
 
     def score(self, encode: Encoder, data_dir: str | Path) -> Result:
         """The rows of scores.json and the score of every example."""
@@ -52,12 +55,8 @@ class Options:
 
 
 def _sets(names: Sequence[str], o: Options) -> Sequence[Task]:
-    how = {
-        "embeddings": o.embeddings,
-        "device": o.device,
-        "search": o.search,
-        "language": o.language,
-    }
+    how = {"embeddings": o.embeddings, "device": o.device}
+    how |= {"search": o.search, "language": o.language}
     return beir.tasks(names, o.split, **how)
 
 
@@ -71,18 +70,17 @@ GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {
 
 
 def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
-    """Tasks by group (`sts`) or name (`STS12`, any case), each once; BadInput lists the known tasks."""
+    """Tasks by group (`sts`) or name (`STS12`, any case), each once; BadInput lists those known."""
     known = {task.name.lower(): task for group in GROUPS.values() for task in group(options)}
     chosen: list[Task] = []
     for name in names:
         if name.lower() in GROUPS:
             group = GROUPS[name.lower()](options)
             if not group:
-                beir_flag = "--beir NAME ... (folders in DATA_DIR/beir, paper14 or nano)"
-                raise BadInput(
-                    f"--tasks {name} needs "
-                    f"{beir_flag if name.lower() == 'beir' else '--split test'}"
-                )
+                needed = "--split test"
+                if name.lower() == "beir":
+                    needed = "--beir NAME ... (folders in DATA_DIR/beir, paper14 or nano)"
+                raise BadInput(f"--tasks {name} needs {needed}")
             chosen += group
         elif name.lower() in known:
             chosen.append(known[name.lower()])
@@ -101,17 +99,18 @@ def score_all(encode: Encoder, tasks: Sequence[Task], data_dir: str | Path) -> d
 def count_seen(
     training: Iterable[str], tests: Sequence[Task], data_dir: str | Path
 ) -> dict[str, dict[str, int]]:
-    """Count the distinct sentences of each STS task that are in the training text: {task: {seen,
-    sentences}}.
+    """Count the distinct sentences of each STS task that are in the training text.
 
     Sentences are compared as strings with normalised white space.
+
+    Returns:
+        Task name -> `seen` and `sentences`.
     """
-    pairs = {
-        task.name: sts.merged(task.load(data_dir))
-        for task in tests
-        if isinstance(task, sts.StsTask)
-    }
-    texts = {name: {*read.left, *read.right} for name, read in pairs.items()}
+    texts: dict[str, set[str]] = {}
+    for task in tests:
+        if isinstance(task, sts.StsTask):
+            pairs = sts.merged(task.load(data_dir))
+            texts[task.name] = {*pairs.left, *pairs.right}
     wanted = set().union(*texts.values())
     seen = {sentence for sentence in map(tidy, training) if sentence in wanted}
     return {
@@ -123,10 +122,12 @@ def count_seen(
 def with_share_seen(rows: list[dict], seen: dict[str, dict[str, int]]) -> list[dict]:
     """Add `seen_in_training`, the share of seen sentences, to the rows of the counted tasks."""
     shares = {name: counts["seen"] / counts["sentences"] for name, counts in seen.items()}
-    return [
-        row | ({"seen_in_training": shares[row["task"]]} if row["task"] in shares else {})
-        for row in rows
-    ]
+    shared = []
+    for row in rows:
+        if row["task"] in shares:
+            row = {**row, "seen_in_training": shares[row["task"]]}
+        shared.append(row)
+    return shared
 
 
 def describe_seen(seen: dict[str, dict[str, int]]) -> str:

@@ -11,8 +11,9 @@ DOWNSTREAM = Path("senteval") / "downstream"  # SentEval's layout below --data_d
 
 
 def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
-    """The lines of a file, plain or .gz; only a line feed ends a line, so that lines of two files
-    stay aligned.
+    """The lines of a file, plain or .gz.
+
+    Only a line feed ends a line, so that the lines of two files stay aligned.
 
     Raises:
         BadInput: the file cannot be read or decoded.

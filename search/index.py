@@ -24,7 +24,7 @@ import torch
 
 from common.errors import BadInput, brief
 from common.folders import MANIFEST, SMALL, Facts, facts_of, filling
-from eval.encode import unit
+from eval.metrics.cosine import unit
 from eval.retrieval.hybrid import WEIGHT, best, fused
 from eval.retrieval.lexical import Lexical
 from eval.vectors import Vectors, write

@@ -1,4 +1,4 @@
-"""`python -m eval.analyse MODEL [MODEL ...]`: the papers' analyses of sentence vectors, models side by side."""
+"""`python -m eval.analyse MODEL [MODEL ...]`: the papers' analyses of sentence vectors."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ from eval.encode import Encode, device_here
 from eval.labels import labelled
 from eval.scores import markdown
 from eval.sts import merged, own_pairs
-from eval.tasks import Options, tasks_named
+from eval.tasks import Options, Task, tasks_named
 
 logger = logging.getLogger(__name__)
 
@@ -23,9 +23,9 @@ logger = logging.getLogger(__name__)
 def parser() -> Parser:
     p = Parser(
         prog="python -m eval.analyse",
-        description="Analyse the vectors of sentence encoders side by side: print a table of the main numbers and,\n"
-        "with --output, write analyses.json with all numbers and a picture of each "
-        "analysis.\n\nanalyses:\n"
+        description="Analyse the vectors of sentence encoders side by side: print a table of the "
+        "main numbers\nand, with --output, write analyses.json with all numbers and a picture of "
+        "each analysis.\n\nanalyses:\n"
         "  alignment_uniformity  of positive pairs, against that of all sentences (Wang and Isola; "
         "SimCSE Figure 3)\n"
         "  cosine_by_gold        mean and quartiles of the cosine by gold score (ConSERT Figure 1)",
@@ -34,16 +34,13 @@ def parser() -> Parser:
         "  python -m eval.analyse before=bert-base-uncased after=runs/infocse --pooling "
         "cls_before_pooler",
     )
-    models = "run or export folder, Hugging Face encoder or sentence-transformers model; NAME is its label in tables "
-    p.add_argument(
-        "models",
-        nargs="+",
-        metavar="[NAME=]MODEL",
-        help=f"{models}and pictures (default: end of the path)",
+    models = (
+        "run or export folder, Hugging Face encoder or sentence-transformers model; NAME is its "
+        "label in tables and pictures (default: end of the path)"
     )
-    p.add_argument(
-        "--output", metavar="DIR", help="write analyses.json and the pictures to this folder"
-    )
+    p.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help=models)
+    pictures = "write analyses.json and the pictures to this folder"
+    p.add_argument("--output", metavar="DIR", help=pictures)
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream")
     pairs = p.add_mutually_exclusive_group()
     pairs.add_argument("--split", choices=["test", "dev"], default="test", help="STS-B split")
@@ -60,11 +57,10 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     from models.encoder import load_encoder  # here: --help needs no model
     from models.saved_format import read_modules
 
-    task = (
-        own_pairs(args.dev_file)
-        if args.dev_file
-        else tasks_named(["STS-B"], Options(args.split))[0]
-    )
+    if args.dev_file:
+        task: Task = own_pairs(args.dev_file)
+    else:
+        [task] = tasks_named(["STS-B"], Options(args.split))
     pairs, name = merged(task.load(args.data_dir)), f"{task.name} {task.split}"
     output = output_folder(args.output) if args.output else None
     if output:
@@ -73,13 +69,8 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     for label, path in labelled(args.models).items():
         plain = read_modules(path) is None  # --pooling is for plain encoders; others have their own
         encoder, tokenizer = load_encoder(path, args.pooling if plain else None, args.max_length)
-        logger.info(
-            "%s: %s, pooling %s, at most %d tokens",
-            label,
-            path,
-            encoder.pooling,
-            encoder.max_length,
-        )
+        how = f"pooling {encoder.pooling}, at most {encoder.max_length} tokens"
+        logger.info("%s: %s, %s", label, path, how)
         loaded[label] = encoder.to(device_here()), tokenizer
     texts, measured = list(dict.fromkeys(pairs.left + pairs.right)), {}
     for label, (encoder, tokenizer) in loaded.items():
@@ -95,10 +86,10 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
                 json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
             )
         for analysis in HEADLINES:
-            if by_label := {
-                label: model[analysis] for label, model in measured.items() if analysis in model
-            }:
-                draw(analysis, by_label, name, output / f"{analysis}.png")
+            having = {label: model for label, model in measured.items() if analysis in model}
+            if having:
+                results = {label: model[analysis] for label, model in having.items()}
+                draw(analysis, results, name, output / f"{analysis}.png")
     show(markdown([["", *measured], *lines(list(measured.values()))]))
     return content
 

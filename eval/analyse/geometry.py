@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from eval.encode import unit
 from eval.metrics.correlation import spearman
-from eval.sts import Pairs, cosines
+from eval.metrics.cosine import pair_cosines, unit
+from eval.sts import Pairs
 
 ABOVE = 4.0  # pairs with a higher gold score are positives
 EDGES = (0, 1, 2, 3, 4, 5)  # bins of gold scores
@@ -58,7 +58,7 @@ def measure(vectors: Mapping[str, np.ndarray], pairs: Pairs) -> dict[str, dict]:
             "positives": int(positive.sum()),
             "sentences": len(distinct),
         }
-    similarity = cosines(left, right)
+    similarity = pair_cosines(left, right)
     bins = by_gold(similarity, gold)
     first, last = bins[0]["mean"], bins[-1]["mean"]
     results["cosine_by_gold"] = {
@@ -71,10 +71,12 @@ def measure(vectors: Mapping[str, np.ndarray], pairs: Pairs) -> dict[str, dict]:
 
 
 def lines(models: Sequence[Mapping[str, dict]]) -> Iterator[list[str]]:
-    """The lines of a table: the name of each headline, and a cell per model from its results by analysis."""
+    """The lines of a table: the name of each headline, and a cell per model."""
     for analysis, entries in HEADLINES.items():
         results = [model.get(analysis, {}) for model in models]
-        for entry, (title, form) in entries.items() if any(results) else ():
+        if not any(results):
+            continue
+        for entry, (title, form) in entries.items():
             values = [result.get(entry) for result in results]
             yield [title, *("none" if value is None else format(value, form) for value in values)]
 
@@ -85,7 +87,10 @@ def alignment(left: np.ndarray, right: np.ndarray) -> float:
 
 
 def uniformity(vectors: np.ndarray) -> float:
-    """Log mean exp(-2 |x - y|^2) over pairs of different unit rows, (N, D) -> -8 to 0; 0 is a collapsed encoder."""
+    """Log mean exp(-2 |x - y|^2) over pairs of different unit rows, (N, D) -> -8 to 0.
+
+    0 is a collapsed encoder.
+    """
     rows = unit(vectors)
     squares, count, total = np.square(rows).sum(1), len(rows), 0.0
     for start in range(0, count, _ROWS):
@@ -104,13 +109,11 @@ def by_gold(cosines: np.ndarray, gold: np.ndarray) -> list[dict]:
     results = []
     for number, (low, high) in enumerate(pairwise(EDGES)):
         inside = cosines[bins == number]
-        names = ("mean", "lower_quartile", "median", "upper_quartile")
-        values = (
-            [inside.mean(), *np.percentile(inside, [25, 50, 75])] if len(inside) else [None] * 4
-        )
-        figures = {
-            name: None if value is None else float(value)
-            for name, value in zip(names, values, strict=True)
-        }
-        results.append({"from": low, "to": high, "pairs": len(inside), **figures})
+        result: dict[str, Any] = {"from": low, "to": high, "pairs": len(inside)}
+        result |= dict.fromkeys(("mean", "lower_quartile", "median", "upper_quartile"))
+        if len(inside):
+            lower, median, upper = np.percentile(inside, [25, 50, 75]).tolist()
+            result |= {"mean": float(inside.mean()), "median": median}
+            result |= {"lower_quartile": lower, "upper_quartile": upper}
+        results.append(result)
     return results

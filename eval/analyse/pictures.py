@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Results = dict[str, dict[str, Any]]  # label of a model -> result of the analysis
-Looks = dict[str, dict[str, str]]  # label -> colour and marker
+Looks = dict[str, dict[str, Any]]  # label -> colour and marker
 
 # Okabe and Ito's colours for colour-blind readers, without yellow, which is hard to see on white.
 # Markers distinguish lines in black and white; 7 colours and 8 markers give 56 combinations.

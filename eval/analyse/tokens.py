@@ -21,8 +21,9 @@ from torch import Tensor, nn
 
 from eval.encode import Encode
 from eval.metrics.correlation import spearman
+from eval.metrics.cosine import pair_cosines
 from eval.scores import AVERAGE, Result, row
-from eval.sts import STS_TEST, Pairs, cosines, merged
+from eval.sts import STS_TEST, Pairs, merged
 
 WITHOUT_TOKENS = "spearman without {} tokens"  # the metric of ConSERT's figure 4
 
@@ -34,8 +35,7 @@ def most_frequent(ids: Sequence[Sequence[int]], count: int) -> list[int]:
 
 
 class AverageWithout(nn.Module):
-    """`embed` concatenates a sentence's averages without the k most frequent tokens, for every k,
-    in one forward pass.
+    """`embed` concatenates a sentence's averages without its k most frequent tokens, for every k.
 
     Args:
         backbone: a Hugging Face encoder.
@@ -54,12 +54,8 @@ class AverageWithout(nn.Module):
         removed: Sequence[int],
     ) -> None:
         super().__init__()
-        self.backbone, self.max_length, self.average, self.removed = (
-            backbone,
-            max_length,
-            average,
-            removed,
-        )
+        self.backbone, self.max_length = backbone, max_length
+        self.average, self.removed = average, removed
         self.frequent = torch.tensor(frequent)
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -78,11 +74,10 @@ class AverageWithout(nn.Module):
 
 @dataclass(frozen=True)
 class FrequentTokens:
-    """ConSERT's figure 4: the average of the seven STS sets, each rounded to two decimals, without
-    frequent tokens.
+    """ConSERT's figure 4: the average of the seven STS sets without frequent tokens.
 
-    Scoring gives one row per number in `removed`. `average` is over the last two layers, see
-    `AverageWithout`.
+    Each is rounded to two decimals. Scoring gives one row per number in `removed`. `average` is
+    over the last two layers, see `AverageWithout`.
     """
 
     removed: tuple[int, ...]
@@ -96,30 +91,22 @@ class FrequentTokens:
     def score(self, encode: Encode, data_dir: str | Path) -> Result:
         """`encode.module` is a SentenceEncoder, whose own pooling and head are not used."""
         sets, tokenizer, length = self.load(data_dir), encode.tokenizer, encode.max_length
-        counted = tokenizer(
-            sets["STS-B"].left + sets["STS-B"].right, truncation=True, max_length=length
-        )["input_ids"]
+        stsb = sets["STS-B"].left + sets["STS-B"].right
+        counted = tokenizer(stsb, truncation=True, max_length=length)["input_ids"]
         frequent = most_frequent(counted, max(self.removed))
-        module = AverageWithout(
-            encode.module.backbone, length, self.average, frequent, self.removed
-        )
+        backbone = encode.module.backbone
+        module = AverageWithout(backbone, length, self.average, frequent, self.removed)
         without = Encode(module, tokenizer, bf16=encode.bf16, progress=encode.progress)
         scores = []  # (sets, K)
         for pairs in sets.values():
-            vectors = without(pairs.left + pairs.right).reshape(
-                2, len(pairs.gold), len(self.removed), -1
-            )
-            left, right = vectors.transpose(0, 2, 1, 3)  # (K, N, H)
-            scores.append(
-                [
-                    float(spearman(cosines(*both), np.array(pairs.gold)))
-                    for both in zip(left, right, strict=True)
-                ]
-            )
+            vectors = without(pairs.left + pairs.right)
+            vectors = vectors.reshape(2, len(pairs.gold), len(self.removed), -1)
+            sides = zip(*vectors.transpose(0, 2, 1, 3), strict=True)  # (N, H) each, K times
+            similarity = [pair_cosines(left, right) for left, right in sides]
+            scores.append(spearman(np.array(similarity), np.array([pairs.gold] * len(similarity))))
         count = sum(len(pairs.gold) for pairs in sets.values())
-        means = zip(self.removed, np.round(scores, 2).mean(axis=0), strict=True)
-        rows = [
-            row(AVERAGE, "test", WITHOUT_TOKENS.format(k), "mean of tasks", count, mean)
-            for k, mean in means
-        ]
+        rows = []
+        for k, mean in zip(self.removed, np.round(scores, 2).mean(axis=0), strict=True):
+            metric = WITHOUT_TOKENS.format(k)
+            rows.append(row(AVERAGE, "test", metric, "mean of tasks", count, mean))
         return Result(rows)

@@ -1,4 +1,4 @@
-"""`python -m eval.compare A B`: is the difference between two models or published numbers more than chance?"""
+"""`python -m eval.compare A B`: is the difference between two models more than chance?"""
 
 from common.errors import BadInput, run_command
 from common.flags import Parser, check_output
@@ -9,11 +9,12 @@ from eval.scores import AVERAGE, Key, markdown, refuse_foreign, write_rows
 
 _NAMED = 5  # missing figures listed by name
 MEANING = {
-    "bootstrap": f"bootstrap: {RESAMPLES} resamples of the test examples (seed {SEED}). The interval is about these "
-    "two models on these test pairs, not about the methods: one run each says nothing about seeds.",
+    "bootstrap": f"bootstrap: {RESAMPLES} resamples of the test examples (seed {SEED}). The "
+    "interval is about these two models on these test pairs, not about the methods: one run each "
+    "says nothing about seeds.",
     "welch": "welch: t interval of the difference of two means over runs, on these test pairs.",
-    "prediction": "prediction: A minus B, with the prediction interval from the side whose spread over runs is known; "
-    "inside means that seeds alone can explain the difference.",
+    "prediction": "prediction: A minus B, with the prediction interval from the side whose spread "
+    "over runs is known; inside means that seeds alone can explain the difference.",
 }
 
 
@@ -26,10 +27,11 @@ def parser() -> Parser:
         "  python -m eval.compare runs/s1,runs/s2 published:simcse-bert-base\n"
         "  python -m eval.compare --list",
     )
-    runs = "a run or its scores.json (bootstrap over test examples), several separated by commas, one per seed "
-    p.add_argument(
-        "a", nargs="?", metavar="A", help=f"{runs}(t interval over runs), or published:ID"
+    runs = (
+        "a run or its scores.json (bootstrap over test examples), several separated by commas, one "
+        "per seed (t interval over runs), or published:ID"
     )
+    p.add_argument("a", nargs="?", metavar="A", help=runs)
     p.add_argument("b", nargs="?", metavar="B", help="the other side, likewise")
     p.add_argument("--output", help="write the rows to this JSON file")
     p.add_argument("--list", action="store_true", help="list the published records")
@@ -62,7 +64,7 @@ def listing() -> str:
     for name, record in records().items():
         first = next(iter(record.scores.values()))
         score = record.scores.get(Key(AVERAGE, "test", "test", "spearman"))
-        body.append([name, record.backbone, str(first.runs), str(score or "-"), first.source])
+        body.append([name, str(record.backbone), str(first.runs), str(score or "-"), first.source])
     return markdown(body)
 
 
@@ -71,11 +73,9 @@ def report(a: Side, b: Side, lines: list[Line]) -> str:
     body = [COLUMNS, *(line.cells() for line in lines if line.difference is not None)]
     keys = {line.key for line in lines if line.difference is not None}
     parts = []
-    for name, side in (("A", a), ("B", b)):
-        sources = dict.fromkeys(
-            score.source for key, score in side.scores.items() if key in keys and score.source
-        )
-        parts.append(f"{name}: " + "; ".join(filter(None, [side.label, *sources, side.note])))
+    for name, one in (("A", a), ("B", b)):
+        sources = dict.fromkeys(score.source for key, score in one.scores.items() if key in keys)
+        parts.append(f"{name}: " + "; ".join(filter(None, [one.label, *sources, one.note])))
     parts += ["", markdown(body), ""]
     methods = {line.outcome.method for line in lines if isinstance(line.outcome, Interval)}
     parts += [MEANING[name] for name in MEANING if name in methods]

@@ -5,8 +5,9 @@ The interval is over test examples (paired bootstrap) or over runs (Welch, predi
 
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +15,8 @@ from eval.compare.sides import Score, Side, published
 from eval.metrics.correlation import spearman
 from eval.scores import AVERAGE, Key, read_items
 
-Items = Mapping[
-    str, np.ndarray
-]  # `similarity` and `gold`, or `value`, each (n,): see `eval.scores.Result`
+# `similarity` and `gold`, or `value`, each (n,): see `eval.scores.Result`.
+Items = Mapping[str, np.ndarray]
 RESAMPLES, SEED = 1000, 0  # of the bootstrap
 DRAWN_AT_ONCE = 500_000  # resampled examples held at once, about 4 MB per array
 NO_EXAMPLES = "cannot say: no examples of"
@@ -61,38 +61,31 @@ class Line:
         """The conclusion, or why none is possible."""
         if isinstance(self.outcome, str):
             return self.outcome
-        return ABOVE if self.outcome.low > 0 else BELOW if self.outcome.high < 0 else INSIDE
+        if self.outcome.low > 0:
+            return ABOVE
+        return BELOW if self.outcome.high < 0 else INSIDE
 
     def cells(self) -> list[str]:
         """A table line with the columns `COLUMNS`; both sides must have the figure."""
         task = f"{self.key} against {self.against}" if self.against else str(self.key)
-        interval = (
-            "-"
-            if isinstance(self.outcome, str)
-            else f"{self.outcome.low:+.2f} to {self.outcome.high:+.2f}"
-        )
+        interval = "-"
+        if isinstance(self.outcome, Interval):
+            interval = f"{self.outcome.low:+.2f} to {self.outcome.high:+.2f}"
         return [task, str(self.a), str(self.b), f"{self.difference:+.2f}", interval, self.verdict]
 
     def row(self) -> dict:
-        interval = (
-            dict.fromkeys(("low", "high", "method"))
-            if isinstance(self.outcome, str)
-            else asdict(self.outcome)
-        )
-        sides = {}
+        """The line as JSON values."""
+        row: dict[str, Any] = self.key._asdict()
         for name, score in (("a", self.a), ("b", self.b)):
-            sides |= (
-                {name: score.mean, f"{name}_std": score.std, f"{name}_runs": score.runs}
-                if score
-                else {name: None}
-            )
-        rest = {
-            "difference": self.difference,
-            **interval,
-            "verdict": self.verdict,
-            "against": self.against,
-        }
-        return {**self.key._asdict(), **sides, **rest}
+            row[name] = score.mean if score else None
+            if score:
+                row |= {f"{name}_std": score.std, f"{name}_runs": score.runs}
+        row["difference"] = self.difference
+        if isinstance(self.outcome, Interval):
+            row |= asdict(self.outcome)
+        else:
+            row |= dict.fromkeys(("low", "high", "method"))
+        return row | {"verdict": self.verdict, "against": self.against}
 
 
 def compare(a: Side, b: Side, resamples: int = RESAMPLES, seed: int = SEED) -> list[Line]:
@@ -108,64 +101,61 @@ def compare(a: Side, b: Side, resamples: int = RESAMPLES, seed: int = SEED) -> l
     keys = list(dict.fromkeys([*a.headline, *b.headline]))
     shared = [key for key in keys if key in a.scores and key in b.scores]
     drawn = bootstrap(a, b, shared, resamples, seed) if a.file and b.file else {}
-    lines = [
-        Line(key, a.scores[key], b.scores[key], _outcome(a, b, key, drawn.get(key)))
-        for key in shared
-    ]
-    for name, sides in (
-        (b.spread, lambda: (a, published(b.spread))),
-        (a.spread, lambda: (published(a.spread), b)),
-    ):
-        if name:
-            left, right = sides()
-            both = [key for key in shared if key in left.scores and key in right.scores]
-            lines += [
-                Line(key, left.scores[key], right.scores[key], _outcome(left, right, key), name)
-                for key in both
-            ]
-    missing = {
-        key: "missing in A" if key in b.scores else "missing in B"
-        for key in keys
-        if key not in shared
-    }
-    return lines + [
-        Line(key, a.scores.get(key), b.scores.get(key), reason) for key, reason in missing.items()
-    ]
+    lines = _lines(a, b, shared, drawn)
+    if b.spread:
+        lines += _lines(a, published(b.spread), shared, against=b.spread)
+    if a.spread:
+        lines += _lines(published(a.spread), b, shared, against=a.spread)
+    for key in keys:
+        if key not in shared:
+            reason = "missing in A" if key in b.scores else "missing in B"
+            lines.append(Line(key, a.scores.get(key), b.scores.get(key), reason))
+    return lines
+
+
+def _lines(
+    a: Side,
+    b: Side,
+    keys: Iterable[Key],
+    drawn: Mapping[Key, np.ndarray | str] = {},
+    against: str | None = None,
+) -> list[Line]:
+    """The figures that both sides have."""
+    lines = []
+    for key in keys:
+        if key in a.scores and key in b.scores:
+            outcome = _outcome(a, b, key, drawn.get(key))
+            lines.append(Line(key, a.scores[key], b.scores[key], outcome, against))
+    return lines
 
 
 def _outcome(
     a: Side, b: Side, key: Key, resampled: np.ndarray | str | None = None
 ) -> Interval | str:
     left, right = a.scores[key], b.scores[key]
-    tasks = [
-        side.averaged.get(key[1:]) for side in (a, b)
-    ]  # not known of an average that a file has alone
+    # Not known of an average that a file has alone.
+    tasks = [side.averaged.get(key[1:]) for side in (a, b)]
     if key.task == AVERAGE and all(tasks) and tasks[0] != tasks[1]:
         return "cannot say: averages over different tasks"
     if left.examples and right.examples and left.examples != right.examples:
         return f"cannot say: different examples, {left.examples} against {right.examples}"
     if left.protocol and right.protocol and left.protocol != right.protocol:
         return f"cannot say: protocol {left.protocol} against {right.protocol}"
+    if isinstance(resampled, str):
+        return resampled
     if resampled is not None:
-        return (
-            resampled
-            if isinstance(resampled, str)
-            else Interval(*percentile(resampled), "bootstrap")
-        )
+        return Interval(*percentile(resampled), "bootstrap")
     if left.std is not None and right.std is not None and a.published == b.published:
         return Interval(*welch(left, right), "welch")
     # A published figure is judged by its own method's spread, never by that of our runs.
-    for known, other, above in (
-        (right, left, b.published >= a.published),
-        (left, right, a.published >= b.published),
-    ):
-        if known.std is not None and above:
-            return Interval(*prediction(left.mean - right.mean, known, other.runs), "prediction")
-    return (
-        "cannot say from one run"
-        if 1 in (left.runs, right.runs)
-        else "cannot say: no spread over the runs is known"
-    )
+    difference = left.mean - right.mean
+    if right.std is not None and b.published >= a.published:
+        return Interval(*prediction(difference, right, left.runs), "prediction")
+    if left.std is not None and a.published >= b.published:
+        return Interval(*prediction(difference, left, right.runs), "prediction")
+    if 1 in (left.runs, right.runs):
+        return "cannot say from one run"
+    return "cannot say: no spread over the runs is known"
 
 
 def bootstrap(
@@ -176,24 +166,24 @@ def bootstrap(
     Raises:
         BadInput: an items file is damaged.
     """
-    items = read_items(a.file), read_items(b.file)
+    assert a.file and b.file
+    items_of_a, items_of_b = read_items(a.file), read_items(b.file)
     differences: dict[Key, np.ndarray | str] = {}
     for key in sorted(keys, key=lambda key: key.task == AVERAGE):
         if key.task == AVERAGE:
             if a.averaged.get(key[1:]) == b.averaged.get(key[1:]):
                 differences[key] = mean_of_tasks(differences, key, a, b)
             continue
-        left, right = (
-            resampled(side, part, key, resamples, seed, name)
-            for name, side, part in zip("AB", (a, b), items, strict=True)
-        )
-        reasons = [figures for figures in (left, right) if isinstance(figures, str)]
-        counts = {side.scores[key].examples for side in (a, b)}
-        if not reasons and (
-            len(counts) > 1 or not same_examples(*(part[key[:3]] for part in items))
+        left = resampled(a, items_of_a, key, resamples, seed, "A")
+        right = resampled(b, items_of_b, key, resamples, seed, "B")
+        if isinstance(left, str) or isinstance(right, str):
+            differences[key] = left if isinstance(left, str) else right
+        elif a.scores[key].examples != b.scores[key].examples or not same_examples(
+            items_of_a[key[:3]], items_of_b[key[:3]]
         ):
-            reasons = ["cannot say: different examples"]
-        differences[key] = reasons[0] if reasons else left - right
+            differences[key] = "cannot say: different examples"
+        else:
+            differences[key] = left - right
     return differences
 
 
@@ -208,30 +198,36 @@ def resampled(
     examples = items.get(key[:3])
     if key not in side.headline or examples is None:
         return f"{NO_EXAMPLES} {name}"
-    recomputed = float(figure(examples, np.arange(len(next(iter(examples.values()))))[None])[0])
-    if (
-        abs(recomputed - side.scores[key].mean) > TOLERANCE
-    ):  # the examples are from another evaluation
-        return f"cannot say: the examples of {name} give {recomputed:.2f}, its row {side.scores[key].mean:.2f}"
+    every = np.arange(len(next(iter(examples.values()))))
+    recomputed, stated = float(figure(examples, every[None])[0]), side.scores[key].mean
+    if abs(recomputed - stated) > TOLERANCE:  # the examples are from another evaluation
+        return f"cannot say: the examples of {name} give {recomputed:.2f}, its row {stated:.2f}"
     return resampled_figures(examples, resamples, draws_of(key, seed))
 
 
 def mean_of_tasks(
     resampled: Mapping[Key, np.ndarray | str], key: Key, *sides: Side
 ) -> np.ndarray | str:
-    """The average over the sides' tasks in every resample, or why there is none; tasks are drawn independently."""
+    """The average over the sides' tasks in every resample, or why there is none.
+
+    Tasks are drawn independently.
+    """
     tasks = [Key(task, *key[1:]) for task in sorted(sides[0].averaged.get(key[1:], ()))]
-    reasons = [resampled[task] for task in tasks if isinstance(resampled[task], str)]
-    if reasons or not tasks:
-        return reasons[0] if reasons else f"cannot say: no tasks of {key}"
+    if not tasks:
+        return f"cannot say: no tasks of {key}"
+    figures = []
+    for task in tasks:
+        drawn = resampled[task]
+        if isinstance(drawn, str):
+            return drawn
+        figures.append(drawn)
     for side in sides:
-        mean, value = (
-            float(np.mean([side.scores[task].mean for task in tasks])),
-            side.scores[key].mean,
-        )
+        mean = float(np.mean([side.scores[task].mean for task in tasks]))
+        value = side.scores[key].mean
         if abs(mean - value) > TOLERANCE:  # a task's row is from another evaluation
-            return f"cannot say: the tasks of {side.label} have the mean {mean:.2f}, its row {key} {value:.2f}"
-    return np.mean([resampled[task] for task in tasks], axis=0)
+            said = f"the tasks of {side.label} have the mean {mean:.2f}, its row {key} {value:.2f}"
+            return f"cannot say: {said}"
+    return np.mean(figures, axis=0)
 
 
 def draws_of(key: Key, seed: int) -> np.random.Generator:
@@ -239,20 +235,15 @@ def draws_of(key: Key, seed: int) -> np.random.Generator:
 
 
 def same_examples(left: Items, right: Items) -> bool:
-    """Whether both sides have the same gold scores or examples; for older files, the same number of them."""
-    shared = left.keys() & right.keys()
-    if not shared:
-        return False
-    known = next(iter(shared & {"gold", "example"}), None)
-    return (
-        np.array_equal(left[known], right[known])
-        if known
-        else len(left["value"]) == len(right["value"])
-    )
+    """Whether both sides have the same gold scores or examples; in older files, as many of them."""
+    for name in ("gold", "example"):
+        if name in left and name in right:
+            return np.array_equal(left[name], right[name])
+    return "value" in left and "value" in right and len(left["value"]) == len(right["value"])
 
 
 def figure(items: Items, index: np.ndarray) -> np.ndarray:
-    """The metric x 100 of each row of example indices, (R, n) -> (R,): mean, or Spearman of pairs."""
+    """The mean, or Spearman of pairs, x 100 of each row of example indices, (R, n) -> (R,)."""
     if "value" in items:
         return 100 * items["value"][index].mean(axis=1)
     return spearman(items["similarity"][index], items["gold"][index])
@@ -278,9 +269,10 @@ def percentile(figures: np.ndarray) -> tuple[float, float]:
 
 
 def welch(a: Score, b: Score) -> tuple[float, float]:
-    """Welch's t interval for the difference of two means over independent runs; both need a standard deviation."""
+    """Welch's t interval for the difference of two means over independent runs."""
+    assert a.std is not None and b.std is not None
     difference = a.mean - b.mean
-    parts = [(score.std**2 / score.runs, score.runs - 1) for score in (a, b)]
+    parts = [(a.std**2 / a.runs, a.runs - 1), (b.std**2 / b.runs, b.runs - 1)]
     variance = sum(part for part, _ in parts)
     if variance == 0:
         return difference, difference
@@ -302,5 +294,6 @@ def prediction(difference: float, known: Score, runs: int) -> tuple[float, float
     It contains 0 exactly if the mean of the `runs` runs lies in the prediction interval of `known`,
     mean ± t(0.975, n - 1) s sqrt(1 / n + 1 / runs). Both sides are assumed to have the same spread.
     """
+    assert known.std is not None
     half = _t(known.runs - 1) * known.std * math.sqrt(1 / known.runs + 1 / runs)
     return difference - half, difference + half

@@ -18,12 +18,8 @@ from eval.scores import AVERAGE, Key, headline, read_scores
 
 PUBLISHED = Path(__file__).with_name("published.yaml")
 PREFIX = "published:"  # of a record's id on the command line
-SETTINGS = (
-    "pooling",
-    "max_length",
-    "bf16",
-    "prompts",
-)  # of the encoder, in every row; files of old versions have none
+# Of the encoder, in every row; files of old versions have none.
+SETTINGS = ("pooling", "max_length", "bf16", "prompts")
 # model type, layers, width, vocabulary of the four backbones that these papers report
 _BACKBONES = {
     ("bert", 12, 768, 30522): "bert-base-uncased",
@@ -65,9 +61,9 @@ class Score:
     def __str__(self) -> str:
         if self.std is None:
             return f"{self.mean:.2f}"
-        extent = (
-            "" if self.low is None or self.high is None else f", {self.low:.2f} to {self.high:.2f}"
-        )
+        extent = ""
+        if self.low is not None and self.high is not None:
+            extent = f", {self.low:.2f} to {self.high:.2f}"
         return f"{self.mean:.2f} ± {self.std:.2f} (n = {self.runs}{extent})"
 
 
@@ -126,7 +122,7 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
         protocol = " and ".join(sorted({rows[key]["aggregation"] for rows, _ in files}))
         values = [rows[key]["value"] for rows, _ in files]
         scores[key] = Score.over(values, examples=first[key]["n"], protocol=protocol)
-    averaged = {
+    averaged: dict[tuple[str, ...], frozenset[str]] = {
         key[1:]: frozenset(other.task for other in shown if other[1:] == key[1:]) - {AVERAGE}
         for key in shown
     }
@@ -163,7 +159,10 @@ def records() -> dict[str, Side]:
 
 
 def published(name: str | Mapping[str, Any]) -> Side:
-    """The record with this id, or of this content, as a method's file may have it; BadInput for an unknown id."""
+    """The record with this id, or of this content, as a method's file may have it.
+
+    BadInput for an unknown id.
+    """
     if not isinstance(name, str):
         return _side(name)
     if name not in records():
@@ -189,19 +188,22 @@ def backbone_of(config) -> str | None:
 
 def _side(record: Mapping[str, Any]) -> Side:
     sources, sets = _content()["sources"], _content()["average_of"]
-    averaged = {("test", "test", metric): frozenset(tasks) for metric, tasks in sets.items()}
+    averaged: dict[tuple[str, ...], frozenset[str]] = {}
+    for metric, tasks in sets.items():
+        averaged["test", "test", metric] = frozenset(tasks)
     scores: dict[Key, Score] = {}
     for block in record["scores"]:
+        split, metric = block.get("split", "test"), block.get("metric", "spearman")
         for task, value in block["values"].items():
             numbers = value if isinstance(value, dict) else {"mean": value}
-            scores[
-                Key(task, block.get("split", "test"), "test", block.get("metric", "spearman"))
-            ] = Score(
+            scores[Key(task, split, "test", metric)] = Score(
                 float(numbers["mean"]),
-                record.get("runs", 1),
-                *(numbers.get(name) for name in ("std", "min", "max")),
-                block.get("n"),
-                sources.get(block["source"], block["source"]),
+                runs=record.get("runs", 1),
+                std=numbers.get("std"),
+                low=numbers.get("min"),
+                high=numbers.get("max"),
+                examples=block.get("n"),
+                source=sources.get(block["source"], block["source"]),
             )
     return Side(
         label=PREFIX + record["id"],

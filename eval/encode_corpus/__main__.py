@@ -14,6 +14,7 @@ from common.errors import BadInput, brief, run_command
 from common.files import files_of, open_regular, sha256
 from common.flags import Parser, add_encoder, add_prompts
 from data.lines import texts_by_line
+from data.text import ROWS_AT_ONCE, cells_of
 from eval.encode import Encode, device_here
 from eval.vectors import DTYPES, refuse_other, shard
 from models.encoder import load_encoder
@@ -131,10 +132,11 @@ def stem_of(path: Path) -> str:
 
 def _cells(path: Path, column: str) -> Iterator[str]:
     try:
-        with pq.ParquetFile(path) as file:
-            file.schema_arrow.field(column)  # KeyError without it
-            for batch in file.iter_batches(ROWS, columns=[column]):
-                texts = batch.column(0).to_pylist()
+        pq.read_schema(path).field(column)  # KeyError without it
+        # As a dictionary, a repeated text is one.
+        with pq.ParquetFile(path, read_dictionary=[column]) as file:
+            for batch in file.iter_batches(ROWS_AT_ONCE, columns=[column]):
+                texts = cells_of(path, column, batch.column(0))
                 if not all(isinstance(text, str) for text in texts):
                     raise TypeError("a row is null or no string")
                 yield from texts

@@ -1,4 +1,4 @@
-"""`python -m eval.published NAME ...`: score published checkpoints and print our scores beside the published ones."""
+"""`python -m eval.published NAME ...`: published checkpoints, our scores beside theirs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from data.template import mask_place, templated
 from eval.compare.sides import Side, published
 from eval.encode import Encode, device_here
 from eval.scores import AVERAGE, Key, markdown, refuse_foreign, rows_of
-from eval.sts import WHOLE, read_sick
+from eval.sts import WHOLE, StsTask, read_sick
 from eval.tasks import Options, score_all, tasks_named
 from training.provenance import provenance
 
@@ -27,10 +27,12 @@ TOLERANCE = 0.02  # points: what rounding, and other versions and machines, may 
 SICK_R = Key("SICK-R", "test", "test", "spearman")
 WEIGHTS = "*.safetensors", "pytorch_model*.bin"  # the first that there is
 FILE = "a file of `python -m eval.published`"
-HEADER = """# Published checkpoints, scored here
-
-`python -m eval.published NAME ...` scores a checkpoint and compares it with what its authors, or MTEB, print. Spearman
-x 100 or accuracy in percent; `equal`: at most {tolerance} points apart."""
+HEADER = (
+    "# Published checkpoints, scored here\n\n"
+    "`python -m eval.published NAME ...` scores a checkpoint and compares it with what its "
+    "authors, or MTEB, print. Spearman\n"
+    "x 100 or accuracy in percent; `equal`: at most {tolerance} points apart."
+)
 
 
 def checkpoints() -> dict[str, dict[str, Any]]:
@@ -115,15 +117,14 @@ def tasks_of(groups: Sequence[str], record: Side | None) -> list:
     tasks = tasks_named(groups, Options(device=device_here()))
     theirs = record.scores.get(SICK_R) if record else None
     if theirs and theirs.examples:
-        tasks = [
-            replace(t, read=whole, pairs=theirs.examples) if t.name == "SICK-R" else t
-            for t in tasks
-        ]
+        for number, task in enumerate(tasks):
+            if isinstance(task, StsTask) and task.name == "SICK-R":
+                tasks[number] = replace(task, read=whole, pairs=theirs.examples)
     return tasks
 
 
 def score(entry: Mapping[str, Any], folder: str, args) -> dict[str, Any]:
-    """Fetch, unless a local copy is given, and score one checkpoint; our and their scores, and how ours came about."""
+    """Fetch, unless a local copy is given, and score one checkpoint: its entry in the record."""
     path = Path(folder) if folder else fetch(entry["hub"], entry.get("revision"))
     module, tokenizer = load(str(path), entry, args)
     encode = Encode(module.to(device_here()), tokenizer, bf16=args.bf16, progress=True)
@@ -142,10 +143,10 @@ def score(entry: Mapping[str, Any], folder: str, args) -> dict[str, Any]:
 
 
 def fetch(model: str, revision: str | None = None) -> Path:
-    """Download a hub id at a revision, `main` if None, unless it is in the cache; return its
-    folder, named by commit.
+    """Download a hub id at a revision, `main` if None, unless it is in the cache.
 
-    BadInput if it does not exist, or the hub does not answer and the cache lacks it.
+    Returns its folder, named by commit. BadInput if it does not exist, or the hub does not answer
+    and the cache lacks it.
     """
     try:
         for weights in WEIGHTS:
@@ -159,8 +160,7 @@ def fetch(model: str, revision: str | None = None) -> Path:
 
 
 def compared(rows: Sequence[Mapping[str, Any]], record: Side | None) -> list[dict[str, Any]]:
-    """The headline rows with the published figure, the difference of two decimals, and whether that
-    is nothing.
+    """The headline rows with the published figure, the difference, and whether that is nothing.
 
     The average is left out if the published SICK-R is over other pairs than the papers'.
     """
@@ -249,7 +249,7 @@ def table(entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def page_of(entries: Sequence[Mapping[str, Any]]) -> str:
-    """The page: the table, and for each checkpoint where weights, pooling and published figures come from."""
+    """The page: the table, and for each checkpoint where weights, pooling and figures come from."""
     parts = [HEADER.format(tolerance=TOLERANCE), table(entries)]
     for entry in entries:
         how, made, versions = (

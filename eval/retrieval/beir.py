@@ -1,21 +1,21 @@
-"""Zero-shot retrieval: any set in BEIR's format (arXiv 2104.08663), InfoCSE's fourteen sets, and
-NanoBEIR's thirteen.
+"""Zero-shot retrieval: any set in BEIR's format, InfoCSE's fourteen, and NanoBEIR's thirteen.
 
-A set is a folder DATA_DIR/beir/NAME with `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`. A
-document is title, space, text. Ranking is by cosine (`dense`), by BM25 (`bm25`: only documents with
-a word of the query) or by both (`hybrid`), ties by order in the corpus. Only the best 1000
-documents are kept, so `map` and `mrr` stop there. Queries without a positive judgement are skipped.
-Missing NanoBEIR sets are downloaded from the hub.
+The format is that of arXiv 2104.08663: a set is a folder DATA_DIR/beir/NAME with `corpus.jsonl`,
+`queries.jsonl` and `qrels/SPLIT.tsv`. A document is title, space, text. Ranking is by cosine
+(`dense`), by BM25 (`bm25`: only documents with a word of the query) or by both (`hybrid`), ties by
+order in the corpus. Only the best 1000 documents are kept, so `map` and `mrr` stop there. Queries
+without a positive judgement are skipped. Missing NanoBEIR sets are downloaded from the hub.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -36,26 +36,26 @@ DOCUMENTS = 50_000  # per shard of vectors, held in memory; a stopped run loses 
 WHOLE = ""  # the only part of a set without parts
 PAPER14 = (  # InfoCSE, Table 3
     "trec-covid nfcorpus nq fiqa arguana webis-touche2020 quora cqadupstack dbpedia-entity scidocs "
-    "climate-fever "
-    "scifact hotpotqa fever"
+    "climate-fever scifact hotpotqa fever"
 ).split()
 NANO = (  # 50 queries each, drawn from sets of BEIR
     "NanoArguAna NanoClimateFEVER NanoDBPedia NanoFEVER NanoFiQA2018 NanoHotpotQA NanoMSMARCO "
-    "NanoNFCorpus NanoNQ "
-    "NanoQuoraRetrieval NanoSCIDOCS NanoSciFact NanoTouche2020"
+    "NanoNFCorpus NanoNQ NanoQuoraRetrieval NanoSCIDOCS NanoSciFact NanoTouche2020"
 ).split()
 # NanoBEIR on the hub: one configuration per file of a set, each with a split `train`
 NANO_OWNER = "zeta-alpha-ai"
 TENTHS = {f"hybrid-0.{tenths}": tenths / 10 for tenths in range(1, 10)}
 SEARCHES = {"dense": 1.0, "bm25": 0.0, "hybrid": WEIGHT} | TENTHS  # the weight of the cosine
 SHORTHANDS = {"paper14": PAPER14, "nano": NANO}
-FORUMS = "android english gaming gis mathematica physics programmers stats tex unix webmasters wordpress".split()
+FORUMS = (
+    "android english gaming gis mathematica physics programmers stats tex unix webmasters wordpress"
+).split()
 PARTS = {"cqadupstack": tuple(FORUMS)}
 
 
 @dataclass(frozen=True)
 class BeirSet:
-    """A corpus, and the queries with a positive judgement: id -> text, and id -> document index -> grade."""
+    """A corpus, and the queries with a positive judgement: id -> text, id -> index -> grade."""
 
     corpus: BeirCorpus
     queries: dict[str, str]
@@ -106,84 +106,76 @@ class BeirTask:
         metrics = {part: self.per_query(encode, part, data) for part, data in sets.items()}
         ndcg = {part: values[METRICS[0]] for part, values in metrics.items()}
         total = sum(map(len, ndcg.values()))
+        rows = []
+
+        def add(metric: str, how: str, count: int, value: Any) -> None:
+            rows.append(row(self.name, self.split, metric, how, count, float(value)))
+
         how = "mean of queries" if len(metrics) == 1 else "mean of forums"
-        means = {
-            name: np.mean([values[name].mean() for values in metrics.values()]) for name in METRICS
-        }
-        rows = [row(self.name, self.split, name, how, total, mean) for name, mean in means.items()]
+        for metric in METRICS:
+            add(metric, how, total, np.mean([values[metric].mean() for values in metrics.values()]))
         for part, values in ndcg.items():
             if part != WHOLE:
-                rows.append(
-                    row(
-                        self.name,
-                        self.split,
-                        METRICS[0],
-                        f"forum {part}",
-                        len(values),
-                        values.mean(),
-                    )
-                )
+                add(METRICS[0], f"forum {part}", len(values), values.mean())
         # Queries are weighted by forum, so that their mean is the headline, a mean over forums.
         weighted = [values * total / (len(ndcg) * len(values)) for values in ndcg.values()]
         return Result(rows, {"value": np.concatenate(weighted) / 100, "example": examples})
 
     def per_query(self, encode: Encoder, part: str, data: BeirSet) -> dict[str, np.ndarray]:
         """Every metric x 100 of every query of one part, (Q,)."""
-        texts, k = list(data.queries.values()), RETRIEVED + self.without_own_id
-        lexical = (
-            Lexical.of(data.corpus.all_texts(), self.language) if self.search != "dense" else None
-        )
-        if self.search == "bm25":
-            ranked = []
-            for scores in map(lexical.scores, texts):
-                indices = best(scores, k)
-                ranked.append(indices[scores[indices] > 0])
-        else:
-            queries = as_role(encode, "query")(texts)
-            folder = Path(self.embeddings) / self.name / part if self.embeddings else None
-            with embedded(as_role(encode, "document"), data.corpus, folder) as blocks:
-                if self.search == "dense":
-                    ranked = top_k(queries, blocks(), k, self.device)[1]
-                else:
-                    weight = SEARCHES[self.search]
-                    ranked, size = [], max(1, COSINES // len(data.corpus))
-                    for start in range(0, len(queries), size):
-                        dense = cosines(
-                            queries[start : start + size], blocks(), len(data.corpus), self.device
-                        )
-                        pairs = zip(dense, texts[start : start + size], strict=True)
-                        ranked += [
-                            best(fused(row, lexical.scores(text), weight), k) for row, text in pairs
-                        ]
-        dropped = (
-            data.corpus.index_of(list(data.queries))
-            if self.without_own_id
-            else [None] * len(ranked)
-        )
-        rankings = (
-            [str(index) for index in indices.tolist() if index != drop][:RETRIEVED]
-            for indices, drop in zip(ranked, dropped, strict=True)
-        )
-        grades = (
-            {str(index): grade for index, grade in data.grades[query].items()}
-            for query in data.queries
-        )
+        ranked = self._ranked(encode, part, data)
+        own: list[int | None] = [None] * len(ranked)
+        if self.without_own_id:
+            own = data.corpus.index_of(list(data.queries))
+        rankings = []
+        for indices, drop in zip(ranked, own, strict=True):
+            kept = [str(index) for index in indices.tolist() if index != drop]
+            rankings.append(kept[:RETRIEVED])
+        judged = (data.grades[query] for query in data.queries)
+        grades = ({str(index): grade for index, grade in of.items()} for of in judged)
         return per_query(rankings, grades)
 
+    def _ranked(
+        self, encode: Encoder, part: str, data: BeirSet
+    ) -> Sequence[np.ndarray] | np.ndarray:
+        """The indices of the best documents for every query, best first."""
+        texts, k = list(data.queries.values()), RETRIEVED + self.without_own_id
+        if self.search == "bm25":
+            ranked = []
+            lexical = Lexical.of(data.corpus.all_texts(), self.language)
+            for text in texts:
+                scores = lexical.scores(text)
+                indices = best(scores, k)
+                ranked.append(indices[scores[indices] > 0])
+            return ranked
+        queries = as_role(encode, "query")(texts)
+        folder = Path(self.embeddings) / self.name / part if self.embeddings else None
+        with embedded(as_role(encode, "document"), data.corpus, folder) as blocks:
+            if self.search == "dense":
+                return top_k(queries, blocks(), k, self.device)[1]
+            ranked, size = [], max(1, COSINES // len(data.corpus))
+            lexical = Lexical.of(data.corpus.all_texts(), self.language)
+            for start in range(0, len(queries), size):
+                some = queries[start : start + size]
+                dense = cosines(some, blocks(), len(data.corpus), self.device)
+                for scores, text in zip(dense, texts[start : start + size], strict=True):
+                    both = fused(scores, lexical.scores(text), SEARCHES[self.search])
+                    ranked.append(best(both, k))
+            return ranked
 
-Blocks = Callable[
-    [], Iterator[tuple[int, np.ndarray]]
-]  # index of the first document, memory-mapped vectors (B, D)
+
+# Yields the index of the first document and memory-mapped vectors, (B, D).
+Blocks = Callable[[], Iterator[tuple[int, np.ndarray]]]
 
 
 @contextmanager
 def embedded(
-    encode: Encoder, corpus: BeirCorpus, folder: Path | None, size: int = DOCUMENTS
+    encode: Any, corpus: BeirCorpus, folder: Path | None, size: int = DOCUMENTS
 ) -> Iterator[Blocks]:
     """All vectors of a corpus, one shard mapped at a time; existing shards in `folder` are reused.
 
     Args:
-        encode: texts -> (N, D); with a folder it also needs `identity` and `max_length`, like
+        encode: an `Encoder`; with a folder it also needs `identity` and `max_length`, like
             `eval.encode.Encode`.
         corpus: the documents.
         folder: keeps the shards for later runs; None: a temporary folder.
@@ -213,7 +205,7 @@ def embedded(
 
 
 def fetch(name: str, folder: Path) -> None:
-    """Download a NanoBEIR set from the hub (HF_ENDPOINT, HF_TOKEN) and write it in BEIR's format."""
+    """Download a NanoBEIR set from the hub and write it in BEIR's format."""
     from datasets import load_dataset  # here: no other command needs this slow import
 
     source = f"{NANO_OWNER}/{name}"
@@ -221,9 +213,8 @@ def fetch(name: str, folder: Path) -> None:
         corpus, queries, qrels = (
             load_dataset(source, part, split="train") for part in ("corpus", "queries", "qrels")
         )
-    except (
-        Exception
-    ) as error:  # the library raises many classes; the cause is a name or the connection
+    # The library raises many classes; the cause is a name or the connection.
+    except Exception as error:
         raise BadInput(
             f"{folder}: not found, and {source} cannot be loaded from the hub ({brief(error)})"
         ) from error
@@ -240,20 +231,23 @@ def read_set(folder: Path, split: str) -> BeirSet:
     corpus, queries = read_corpus(folder / "corpus.jsonl"), read_queries(folder / "queries.jsonl")
     path = folder / "qrels" / f"{split}.tsv"
     qrels = read_qrels(path, queries, corpus)
-    grades = {
-        query: qrels[query]
-        for query in queries
-        if max(qrels.get(query, {}).values(), default=0) > 0
-    }
+    grades = {}
+    for query in queries:
+        if max(qrels.get(query, {}).values(), default=0) > 0:
+            grades[query] = qrels[query]
     if not grades:
         raise BadInput(f"{path}: no query has a positive judgement; nothing to score")
     return BeirSet(corpus, {query: queries[query] for query in grades}, grades)
 
 
-def tasks(
-    chosen: Iterable[str], split: str = "test", **options: str | None
-) -> tuple[BeirTask, ...]:
-    """The chosen sets, each once: folders in DATA_DIR/beir, `paper14` or `nano`; `options` are fields of `BeirTask`."""
+def tasks(chosen: Iterable[str], split: str = "test", **options: Any) -> tuple[BeirTask, ...]:
+    """The chosen sets, each once.
+
+    Args:
+        chosen: folders in DATA_DIR/beir, `paper14` or `nano`.
+        split: of the judgements.
+        options: further fields of `BeirTask`.
+    """
     paths = [Path(given).as_posix() for given in chosen]  # `./arguana/` is the set `arguana`
     names = dict.fromkeys(name for path in paths for name in SHORTHANDS.get(path, [path]))
     return tuple(

@@ -1,5 +1,4 @@
-"""BEIR's format (arXiv 2104.08663), read and written: `corpus.jsonl`, `queries.jsonl` and
-`qrels/SPLIT.tsv`.
+"""BEIR's format (arXiv 2104.08663): `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`.
 
 Reading is strict: any deviation from the format is an error with file and line, so that a truncated
 or damaged file never gets a score. Only the ids and offsets of a corpus stay in memory; its texts
@@ -15,6 +14,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -96,46 +96,60 @@ def read_qrels(
     documents that are missing from the corpus count as not retrieved, as in BEIR: their indices are
     negative.
     """
-    judged: dict[
-        tuple[str, str], tuple[str, int]
-    ] = {}  # query and document -> "file:line" and grade
+    judged: dict[tuple[str, str], Judgement] = {}
     for where, raw in _lines(path):
-        try:
-            line = raw.decode("utf-8-sig").rstrip("\r\n")
-            # An id with a quotation mark is quoted, as BEIR writes it.
-            query, document, grade = (
-                next(csv.reader([line], delimiter="\t")) if '"' in line else line.split("\t")
-            )
-        except (ValueError, csv.Error):
-            query = document = grade = ""
-        header = where == f"{path}:1"
-        known = query in queries and (query, document) not in judged and _GRADE.fullmatch(grade)
-        if not raw.endswith(b"\n") or not ([query, document, grade] == HEADER if header else known):
+        cells = _cells(raw)
+        if where == f"{path}:1" and cells == HEADER:
+            continue
+        query, document, grade = cells or ("", "", "")
+        first = where == f"{path}:1"
+        if (
+            first
+            or query not in queries
+            or (query, document) in judged
+            or not _GRADE.fullmatch(grade)
+        ):
             raise BadInput(
                 f"{where}: expected {', '.join(HEADER)} separated by tabs, an integer score, a "
-                "query of queries.jsonl, "
-                "each pair once, and a line feed at the end; repair the line, or download the file "
-                "again"
+                "query of queries.jsonl, each pair once, and a line feed at the end; repair the "
+                "line, or download the file again"
             )
-        if not header:
-            judged[query, document] = where, int(grade)
+        judged[query, document] = Judgement(where, document, int(grade))
     indices = corpus.index_of([document for _, document in judged])
-    missing = [
-        judgement for judgement, index in zip(judged.items(), indices, strict=True) if index is None
-    ]
+    pairs = zip(judged.values(), indices, strict=True)
+    missing = [judgement for judgement, index in pairs if index is None]
     if 2 * len(missing) > len(indices):
-        (_, document), (where, _) = missing[0]
-        raise BadInput(
-            f"{where}: document '{document}' is not in {corpus.path}; use files of the same set"
-        )
+        said = f"document '{missing[0].document}' is not in {corpus.path}"
+        raise BadInput(f"{missing[0].where}: {said}; use files of the same set")
     if missing:  # as in the published ArguAna
         message = "%s: %d of %d judged documents are not in the corpus and count as not retrieved"
         logger.warning(message, path, len(missing), len(indices))
     qrels: dict[str, dict[int, int]] = {}
-    for number, ((query, _), (_, grade)) in enumerate(judged.items()):
+    for number, ((query, _), judgement) in enumerate(judged.items()):
         index = indices[number]
-        qrels.setdefault(query, {})[-1 - number if index is None else index] = grade
+        graded = qrels.setdefault(query, {})
+        graded[-1 - number if index is None else index] = judgement.grade
     return qrels
+
+
+class Judgement(NamedTuple):
+    """Where it stands, "file:line", and the grade of a document."""
+
+    where: str
+    document: str
+    grade: int
+
+
+def _cells(raw: bytes) -> list[str] | None:
+    """The three cells of a line; None if it is damaged."""
+    try:
+        line = raw.decode("utf-8-sig").rstrip("\r\n")
+        cells = line.split("\t")
+        if '"' in line:  # an id with a quotation mark is quoted, as BEIR writes it
+            [cells] = csv.reader([line], delimiter="\t")
+    except (ValueError, csv.Error):
+        return None
+    return cells if raw.endswith(b"\n") and len(cells) == 3 else None
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -152,7 +166,7 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _record(where: str, raw: bytes, title: bool = True) -> tuple[str, str]:
-    """Id and text of a JSON object with strings `_id`, `text` and optionally `title`, put before the text."""
+    """Id and text of a JSON object with strings `_id`, `text` and perhaps `title`, put before."""
     try:
         record = json.loads(raw.decode("utf-8-sig"))
         name, heading, text = record["_id"], record.get("title", ""), record["text"]
@@ -163,8 +177,7 @@ def _record(where: str, raw: bytes, title: bool = True) -> tuple[str, str]:
     if not valid:
         raise BadInput(
             f"{where}: not a JSON object in UTF-8 with strings '_id', 'text' and perhaps 'title'; "
-            "the line is damaged, "
-            "download the file again"
+            "the line is damaged, download the file again"
         )
     return name, f"{heading} {text}".strip() if title else text
 

@@ -22,7 +22,7 @@ def standardised(cosines: np.ndarray) -> np.ndarray:
 
 
 def scaled(lexical: np.ndarray) -> np.ndarray:
-    """BM25 scores (N,) -> (N,) float64, divided by mean plus standard deviation of those above 0."""
+    """BM25 scores (N,) -> float64, divided by mean plus standard deviation of those above 0."""
     matching = lexical[lexical > 0].astype(np.float64)
     return lexical / (matching.mean() + matching.std()) if len(matching) else np.zeros(len(lexical))
 

@@ -1,10 +1,9 @@
-"""In-domain retrieval on STS-B test: InfoCSE's Table 11 and DiffCSE's; neither paper published its
-code.
+"""In-domain retrieval on STS-B test: InfoCSE's Table 11 and DiffCSE's.
 
-The corpus is all 2,758 sentences, the first of every pair before the second; a query is a sentence
-of one of the 97 pairs scored 5.0, and a hit at k if its partner is among the k sentences of highest
-cosine, ties by row. InfoCSE's figures are multiples of 1/97 (the first sentence is the query);
-DiffCSE's are of 1/194 (both directions).
+Neither paper published its code. The corpus is all 2,758 sentences, the first of every pair before
+the second; a query is a sentence of one of the 97 pairs scored 5.0, and a hit at k if its partner
+is among the k sentences of highest cosine, ties by row. InfoCSE's figures are multiples of 1/97
+(the first sentence is the query); DiffCSE's are of 1/194 (both directions).
 
 31 of the 97 queries and 8 of their partners also occur in other rows; the papers do not say how
 they treat them. Here only the query's row is excluded, and only the partner's row is a hit.
@@ -16,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import BadInput
-from eval.encode import Encoder, unit
+from eval.encode import Encoder
+from eval.metrics.cosine import unit
 from eval.scores import Result, example_ids, row
 from eval.sts import STS_TEST, Pairs, merged
 
@@ -39,8 +39,7 @@ class InDomainRetrieval:
         if count != QUERIES:
             raise BadInput(
                 f"STS-B test in {data_dir} has {count} pairs scored 5.0 instead of {QUERIES}; the "
-                "file was changed: "
-                "`python -m data.prepare sts` downloads the original"
+                "file was changed: `python -m data.prepare sts` downloads the original"
             )
         return pairs
 
@@ -51,16 +50,13 @@ class InDomainRetrieval:
         queries = [(i, half + i) for i, gold in enumerate(pairs.gold) if gold == 5.0]
         ranks = partner_ranks(encode, sentences, queries)
         how = "one direction, own left out"
-        rows = [
-            row(self.name, self.split, f"recall@{k}", how, len(queries), 100 * np.mean(ranks < k))
-            for k in CUTS
-        ]
-        examples = example_ids(
-            (sentences[query], sentences[target], "own") for query, target in queries
-        )
-        return Result(
-            rows, {"value": (ranks < 1).astype(np.float64), "example": examples}, shown=len(CUTS)
-        )
+        rows = []
+        for k in CUTS:
+            recall = 100 * float(np.mean(ranks < k))
+            rows.append(row(self.name, self.split, f"recall@{k}", how, len(queries), recall))
+        named = [(sentences[query], sentences[target], "own") for query, target in queries]
+        items = {"value": (ranks < 1).astype(np.float64), "example": example_ids(named)}
+        return Result(rows, items, shown=len(CUTS))
 
 
 def partner_ranks(
@@ -75,9 +71,7 @@ def partner_ranks(
         queries: (query row, partner row).
     """
     distinct = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
-    string = np.array(
-        [distinct[sentence] for sentence in sentences]
-    )  # (N,): the string of each row
+    string = np.array([distinct[sentence] for sentence in sentences])  # (N,): of each row
     vectors = unit(encode(list(distinct)))
     ranks = []
     for query, partner in queries:

@@ -4,12 +4,12 @@ The variant is Lucene's (bm25s `method="lucene"`, arXiv 2407.03618), which never
 word. The score of a document is the sum over the words of the query, a repeated word as often as it
 is repeated, of
 
-    ln(1 + (N - n + 0.5) / (n + 0.5)) * f / (f + k1 * (1 - b + b * length / mean length)),   k1 = 1.2, b = 0.75
+    ln(1 + (N - n + 0.5) / (n + 0.5)) * f / (f + k1 * (1 - b + b * length / mean length))
 
-with N documents, n of which contain the word, and f times in this document. Words are lower-cased
-runs of at least two letters or digits (the library's default) and, in scripts without spaces,
-single characters. Stop words do not count. English words are reduced to their Snowball stem, words
-of other languages are not.
+with k1 = 1.2, b = 0.75, N documents, n of which contain the word, and f times in this document.
+Words are lower-cased runs of at least two letters or digits (the library's default) and, in scripts
+without spaces, single characters. Stop words do not count. English words are reduced to their
+Snowball stem, words of other languages are not.
 
 A document without a word of the query has score 0 and so has every document for a query without a
 known word.
@@ -125,7 +125,8 @@ class Lexical:
     @classmethod
     def of(cls, texts: Iterable[str], language: str = "english") -> Lexical:
         """Index texts; they are read once and not kept."""
-        words, vocabulary, ids = Words(language), {}, []
+        words, ids = Words(language), []
+        vocabulary: dict[str, int] = {}
         for text in texts:
             ids.append(
                 array("i", [vocabulary.setdefault(term, len(vocabulary)) for term in words(text)])
@@ -138,13 +139,12 @@ class Lexical:
 
     def scores(self, query: str) -> np.ndarray:
         """The score of every document, (N,) float32."""
-        terms = self.bm25.get_tokens_ids(self.words(query)) if self.bm25 else []
-        if not terms:
-            return np.zeros(self.documents, dtype=np.float32)
-        return self.bm25.get_scores_from_ids(terms)
+        if self.bm25 and (terms := self.bm25.get_tokens_ids(self.words(query))):
+            return self.bm25.get_scores_from_ids(terms)
+        return np.zeros(self.documents, dtype=np.float32)
 
     def save(self, folder: Path) -> None:
-        """Write bm25s's files: arrays that can be memory-mapped and JSON; nothing for a corpus without a word."""
+        """Write bm25s's files, arrays and JSON; nothing for a corpus without a word."""
         if self.bm25:
             self.bm25.save(folder, show_progress=False)
 

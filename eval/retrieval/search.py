@@ -6,10 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-QUERIES, DOCUMENTS = (
-    1024,
-    8192,
-)  # largest score matrix: 32 MiB in float32, about 200 MiB with its keys
+# The largest score matrix: 32 MiB in float32, about 200 MiB with its keys.
+QUERIES, DOCUMENTS = 1024, 8192
 _LOW = 0xFFFF_FFFF
 
 
@@ -60,7 +58,14 @@ def cosines(
     documents: int,
     device: str | torch.device = "cpu",
 ) -> np.ndarray:
-    """The cosine of every query with every document, (Q, D) and the blocks of `top_k` -> (Q, documents) float32."""
+    """The cosine of every query with every document, (Q, documents) float32.
+
+    Args:
+        queries: (Q, D).
+        blocks: as of `top_k`.
+        documents: their number.
+        device: where products are computed.
+    """
     scores, left = torch.empty(len(queries), documents), _unit(queries, device)
     for first, block in blocks:
         for start, rows in in_blocks(block):
@@ -76,18 +81,16 @@ def _unit(vectors: np.ndarray, device: str | torch.device) -> Tensor:
 
 
 def _keys(scores: Tensor, first: int) -> Tensor:
-    """(Q, B) float32 -> distinct int64 ordered by (score, lower index), so that `topk` has no ties
-    to break.
+    """(Q, B) float32 -> distinct int64 ordered by score, then lower index: no ties for `topk`.
 
     Overwrites `scores`: at this size every copy counts.
     """
-    bits = _ordered(
-        scores.add_(0.0).view(torch.int32)
-    )  # + 0.0 turns -0.0 into 0.0, which has other bits
+    # + 0.0 turns -0.0 into 0.0, which has other bits.
+    bits = _ordered(scores.add_(0.0).view(torch.int32))
     index = torch.arange(first, first + scores.shape[1], device=scores.device)
     return bits.long().bitwise_left_shift_(32).bitwise_or_(_LOW - index)
 
 
 def _ordered(bits: Tensor) -> Tensor:
-    """Map the bits of floats to integers in the same order and back, in place: bits of negative floats are reversed."""
+    """Map the bits of floats to integers in the same order and back, in place."""
     return bits.bitwise_xor_((bits >> 31) & 0x7FFF_FFFF)

@@ -41,12 +41,11 @@ def _ordered(rows: list[Example]) -> Examples:
 
 
 def read_two_files(positive: str, negative: str, data_dir: Path) -> dict[str, Examples]:
-    """MR, CR, SUBJ, MPQA: one file per class; an empty line is an empty sentence, as in SentEval."""
-    rows = []
+    """MR, CR, SUBJ, MPQA: one file per class; an empty line is an empty sentence."""
+    rows: list[Example] = []
     for label, file in ((1, positive), (0, negative)):
-        rows += [
-            ((tidy(line),), label) for line in read_lines(data_dir / DOWNSTREAM / file, "latin-1")
-        ]
+        lines = read_lines(data_dir / DOWNSTREAM / file, "latin-1")
+        rows += [((tidy(line),), label) for line in lines]
     return {"all": _ordered(rows)}
 
 
@@ -107,8 +106,11 @@ class TransferTask:
         return "dev" if self.mode == "dev" else "test"
 
     def load(self, data_dir: str | Path) -> dict[str, Examples]:
-        """The examples by split; BadInput if a line is malformed or their numbers are not the published ones."""
-        changed = "a file is truncated or changed: `python -m data.prepare transfer` downloads the original"
+        """The examples by split; BadInput for a malformed line or other numbers than published."""
+        changed = (
+            "a file is truncated or changed: `python -m data.prepare transfer` downloads the "
+            "original"
+        )
         try:
             splits = self.read(Path(data_dir))
         except (ValueError, IndexError) as error:
@@ -125,9 +127,8 @@ class TransferTask:
         labels = np.concatenate([part.labels for part in splits.values()])
         parts = np.split(np.arange(len(labels)), np.cumsum(self.sizes)[:-1])
         texts = [text for part in splits.values() for text in part.texts]
-        vectors = np.asarray(
-            encode([text for example in texts for text in example]), dtype=np.float32
-        )
+        sentences = [text for example in texts for text in example]
+        vectors = np.asarray(encode(sentences), dtype=np.float32)
         if len(texts[0]) == 2:  # a pair: |u - v| and u * v, (2N, D) -> (N, 2D)
             left, right = vectors[::2], vectors[1::2]
             vectors = np.concatenate([np.abs(left - right), left * right], axis=1)
@@ -141,7 +142,7 @@ class TransferTask:
             outcome, dev, how_dev, how = judge.split(*parts), parts[1], single, single
         make_row = partial(row, self.name, mode=self.mode)
         rows = [make_row("dev", "accuracy", how_dev, len(dev), outcome.dev)]
-        if outcome.predicted is None:
+        if outcome.test is None or outcome.predicted is None:
             return Result(rows)
         gold = labels[parts[-1]]
         rows.insert(0, make_row("test", "accuracy", how, len(gold), outcome.test))
@@ -151,12 +152,11 @@ class TransferTask:
             f1 = round(100 * float(f1_score(gold, outcome.predicted)), 2)
             rows.append(make_row("test", "f1", how, len(gold), f1))
         examples = example_ids((texts[number], int(labels[number])) for number in parts[-1])
-        return Result(
-            rows, {"value": (outcome.predicted == gold).astype(np.float64), "example": examples}
-        )
+        right = (outcome.predicted == gold).astype(np.float64)
+        return Result(rows, {"value": right, "example": examples})
 
 
-_SETS = (
+_SETS: tuple[tuple[str, Callable[[Path], dict[str, Examples]], tuple[int, ...]], ...] = (
     ("MR", partial(read_two_files, "MR/rt-polarity.pos", "MR/rt-polarity.neg"), (10662,)),
     ("CR", partial(read_two_files, "CR/custrev.pos", "CR/custrev.neg"), (3775,)),
     ("SUBJ", partial(read_two_files, "SUBJ/subj.objective", "SUBJ/subj.subjective"), (10000,)),
@@ -169,4 +169,4 @@ _SETS = (
 
 def tasks(mode: str = "test", device: str = "cpu") -> tuple[TransferTask, ...]:
     """The seven sets in the papers' order; sizes as published by SentEval."""
-    return tuple(TransferTask(*fields, mode, device) for fields in _SETS)
+    return tuple(TransferTask(name, read, sizes, mode, device) for name, read, sizes in _SETS)

@@ -1,5 +1,4 @@
-"""SentEval's evaluation of features by a logistic regression, many of them trained at once, each as
-if alone.
+"""SentEval's evaluation of features by a logistic regression: many trained at once, each as alone.
 
 Three ways (senteval/tools/validation.py): of four L2 penalties, the one with the best rounded dev
 accuracy (the first if tied) is used for a final fit. Folds are stratified and shuffled with
@@ -89,7 +88,10 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Accuracies in percent, rounded as in SentEval, and predicted test classes; mode `dev` has no test results."""
+    """Accuracies in percent, rounded as in SentEval, and predicted test classes.
+
+    Mode `dev` has no test results.
+    """
 
     dev: float
     test: float | None
@@ -97,7 +99,10 @@ class Outcome:
 
 
 class Judge:
-    """Evaluates features (N, D) with labels (N,) in one mode of `MODES`; `outer` limits the number of outer folds."""
+    """Evaluates features (N, D) with labels (N,) in one mode of `MODES`.
+
+    `outer` limits the number of outer folds.
+    """
 
     def __init__(
         self,
@@ -115,23 +120,18 @@ class Judge:
         self.name, self.outer = name, outer
 
     def nested(self) -> Outcome:
-        """MR, CR, SUBJ, MPQA: an outer cross-validation for test, an inner one on its training rows for dev."""
+        """MR, CR, SUBJ, MPQA: an outer cross-validation for test, an inner one for dev."""
         every = np.arange(len(self.classes))
         outer = self._folds(every)[: self.outer]
         inner = [self._folds(train) for train, _ in outer]
-        fitted = iter(
-            self._fit(
-                [Fit(train, dev, PENALTIES) for folds in inner for train, dev in folds], "dev"
-            )
-        )
-        scores = np.array([_mean([next(fitted) for _ in folds]) for folds in inner])  # (outer, L)
-        dev = _rounded_mean(scores.max(1))
+        fits = [Fit(train, dev, PENALTIES) for folds in inner for train, dev in folds]
+        fitted = iter(self._fit(fits, "dev"))
+        scores = [_mean([next(fitted) for _ in folds]) for folds in inner]  # (L,) each
+        dev = _rounded_mean([float(some.max()) for some in scores])
         if self.mode == "dev":
             return Outcome(dev, None, None)
-        final = [
-            self._final(train, PENALTIES[s.argmax()])
-            for (train, _), s in zip(outer, scores, strict=True)
-        ]
+        chosen = [PENALTIES[some.argmax()] for some in scores]
+        final = [self._final(train, best) for (train, _), best in zip(outer, chosen, strict=True)]
         predicted = np.full(len(self.classes), -1)
         accuracies = []
         for (_, test), model in zip(outer, self._fit(final, "test"), strict=True):
@@ -140,10 +140,9 @@ class Judge:
         return Outcome(dev, _rounded_mean(accuracies), predicted)
 
     def crossed(self, train: np.ndarray, test: np.ndarray) -> Outcome:
-        """TREC, MRPC: a cross-validation on the training rows for dev, the official test rows for test."""
-        scores = _mean(
-            self._fit([Fit(part, dev, PENALTIES) for part, dev in self._folds(train)], "dev")
-        )
+        """TREC, MRPC: a cross-validation on the training rows for dev, the official test rows."""
+        fits = [Fit(part, dev, PENALTIES) for part, dev in self._folds(train)]
+        scores = _mean(self._fit(fits, "dev"))
         return self._tested(scores, test, lambda penalty: self._final(train, penalty))
 
     def split(self, train: np.ndarray, dev: np.ndarray, test: np.ndarray) -> Outcome:
@@ -193,57 +192,49 @@ def _rounded_mean(values: Sequence[float], scale: float = 1) -> float:
 
 def _mean(fitted: list[Fitted]) -> np.ndarray:
     """Mean dev accuracy of each penalty in percent, rounded before comparison as in SentEval."""
+    if len(fitted) == 1:
+        return np.array([_rounded(100 * value) for value in fitted[0].accuracy])
     folds = zip(*(model.accuracy for model in fitted), strict=True)
-    return np.array(
-        [
-            _rounded_mean(values, 100) if len(values) > 1 else _rounded(100 * values[0])
-            for values in folds
-        ]
-    )
+    return np.array([_rounded_mean(values, 100) for values in folds])
 
 
 def with_ones(features: np.ndarray) -> Tensor:
     """(N, D) -> (N, D + 1) float32 with a last column of ones, the input of the bias."""
-    return torch.from_numpy(
-        np.concatenate([features, np.ones((len(features), 1))], axis=1, dtype=np.float32)
-    )
+    ones = np.ones((len(features), 1))
+    return torch.from_numpy(np.concatenate([features, ones], axis=1, dtype=np.float32))
 
 
-OPTIMIZERS = {
-    "adam": torch.optim.Adam,
-    "rmsprop": torch.optim.RMSprop,
-}  # with torch's defaults, as in SentEval
+# With torch's defaults, as in SentEval.
+OPTIMIZERS = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop}
 
 
 def fit_all(
     features: Tensor, labels: Tensor, fits: list[Fit], settings: Settings, bar: tqdm
 ) -> list[Fitted]:
-    """Train every fit on its rows of `with_ones` features and (N,) labels; the progress bar counts models."""
+    """Train every fit on its rows of `with_ones` features and (N,) labels; `bar` counts models."""
     groups: dict[tuple[int, int], list[int]] = {}
     for number, fit in enumerate(fits):
         groups.setdefault((len(fit.train), fit.drawn), []).append(number)
-    done: list[Fitted | None] = [None] * len(fits)
+    done: dict[int, Fitted] = {}
     for numbers in groups.values():
         group = _Group(features, labels, [fits[i] for i in numbers], settings, bar)
         for number, fitted in zip(numbers, group.run(), strict=True):
             done[number] = fitted
-    return done
+    return [done[number] for number in range(len(fits))]
 
 
 def _initial(dimension: int, classes: int) -> Tensor:
-    """The weights of `nn.Linear(dimension, classes)` after `torch.manual_seed(SEED)`; the bias is the last column."""
+    """The weights of `nn.Linear(dimension, classes)` after `torch.manual_seed(SEED)`, bias last."""
     generator = torch.Generator().manual_seed(SEED)
     weight = torch.empty(classes, dimension)
     nn.init.kaiming_uniform_(weight, a=math.sqrt(5), generator=generator)
     bound = 1 / math.sqrt(dimension)
-    return torch.cat(
-        [weight, torch.empty(classes, 1).uniform_(-bound, bound, generator=generator)], dim=1
-    )
+    bias = torch.empty(classes, 1).uniform_(-bound, bound, generator=generator)
+    return torch.cat([weight, bias], dim=1)
 
 
 class _Group:
-    """Fits on the same number of rows: F training sets with L penalties each, C classes, M = L x C
-    outputs.
+    """Fits on the same number of rows: F training sets, L penalties, C classes, M = L x C outputs.
 
     The last column of the features is ones, so the bias is the last column of the weights, (F, M, D
     + 1).
@@ -311,7 +302,7 @@ class _Group:
 
     @torch.no_grad()
     def _check(self) -> None:
-        """Measure the dev accuracy of every active model; keep better weights, count checks without progress."""
+        """Measure the dev accuracy of every active model and keep better weights."""
         for row, number in enumerate(self.alive):
             dev = torch.from_numpy(self.fits[number].dev).to(self.features.device)
             logits = self.features[dev] @ self.weights[row].T

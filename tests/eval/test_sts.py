@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from eval.sts import Pairs, cosines, read_columns, read_sts_year
+from eval.metrics.cosine import pair_cosines
+from eval.sts import Pairs, read_columns, read_sts_year
 from tests.eval.toys import spearman
 from tests.refusals import refused
 
@@ -16,7 +17,7 @@ def put(folder, content, name="pairs.tsv"):
 
 
 def refusal(path, columns=COLUMNS):
-    return refused(read_columns, path, *columns)
+    return refused(read_columns, path, columns)
 
 
 def year(folder, texts, golds):
@@ -56,16 +57,16 @@ def test_a_bad_subset_is_refused_with_its_file_and_line(tmp_path, texts, golds, 
 
 
 def test_columns_are_found_by_name_in_any_order_or_by_number(tmp_path):
-    plain = read_columns(put(tmp_path, HEADER + "a b\tc\t1\nd\te\t2.5\n"), *COLUMNS)
+    plain = read_columns(put(tmp_path, HEADER + "a b\tc\t1\nd\te\t2.5\n"), COLUMNS)
     assert plain == Pairs(["a b", "d"], ["c", "e"], [1.0, 2.5])
     other = put(tmp_path, "id\tscore\tsentence2\tsentence1\n7\t1\tc\ta  b\n8\t2.5\te\td\n")
-    assert read_columns(other, *COLUMNS) == plain
+    assert read_columns(other, COLUMNS) == plain
     crlf = put(
         tmp_path, "\ufeff" + (HEADER + "a b\tc\t1\nd\te\t2.5\n\n").replace("\n", "\r\n")
     )  # an empty last line
-    assert read_columns(crlf, *COLUMNS) == plain
+    assert read_columns(crlf, COLUMNS) == plain
     rows = "main\tnews\t2015\t1\t3.2\ta\tb\tlicence\nmain\tnews\t2015\t2\t0\tc\td\n"
-    assert read_columns(put(tmp_path, rows), 4, 5, 6) == Pairs(["a", "c"], ["b", "d"], [3.2, 0.0])
+    assert read_columns(put(tmp_path, rows), (4, 5, 6)) == Pairs(["a", "c"], ["b", "d"], [3.2, 0.0])
 
 
 def test_lone_quotes_keep_rows_apart_and_words_stay_text(tmp_path):
@@ -76,7 +77,7 @@ def test_lone_quotes_keep_rows_apart_and_words_stay_text(tmp_path):
         "1e5\tnull\t4",
         '"\t""\t5',
     ]
-    pairs = read_columns(put(tmp_path, HEADER + "\n".join(rows) + "\n"), *COLUMNS)
+    pairs = read_columns(put(tmp_path, HEADER + "\n".join(rows) + "\n"), COLUMNS)
     assert pairs.left == ['"an open quote', "None", "007", "1e5", '"']
     assert pairs.right == ['and "another', "NA", "nan", "null", '""']
     assert pairs.gold == [1, 2, 3, 4, 5]
@@ -165,7 +166,7 @@ def test_cosines_equal_a_slow_loop_and_are_0_for_a_zero_vector():
         rng.normal(size=(6, 5)).astype(np.float32),
     )
     left[2] = right[4] = 0
-    values = cosines(left, right)
+    values = pair_cosines(left, right)
     for i in range(6):
         norm = (
             sum(float(v) ** 2 for v in left[i]) ** 0.5 * sum(float(v) ** 2 for v in right[i]) ** 0.5

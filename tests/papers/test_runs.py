@@ -14,7 +14,8 @@ from eval.analyse.tokens import AverageWithout, FrequentTokens, most_frequent
 from eval.encode import Encode
 from eval.metrics.correlation import spearman
 from eval.scores import Key
-from eval.sts import Pairs, cosines
+from eval.metrics.cosine import pair_cosines
+from eval.sts import Pairs
 from models.pooling import POOLINGS
 from papers import runs
 from papers.__main__ import main
@@ -138,7 +139,7 @@ def test_figure_4_is_the_mean_of_rounded_sets_without_the_tokens_frequent_in_sts
             left, right = (
                 Encode(module, encode.tokenizer)(side) for side in (part.left, part.right)
             )
-            scores.append(round(spearman(cosines(left, right), np.array(part.gold)), 2))
+            scores.append(round(spearman(pair_cosines(left, right), np.array(part.gold)), 2))
         assert row["value"] == pytest.approx(sum(scores) / 2, abs=0.011)
         assert row["metric"] == f"spearman without {count} tokens" and row["n"] == 40
     assert rows[0]["value"] != rows[1]["value"]
