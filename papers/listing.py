@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
+
 from common.files import read_json
 from eval.scores import markdown
 from papers import study_runs
@@ -17,36 +19,56 @@ from papers.study import Study, known_rows
 def overview(contents: Iterable[Table | Study], choice: Choice, output: Path) -> str:
     """A line per table and study: its rows, and those that are run, can be run or cannot.
 
-    A row is run if a file in `output` has a figure of ours. Below are the rows that cannot be run,
-    each with its reason.
+    A row is run if a file in `output` has a figure of ours; `cells` are its figures, of all that
+    its columns have. Below are the rows that cannot be run, each with its reason.
     """
-    lines, reasons = [["table", "title", "rows", "run", "runnable", "published only"]], []
+    titles = ["table", "title", "rows", "run", "cells", "runnable", "published only"]
+    lines, reasons = [titles], []
     for content in contents:
-        files = [*output.glob(f"{content.name}.json"), *output.glob(f"{content.name}-*.json")]
         only: dict[str, str] = {}
+        cells = "-"
         if isinstance(content, Study):
             rows = len(content.combinations)
-            run = {levels for file in files for levels, _ in known_rows(content, file)}
+            files = _files(content, output)
+            run = len({levels for file in files for levels, _ in known_rows(content, file)})
         else:
             rows = len(content.rows)
-            run = _labels_with_figures(files)
+            results = results_in(content, output)
+            run, filled = len(results), results["filled"].sum()
+            cells = f"{filled} of {rows * len(content.columns)}"
             for row in content.rows:
                 plan = plan_of(content, row, choice)
-                if isinstance(plan, str) and row.label not in run:
+                if isinstance(plan, str) and row.label not in results.index:
                     only[row.label] = plan
         reasons += [f"{content.name}, {label}: {why}" for label, why in only.items()]
-        counts = [rows, len(run), rows - len(run) - len(only), len(only)]
-        lines.append([content.name, content.title, *map(str, counts)])
+        counts = [str(rows), str(run), cells, str(rows - run - len(only)), str(len(only))]
+        lines.append([content.name, content.title, *counts])
     return "\n".join([markdown(lines), *reasons])
 
 
-def _labels_with_figures(files: Iterable[Path]) -> set[str]:
-    labels = set()
-    for file in files:
+def _files(content: Table | Study, output: Path) -> list[Path]:
+    return [*output.glob(f"{content.name}.json"), *output.glob(f"{content.name}-*.json")]
+
+
+def results_in(table: Table, output: Path) -> pd.DataFrame:
+    """The rows of a table that have figures of ours, by label.
+
+    Columns: `models` they ran on, `filled` figures, and the `first` row with the same runs.
+    """
+    figures = []
+    for file in _files(table, output):
         for result in read_json(file, "a results table", None, list):
             if result["ours"] is not None:
-                labels.add(result["label"])
-    return labels
+                runs = sorted(facts["run"] for facts in result["provenance"].values())
+                place = result["label"], result["column"]
+                figures.append((*place, result["backbone"], " ".join(runs)))
+    frame = pd.DataFrame(figures, columns=["label", "column", "model", "runs"])
+    by_label = frame.groupby("label", sort=False)
+    results = by_label.agg(filled=("column", "nunique"), runs=("runs", "first"))
+    results["models"] = by_label["model"].agg(lambda models: ", ".join(models.unique()))
+    labels = results.index.to_series()
+    results["first"] = labels.groupby(results["runs"]).transform("first")
+    return results
 
 
 def states(
@@ -54,11 +76,12 @@ def states(
 ) -> str:
     """A line per row with its state, the number of missing runs and, if asked for, their commands.
 
-    `some` are the levels of a study, see `study_runs.fill`.
+    Rows of a table also say on which model they ran, how many of their cells that filled, and of
+    which other row they are the runs. `some` are the levels of a study, see `study_runs.fill`.
     """
-    lines: list[list[str]] = [["row", "state"]]
     missing: dict[Path, list[str]] = {}
     if isinstance(content, Study):
+        lines = [["row", "state"]]
         known = known_rows(content, path)
         for levels, seeds in study_runs.seeds_of(content, choice, path, some).items():
             done = [seed for seed in seeds if (levels, seed) in known]
@@ -66,8 +89,17 @@ def states(
             state = _state(plan, replace(choice, seeds=seeds), done, missing)
             lines.append([", ".join(levels), state])
     else:
+        lines = [["row", "state", "ran on", "cells", "the runs of"]]
+        results = results_in(content, path.parent)
         for row in content.rows:
-            lines.append([row.label, _state(plan_of(content, row, choice), choice, [], missing)])
+            line = [row.label, _state(plan_of(content, row, choice), choice, [], missing)]
+            if row.label in results.index:
+                result = results.loc[row.label]
+                other = "-" if result["first"] == row.label else result["first"]
+                cells = f"{result['filled']} of {len(content.columns)}"
+                lines.append([*line, result["models"], cells, other])
+            else:
+                lines.append([*line, "-", f"0 of {len(content.columns)}", "-"])
     parts = [f"{content.name}: {content.title}", markdown(lines)]
     parts.append(f"{len(missing)} runs are missing; runs shared by rows count once.")
     if commands:

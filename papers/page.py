@@ -11,11 +11,13 @@ from matplotlib.axes import Axes
 from common.files import writing
 from eval.analyse.pictures import frame, styles
 from eval.scores import markdown
-from papers.runs import FACTS, Choice
+from papers.runs import FACTS, Choice, precision
 from papers.specification import Table
 
 MISSING = "missing"
 _TITLES = {
+    "scored_step": "scored step",
+    "stage_one_steps": "steps of stage 1",
     "hardware": "machine",
     "text": "sha256 of the text",
     "start": "sha256 of the initial model, or its hub name",
@@ -35,6 +37,7 @@ def page(table: Table, rows: Rows, choice: Choice) -> str:
         f"# {table.title}",
         f"{table.paper}, {table.where}.",
         f"    {_command(table, choice)}",
+        *_exceptions(rows, choice),
         markdown(_lines(table, rows)),
         _MEANING,
     ]
@@ -55,6 +58,48 @@ def _command(table: Table, choice: Choice) -> str:
     if not choice.bf16:
         words.append("--float32")
     return " ".join([*words, "--seeds", *map(str, choice.seeds)])
+
+
+def _exceptions(rows: Rows, choice: Choice) -> list[str]:
+    """A list of the rows whose runs are not those of the page's command, if there are any."""
+    runs: dict[str, dict[str, Mapping[str, Any]]] = {}  # label -> seed -> facts
+    for row in rows:
+        runs.setdefault(row["label"], {}).update(row["provenance"])
+    devices: list[str] = []
+    for by_seed in runs.values():
+        devices += map(_device, by_seed.values())
+    usual = max(devices, key=devices.count, default="")
+    labels: dict[str, list[str]] = {}
+    for label, by_seed in runs.items():
+        for words in _unlike_command(by_seed, choice, usual):
+            labels.setdefault(words, []).append(label)
+    if not labels:
+        return []
+    lines = [f"- {words}: {'; '.join(of_words)}" for words, of_words in labels.items()]
+    return ["\n".join(["Other runs than those of the command:", "", *lines])]
+
+
+def _unlike_command(
+    by_seed: Mapping[str, Mapping[str, Any]], choice: Choice, usual_device: str
+) -> list[str]:
+    """How the runs of a row differ from the command and from the machine of most others."""
+    different = []
+    seeds = [str(seed) for seed, facts in by_seed.items() if "_seed-" in facts["run"]]
+    if seeds and seeds != [str(seed) for seed in choice.seeds]:
+        different.append(f"seeds {' '.join(seeds)}" if len(seeds) > 1 else f"seed {seeds[0]} alone")
+    steps = {facts["steps"] for facts in by_seed.values()} - {0, choice.steps}
+    if choice.steps and steps:
+        different.append(f"{', '.join(map(str, sorted(steps)))} steps")
+    precisions = {facts.get("precision") for facts in by_seed.values()}
+    different += sorted(precisions - {None, precision(choice.bf16)})
+    devices = sorted({_device(facts) for facts in by_seed.values()})
+    if devices != [usual_device] and devices:
+        different.append(f"on {' and '.join(devices)}")
+    return different
+
+
+def _device(facts: Mapping[str, Any]) -> str:
+    return str((facts.get("hardware") or {}).get("device"))
 
 
 def _lines(table: Table, rows: Rows) -> list[list[str]]:
@@ -118,6 +163,8 @@ def _provenance(rows: Rows) -> str:
         return "Nothing was run."
     lines = []
     for name in FACTS:
+        if name == "precision":  # the command and `_exceptions` say it
+            continue
         values = [_in_words(facts[name]) for facts in runs if facts.get(name) is not None]
         if values:
             lines.append(f"- {_TITLES.get(name, name)}: {'; '.join(dict.fromkeys(values))}")

@@ -21,14 +21,24 @@ from eval.tasks import Task, score_all
 from export.facts import BASELINE
 from models.encoder import load_encoder
 from training.config_files import read_config, words_of
-from training.methods import script_of
+from training.methods import STAGE_ONE, script_of
 from training.provenance import contents, provenance
 from training.run_folder import discard, finished, read_run, write_run
 
 logger = logging.getLogger(__name__)
 CONFIGS = ROOT / "configs"
 # facts about a run in a row of results
-FACTS = ("steps", "commit", "versions", "hardware", "text", "start")
+FACTS = (
+    "steps",
+    "scored_step",
+    "stage_one_steps",
+    "precision",
+    "commit",
+    "versions",
+    "hardware",
+    "text",
+    "start",
+)
 SEARCH_LENGTH = 128  # tokens per document and query in studies: longer ones take hours on a CPU
 read_once = cache(read_config)  # tables read the same configurations repeatedly
 
@@ -163,12 +173,14 @@ class RunPlan:
             text = None
             if "train_file" in self.flags:
                 text = content_hash(find_files([self.flags["train_file"]], choice.data_dir))
-            record_untrained(folder, provenance(), self.model, text)
+            facts = {"precision": precision(choice.bf16), **provenance()}
+            record_untrained(folder, facts, self.model, text)
         elif self.flags:
             launch(*self.command(choice, seed))
             discard(folder, read_run(folder).get("run_id"))
         else:
             facts = {"model": self.model, "pooling": self.pooling, **provenance()}
+            facts["precision"] = precision(choice.bf16)
             record_untrained(folder, facts, self.model)
 
     def score(self, choice: Choice, seed: int, tasks: Mapping[str, Sequence[Task]]) -> None:
@@ -231,14 +243,25 @@ def record_untrained(
 def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """`FACTS` of a run's record.
 
-    Text and start (the initial model) are digests; a hub's model is a name.
+    Text and start (the initial model) are digests; a hub's model is a name. The scored step is that
+    of the best model, or the last.
     """
-    inputs = record["trajectory"]
+    inputs, settings = record["trajectory"], record.get("settings", {})
     files = inputs.get("contents", {}).get("model_name_or_path", {})
     facts = dict(record)
     facts["text"] = inputs.get("text", {}).get("sha256")
     facts["start"] = inputs.get("start", files.get("model.safetensors"))
+    facts["scored_step"] = (record.get("best") or {}).get("step", record.get("steps"))
+    if "bf16" in settings:
+        facts["precision"] = precision(settings["bf16"])
+    first = finished(Path(settings.get("model_name_or_path") or ""))
+    if first and first.get("script") == STAGE_ONE:
+        facts["stage_one_steps"] = first.get("steps")
     return {name: facts.get(name) for name in FACTS}
+
+
+def precision(bf16: bool) -> str:
+    return "bf16" if bf16 else "float32"
 
 
 def score(

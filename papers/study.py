@@ -2,8 +2,8 @@
 
     title             of a new page
     page              of results/, if it is that of another study
-    seeds, flags      of every run; `config` is METHOD-BACKBONE, see papers.plans, the others are flags
-                      of its script
+    seeds, flags      of every run; `config` is METHOD-BACKBONE, see papers.plans, the others are
+                      flags of its script
     levels            {factor: {level: flags}}; a list of values is one of levels that set the flag
                       FACTOR
     rows              [{factor: [levels], flags}]: whose combinations are trained (default: all)

@@ -23,6 +23,7 @@ from papers.runs import (
     finished,
     launch,
     load_all,
+    precision,
     read_once,
 )
 from papers.study import Levels, Rows, Study, known_rows, ordered
@@ -180,7 +181,7 @@ def _trained_rows(study: Study, plan: RunPlan, choice: Choice, seed: int) -> lis
     row["dev"] = best.get("value")
     row["best_step"] = best.get("step")
     row["gap"] = evaluations[-1]["gap"] if evaluations else None
-    row["precision"] = "bf16" if choice.bf16 else "float32"
+    row["precision"] = precision(choice.bf16)
     return [row]
 
 

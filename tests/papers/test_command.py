@@ -132,9 +132,13 @@ def test_the_list_of_all_counts_what_is_run_and_says_why_a_row_cannot_be(
     capsys.readouterr()
     main(["--list", f"--output={tmp_path / 'results'}"])
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "| infocse-5 | InfoCSE without one of its losses | 3 | 2 | 1 | 0 |" in lines
-    assert "| infocse-10 | Transfer tasks, accuracy | 8 | 0 | 7 | 1 |" in lines
+    assert "| infocse-5 | InfoCSE without one of its losses | 3 | 2 | 2 of 3 | 1 | 0 |" in lines
+    assert "| infocse-10 | Transfer tasks, accuracy | 8 | 0 | 0 of 64 | 7 | 1 |" in lines
     assert any(line.startswith("| methods-mini |") for line in lines)
+    main(["infocse-5", "--list", "--backbone=mini", f"--output={tmp_path / 'results'}"])
+    states = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "| InfoCSE | 0 of 3 finished | mini | 1 of 1 | - |" in states
+    assert "| w/o contrastive loss | 0 of 3 finished | - | 0 of 1 | - |" in states
     assert any(
         line.startswith("infocse-10, Skip-thought: published only: a recurrent network")
         for line in lines

@@ -56,6 +56,7 @@ def test_a_run_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_d
     assert facts["text"] == content_hash([text_file]) and facts["start"] == sha256(
         tiny_bert / "model.safetensors"
     )
+    assert (facts["precision"], facts["stage_one_steps"]) == ("float32", None)
     assert facts["steps"] == 2 and set(facts["versions"]) >= {"torch", "transformers"}
     folder = tmp_path / facts["run"]
     assert json.loads((folder / "run.json").read_text())["best"]["value"] == pytest.approx(
