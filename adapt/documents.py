@@ -39,7 +39,7 @@ _SHINGLE = 8  # words, or characters of scripts without spaces
 _UNIT = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 
 
-class Document(NamedTuple):
+class Passage(NamedTuple):
     """A text; `title` may be empty."""
 
     title: str
@@ -50,19 +50,19 @@ class Document(NamedTuple):
         return f"{self.title} {self.body}".strip()
 
 
-def read_documents(paths: Iterable[Path]) -> list[Document]:
+def read_documents(paths: Iterable[Path]) -> list[Passage]:
     """The documents that `python -m search build` reads, in passages.
 
     Raises:
         BadInput: a file cannot be read; names file and line.
     """
-    found: list[Document] = []
+    found: list[Passage] = []
     for document in files.read_documents(paths):
         found += passages(document.title, document.text)
     return found
 
 
-def passages(title: str, text: str) -> list[Document]:
+def passages(title: str, text: str) -> list[Passage]:
     """A document in equal pieces of at most `PASSAGE` words.
 
     The first one has the title, if the text begins with it.
@@ -78,7 +78,7 @@ def passages(title: str, text: str) -> list[Document]:
     starts = [words[len(words) * number // count] for number in range(1, count)]
     pieces = []
     for start, end in pairwise([0, *starts, len(body)]):
-        pieces.append(Document("" if pieces else title, body[start:end].strip()))
+        pieces.append(Passage("" if pieces else title, body[start:end].strip()))
     return pieces
 
 
@@ -86,12 +86,12 @@ def passages(title: str, text: str) -> list[Document]:
 class Split:
     """Documents to train on, and held-out ones as (query, answer)."""
 
-    training: list[Document]
+    training: list[Passage]
     queries: list[tuple[str, str]]
     copies: int  # dropped near-copies of held-out documents
 
 
-def split(documents: Sequence[Document], seed: int, language: str = "english") -> Split:
+def split(documents: Sequence[Passage], seed: int, language: str = "english") -> Split:
     """Hold out some documents; drop their near-copies from the training text.
 
     Args:
@@ -127,13 +127,13 @@ def split(documents: Sequence[Document], seed: int, language: str = "english") -
     return Split(training, list(held.values()), len(rest) - len(training))
 
 
-def with_unique_titles(documents: Sequence[Document]) -> list[Document]:
+def with_unique_titles(documents: Sequence[Passage]) -> list[Passage]:
     """The documents; a title that others share is part of the body."""
     counts = Counter(document.title.lower() for document in documents)
     unique = []
     for document in documents:
         shared = counts[document.title.lower()] > 1
-        unique.append(Document("", document.text) if shared else document)
+        unique.append(Passage("", document.text) if shared else document)
     return unique
 
 

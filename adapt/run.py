@@ -15,7 +15,7 @@ import numpy as np
 
 import infocse
 from adapt.documents import read_documents, split, with_unique_titles, write_task
-from adapt.searches import AS_IT_IS, POWER, Search, Task, fitted, ndcg, searches, vectors_of
+from adapt.searches import AS_IT_IS, POWER, Search, SearchSet, fitted, ndcg, searches, vectors_of
 from common.errors import BadInput
 from common.files import digest, read_json, write_json
 from common.folders import cached, facts_of, filling, refuse_existing
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
         The content of adapt.json; nothing after a dry run.
     """
     labels = (
-        Task.of(Path(args.labels), "test") if args.labels else None
+        SearchSet.of(Path(args.labels), "test") if args.labels else None
     )  # a wrong folder fails before any work
     plain = read_modules(args.model) is None
     train = args.train or plain
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
         models[True], _ = load_encoder(str(trained))
         models[True].max_length = start.max_length  # it was trained on shorter texts
 
-    halves = [Task.of(folder / "task", part) for part in ("dev", "test")]
+    halves = [SearchSet.of(folder / "task", part) for part in ("dev", "test")]
     # training has seen the first half
     pseudo = halves[1] if train else halves[0].with_queries(halves[1])
     result = {"asked": asked, "model": args.model, "pseudo_queries": str(folder / "task")}
@@ -106,8 +106,8 @@ def compare(
     args: argparse.Namespace,
     models: Mapping[bool, SentenceEncoder],
     tokenizer: Any,
-    pseudo: Task,
-    labels: Task | None,
+    pseudo: SearchSet,
+    labels: SearchSet | None,
     result: dict[str, Any],
 ) -> tuple[SentenceEncoder, Recipe]:
     """The best search, as a model and how to search with it.

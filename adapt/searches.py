@@ -63,7 +63,7 @@ def searches(trained: bool, layer: bool) -> list[Search]:
     return dense if trained else [dense[0], BM25, *dense[1:]]
 
 
-class Task(NamedTuple):
+class SearchSet(NamedTuple):
     """Documents, queries, and for every query the grades of documents by index."""
 
     documents: Sequence[str]
@@ -72,7 +72,7 @@ class Task(NamedTuple):
     left_out: Sequence[int | None]  # what a query does not find, see `BeirTask.without_own_id`
 
     @classmethod
-    def of(cls, folder: Path, split: str) -> Task:
+    def of(cls, folder: Path, split: str) -> SearchSet:
         """A set in BEIR's format; BadInput with file and line."""
         data = read_set(folder, split)
         left_out: Sequence[int | None] = [None] * len(data.queries)
@@ -81,9 +81,9 @@ class Task(NamedTuple):
         texts, queries = list(data.corpus.all_texts()), list(data.queries.values())
         return cls(texts, queries, list(data.grades.values()), left_out)
 
-    def with_queries(self, other: Task) -> Task:
+    def with_queries(self, other: SearchSet) -> SearchSet:
         """The queries of both, in the same documents."""
-        return Task(
+        return SearchSet(
             self.documents,
             [*self.queries, *other.queries],
             [*self.grades, *other.grades],
@@ -126,7 +126,7 @@ def fitted(vectors: np.ndarray, power: float = POWER) -> Dense | None:
 
 @torch.no_grad()
 def ndcg(
-    task: Task,
+    task: SearchSet,
     vectors: Callable[[Sequence[str], str], np.ndarray],
     compared: Iterable[Search],
     layers: Mapping[float, Dense],

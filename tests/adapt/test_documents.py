@@ -5,7 +5,7 @@ import pytest
 
 from adapt.documents import (
     PASSAGE,
-    Document,
+    Passage,
     passages,
     read_documents,
     split,
@@ -24,9 +24,7 @@ def words(rng, count):
 @pytest.fixture
 def documents():
     rng = np.random.default_rng(1)
-    return [
-        Document(words(rng, 5), ". ".join(words(rng, 10) for _ in range(3))) for _ in range(150)
-    ]
+    return [Passage(words(rng, 5), ". ".join(words(rng, 10) for _ in range(3))) for _ in range(150)]
 
 
 def test_documents_are_those_of_search_in_passages(tmp_path):
@@ -35,8 +33,8 @@ def test_documents_are_those_of_search_in_passages(tmp_path):
     )
     (tmp_path / "guide.md").write_text("# A guide\n\n" + "word " * (2 * PASSAGE + 1))
     assert read_documents([tmp_path / "corpus.jsonl"]) == [
-        Document("A dog", "watches a river"),
-        Document("", "a teacher"),
+        Passage("A dog", "watches a river"),
+        Passage("", "a teacher"),
     ]
     first, *others = read_documents([tmp_path / "guide.md"])
     assert (
@@ -47,7 +45,7 @@ def test_documents_are_those_of_search_in_passages(tmp_path):
     assert " ".join(passage.body for passage in (first, *others)).split() == ["word"] * (
         2 * PASSAGE + 1
     )
-    assert passages("notes", "a text of a file") == [Document("", "a text of a file")], (
+    assert passages("notes", "a text of a file") == [Passage("", "a text of a file")], (
         "a name of a file is no title"
     )
 
@@ -67,18 +65,18 @@ def test_queries_come_from_documents_that_are_not_trained_on(documents):
 
 
 def test_a_title_that_several_documents_have_is_no_query(documents):
-    parts = split([Document("Introduction", body) for _, body in documents], seed=0)
+    parts = split([Passage("Introduction", body) for _, body in documents], seed=0)
     assert not any("Introduction" == query for query, _ in parts.queries)
 
 
 def test_a_shared_title_becomes_part_of_the_body(documents):
-    shared = [Document("Notes", body) for _, body in documents[:2]]
+    shared = [Passage("Notes", body) for _, body in documents[:2]]
     unique = with_unique_titles([*shared, *documents[2:4]])
-    assert unique == [*(Document("", f"Notes {body}") for _, body in shared), *documents[2:4]]
+    assert unique == [*(Passage("", f"Notes {body}") for _, body in shared), *documents[2:4]]
 
 
 def test_near_copies_of_held_out_documents_are_not_trained_on(documents):
-    copies = [Document(title, f"{body} and a word more") for title, body in documents]
+    copies = [Passage(title, f"{body} and a word more") for title, body in documents]
     parts = split([*documents, *copies], seed=0)
     assert len(parts.queries) == 100 and parts.copies == 100
     told = {document.title for document in parts.training}
@@ -107,16 +105,16 @@ def test_documents_without_spaces_are_held_out_and_their_copies_found():
     assert quoted.endswith("言います。"), "a quoted sentence ends none"
     texts = [japanese(number) for number in range(150)]
     parts = split(
-        [Document("", f"{more}{text}") for text in texts for more in ("", "追記あり。")], 0, "none"
+        [Passage("", f"{more}{text}") for text in texts for more in ("", "追記あり。")], 0, "none"
     )
     assert len(parts.queries) == parts.copies == 100
 
 
 def test_boilerplate_makes_no_copies_but_copies_of_it_are_found(documents):
     footer = " ".join(f"footer{number}" for number in range(60))
-    notes = [Document("", footer) for _ in range(30)]
+    notes = [Passage("", footer) for _ in range(30)]
     parts = split(
-        [*(Document(title, f"{body} {footer}") for title, body in documents), *notes], seed=0
+        [*(Passage(title, f"{body} {footer}") for title, body in documents), *notes], seed=0
     )
     assert len(parts.queries) == 60
     assert len(parts.training) + parts.copies + 60 == 180 and parts.copies in (0, 29)
@@ -126,7 +124,7 @@ def test_too_few_documents_are_refused(documents):
     with pytest.raises(BadInput, match="16 of 50 documents"):
         split(documents[:50], seed=0)
     with pytest.raises(BadInput, match="0 of 100 documents"):
-        split([Document("", f"short text {i}") for i in range(100)], seed=0)
+        split([Passage("", f"short text {i}") for i in range(100)], seed=0)
 
 
 def test_the_task_is_a_beir_set_whose_halves_share_no_query(documents, tmp_path):

@@ -1,4 +1,4 @@
-"""A stand-in for the hub on this machine: enough of its protocol for the files of one repository."""
+"""A stand-in for the hub on this machine: enough of its protocol for one repository."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def hub(monkeypatch):
 
 @dataclass(frozen=True)
 class Corpora:
-    """A data folder to fill from the stand-in, and small files under the published names to fill it with."""
+    """A data folder to fill from the stand-in with small files under the published names."""
 
     hub: Hub
     root: Path

@@ -22,7 +22,7 @@ def table(count, width, **key):
 
 
 def test_uniforms_are_splitmix64():
-    """The published generator, seeded with 1234567: its first four numbers (Vigna's reference, Rosetta Code)."""
+    """The published generator, seeded with 1234567: its first four numbers (Vigna's reference)."""
     expected = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
     numbers = draws.uniforms(np.array([1234567], dtype=np.uint64), 4)[0]
     assert numbers.tolist() == [(number >> 11) / 2**53 for number in expected]

@@ -1,4 +1,4 @@
-"""Training text of every format gives the same rows, or one line that says what is wrong and where."""
+"""Training text of every format gives the same rows, or one line that says what is wrong."""
 
 import bz2
 import csv

@@ -14,7 +14,7 @@ from models.loading import load_backbone, load_config, load_tokenizer
 
 
 class Toy(nn.Module):
-    """Mean of the embeddings of the real tokens, with dropout while training; remembers the shapes it saw."""
+    """Mean of the embeddings of the real tokens, with dropout; remembers the shapes it saw."""
 
     def __init__(self, vocabulary, width=8):
         super().__init__()

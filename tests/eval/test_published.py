@@ -94,7 +94,7 @@ def test_sick_r_counts_the_pairs_of_the_published_score(tmp_path):
 
 @pytest.fixture
 def small_task(dev_file, tmp_path, monkeypatch):
-    """Own pairs in place of the seven sets, none of equal sentences: rounding alone would order their cosines."""
+    """Own pairs in place of the seven sets, none of equal sentences, whose cosines tie."""
     pairs = [
         line for line in dev_file.read_text().splitlines(keepends=True) if "\t5.000" not in line
     ]

@@ -122,7 +122,7 @@ def slow_spearman(x, y):
 
 
 def at_angles(angles, lengths=(1, 2, 3)):
-    """An encoder that puts `left i` at angle 0 and `right i` at the i-th angle, with vectors of these lengths."""
+    """An encoder that puts `left i` at angle 0 and `right i` at the i-th angle."""
 
     def encode(sentences):
         turns = [0.0 if s.startswith("left") else angles[int(s.split()[1])] for s in sentences]

@@ -37,7 +37,7 @@ def line(name, i):
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
-    """Generated files of the published sizes in SentEval's layout, unscored pairs among those of the years."""
+    """Generated files of the published sizes in SentEval's layout, with unscored pairs."""
     root = tmp_path_factory.mktemp("corpora")
     sts = root / "senteval" / "downstream" / "STS"
     for year, subsets in SUBSETS.items():
@@ -63,7 +63,7 @@ def data_dir(tmp_path_factory):
 
 
 def encode(sentences):
-    """Left sentences at angle 0, right ones at an angle that falls as the score rises, but for the odd ones."""
+    """Left sentences at angle 0, right ones at an angle that mostly falls as the score rises."""
     angles = []
     for sentence in sentences:
         i = int(sentence.split()[-1])

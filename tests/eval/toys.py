@@ -26,7 +26,7 @@ def write_stsb(root, rows, split="test"):
 
 
 def write_beir(folder, corpus, queries, **judged):
-    """A set in BEIR's format: records of documents, texts of queries by name, judgements by split."""
+    """A set in BEIR's format: documents, texts of queries by name, judgements by split."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     for file, records in (
         ("corpus", corpus),

@@ -1,4 +1,4 @@
-"""The command on the tiny models: every file it promises, and one clear line for what it cannot use."""
+"""The command on the tiny models: every file it promises, and a line for what it cannot use."""
 
 import json
 

@@ -63,12 +63,13 @@ def verdicts(lines):
 
 @pytest.fixture
 def pairs():
-    """Two tasks, noisy copies of the gold scores: `good` is far better than `bad`, `other` as good as `good`."""
+    """Two tasks, noisy gold scores: `good` is far better than `bad`, `other` as good as `good`."""
     rng = np.random.default_rng(5)
     golds = {"STS12": rng.integers(0, 26, 300) / 5, "STS13": rng.integers(0, 26, 200) / 5}
-    noisy = lambda noise: {
-        task: gold + noise * rng.normal(size=len(gold)) for task, gold in golds.items()
-    }
+
+    def noisy(noise):
+        return {task: gold + noise * rng.normal(size=len(gold)) for task, gold in golds.items()}
+
     return golds, noisy(1.0), noisy(1.0), noisy(4.0)
 
 

@@ -1,4 +1,4 @@
-"""The published numbers: the file is well formed, averages add up, and the figures people quote are right."""
+"""The published numbers: averages add up, and the figures people quote are right."""
 
 import math
 

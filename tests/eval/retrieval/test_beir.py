@@ -27,7 +27,7 @@ def dcg(gains):
 
 
 def by_hand(ranking, grades):
-    """nDCG@10 with linear gain, recall@100, average precision and reciprocal rank of one query, by their formulas."""
+    """nDCG@10, recall@100, average precision and reciprocal rank of one query, by formula."""
     gains = [max(0, grades.get(document, 0)) for document in ranking]
     ideal = sorted((max(0, grade) for grade in grades.values()), reverse=True)
     relevant = sum(grade > 0 for grade in grades.values())

@@ -46,7 +46,7 @@ def write(root, queries):
 
 
 def by_hand():
-    """For every query the rank of its partner, from a full sort of the corpus in which equal strings tie."""
+    """The rank of every query's partner, from a full sort in which equal strings tie."""
     corpus = [sentence(i, side) for side in ("left", "right") for i in range(PAIRS)]
     unit = {
         text: vector / np.linalg.norm(vector)

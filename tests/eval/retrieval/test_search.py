@@ -5,7 +5,7 @@ from eval.retrieval.search import in_blocks, top_k
 
 
 def sorted_by_hand(queries, documents, k):
-    """Cosines of all pairs, then a full stable sort of each row: equal ones stay in order of index."""
+    """Cosines of all pairs, then a full stable sort of each row."""
 
     def unit(vectors):
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -17,7 +17,7 @@ def sorted_by_hand(queries, documents, k):
 
 
 def axes(rng, count, width=8):
-    """Vectors along one axis or none: every cosine is exactly -1, 0 or 1, so nearly all documents tie."""
+    """Vectors along one axis or none: every cosine is -1, 0 or 1, so nearly all documents tie."""
     vectors = np.zeros((count, width), dtype=np.float32)
     for vector in vectors[: count - 2]:
         vector[rng.integers(width)] = rng.choice([-2.0, 0.5, 4.0])

@@ -99,7 +99,7 @@ def nested(settings, x: np.ndarray, y: np.ndarray, outer: int | None = None) -> 
 def crossed(
     settings, x: np.ndarray, y: np.ndarray, test_x: np.ndarray, test_y: np.ndarray
 ) -> tuple[float, float]:
-    """Dev accuracy by cross-validation on the training rows, and test accuracy on the official rows."""
+    """Dev accuracy by cross-validation on the training rows, test accuracy on the official ones."""
     classes = int(y.max()) + 1
     penalty, dev = _best_penalty(settings, x, y, classes)
     fitted = Classifier(settings, x.shape[1], classes, penalty).fit(x, y)

@@ -10,7 +10,7 @@ from tests.eval.transfer import senteval as plain
 
 
 def rows(count=100, dimension=12, classes=2, seed=0, signal=0.5):
-    """Noisy features: about two thirds of the rows can be told apart, so that every digit is at stake."""
+    """Noisy features: about two thirds of the rows can be told apart, so every digit counts."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, count)
     centres = rng.normal(size=(classes, dimension)) * signal
@@ -85,7 +85,7 @@ def test_global_random_state_is_left_alone():
 
 
 def test_means_are_rounded_as_senteval_rounds_them():
-    """`round` of what `np.mean` gives is numpy's rounding, which differs from that of Python's own numbers."""
+    """`round` of what `np.mean` gives is numpy's rounding, which differs from Python's."""
     folds = [80.03, 80.04]
     assert (
         validation._rounded_mean(folds)
