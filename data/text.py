@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -57,7 +58,7 @@ class Text:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def cells(self, rows: Sequence[int] | None = None) -> Iterator[str]:
+    def cells(self, rows: Sequence[int] | np.ndarray | None = None) -> Iterator[str]:
         """Yield every sentence of all rows, or of the rows with these indices, row by row."""
         chosen = self.rows if rows is None else self.rows.select(rows)
         names = [name for name in self.rows.column_names if name != LABEL]

@@ -41,8 +41,8 @@ logger = logging.getLogger(__name__)
 class TrainingOutput(ModelOutput):
     """The loss to minimise, and its raw terms by name."""
 
-    loss: Tensor | None = None
-    terms: dict[str, Tensor] | None = None
+    loss: Tensor
+    terms: dict[str, Tensor] = None  # type: ignore[assignment] - the only default it may have
 
 
 class EncoderForTraining(Composite):

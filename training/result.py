@@ -1,59 +1,28 @@
-"""The dev and test data of a run, and its end: compare, export and score the result."""
+"""The end of a run: compare the result with the initial model, export, score and record it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from common.arguments import ScoredArguments
+from torch import nn
+
 from common.streams import show
 from eval.compare.intervals import Items
-from eval.dev import DevSet, in_words, pairs_set, search_set
+from eval.dev import DevSet, in_words
 from eval.encode import Encode
 from eval.scores import rows_of, score_tables, write_scores
-from eval.sts import STS_DEV, merged, own_pairs
-from eval.tasks import Options, count_seen, describe_seen, score_all, tasks_named, with_share_seen
+from eval.tasks import Task, count_seen, describe_seen, score_all, with_share_seen
+from models.encoder import load_encoder
+from training.curves import describe_collapse, describe_gap, draw
 from training.run_arguments import RunArguments
-from training.run_folder import BEST, copy_best, installing_result, read_best
-
-if TYPE_CHECKING:
-    from models.encoder import SentenceEncoder
-    from training.trainer import EmbeddingTrainer
+from training.run_folder import BEST, copy_best, installing_result, read_best, write_run
+from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
-
-
-def dev_set(data_args: ScoredArguments) -> DevSet | None:
-    """The examples that select the best model and judge the result; None for `--dev none`.
-
-    A search set with `qrels/test.tsv` selects by `qrels/dev.tsv` and judges by `qrels/test.tsv`;
-    otherwise the same examples do both.
-
-    Raises:
-        BadInput: a missing or malformed file.
-    """
-    if data_args.dev == "none":
-        return None
-    if data_args.dev_beir:
-        judged = (Path(data_args.dev_beir) / "qrels/test.tsv").exists()
-        return search_set(data_args.dev_beir, ["dev", "test"] if judged else ["dev"])
-    if data_args.dev_file:
-        return pairs_set(
-            "dev_spearman", merged(own_pairs(data_args.dev_file).load(data_args.data_dir))
-        )
-    return pairs_set("stsb_spearman", merged(STS_DEV[0].load(data_args.data_dir)))
-
-
-def load_tests(data_args: ScoredArguments, device: str) -> list:
-    """The test tasks, computed on this device; loads each once, so that a missing file fails before training."""
-    tests = tasks_named(
-        [name for name in data_args.test_tasks if name != "none"], Options(device=device)
-    )
-    for task in tests:
-        task.load(data_args.data_dir)
-    return tests
 
 
 def measure_initial(trainer: EmbeddingTrainer, dev: DevSet, tokenizer) -> Items:
@@ -69,54 +38,47 @@ def measure_initial(trainer: EmbeddingTrainer, dev: DevSet, tokenizer) -> Items:
     return items
 
 
-def save_result(
-    trainer: EmbeddingTrainer,
-    tokenizer,
-    dev: DevSet | None,
-    initial: Items | None,
-) -> tuple[dict[str, Any], list[str]]:
-    """Choose the result, compare it with the initial model, and write it into the run's folder.
+def save_last(trainer: EmbeddingTrainer, tokenizer) -> None:
+    """Write the last model into the run's folder: the result without a dev task."""
+    logger.info("no dev task: the last model is the result")
+    with installing_result(Path(trainer.args.output_dir), trainer.run_id) as folder:
+        trainer.model.encoder.save(str(folder), tokenizer)
+
+
+def save_best(
+    trainer: EmbeddingTrainer, tokenizer, dev: DevSet, initial: Items
+) -> tuple[dict[str, Any], str]:
+    """Write the best model into the run's folder, and compare it with the initial one.
 
     Args:
         trainer: after training.
         tokenizer: the encoder's.
-        dev: the examples that selected the best model; None for `--dev none`, where the last model
-            is the result.
+        dev: the examples that selected the best model.
         initial: what `measure_initial` returned.
 
     Returns:
-        Facts for the record (best step, verdict, dev score by width), and the findings in words.
+        Facts for the record (best step and score, verdict), and the verdict in words.
     """
-    from models.encoder import load_encoder  # here: a finished run needs no model
-
-    args, facts, findings = trainer.args, {}, []
-    folder = Path(args.output_dir)
-    if dev is None:
-        logger.info("no dev task: the last model is the result")
-    else:
-        facts["best"] = read_best(folder, trainer.run_id)
-        trainer.model.to("cpu")  # the result comes from best/; a GPU holds one model at a time
-        trained, _ = load_encoder(str(folder / BEST))
-        facts["verdict"] = {
-            "metric": dev.metric,
-            "dev_of_initial": dev.score_of(initial),
-            **dev.verdict(initial, dev.items(_encode(args, trained, tokenizer))),
-        }
-        findings.append(in_words(facts["verdict"]))
+    folder = Path(trainer.args.output_dir)
+    best = read_best(folder, trainer.run_id)
+    trainer.model.to("cpu")  # a GPU holds one model at a time
+    encoder, _ = load_encoder(str(folder / BEST))
+    result = dev.items(_encode(trainer.args, encoder, tokenizer))
+    verdict = {"metric": dev.metric, "dev_of_initial": dev.score_of(initial)}
+    verdict |= dev.verdict(initial, result)
     with installing_result(folder, trainer.run_id) as temporary:
-        if dev:
-            copy_best(folder, temporary)
-        else:
-            trainer.model.encoder.save(str(temporary), tokenizer)
-    return facts, findings
+        copy_best(folder, temporary)
+    return {"best": best, "verdict": verdict}, in_words(verdict)
 
 
 def score_result(
-    args: RunArguments, method: str, tests: list, texts: Iterable[str], data_dir: str
+    args: RunArguments, method: str, tests: Sequence[Task], texts: Iterable[str], data_dir: str
 ) -> dict[str, Any]:
-    """Write `scores.json` of the exported model; returns how many test sentences the training text contains."""
-    from models.encoder import load_encoder
+    """Write `scores.json` of the exported model.
 
+    Returns:
+        How many test sentences the training text contains.
+    """
     folder = Path(args.output_dir)
     encode = _encode(args, *load_encoder(str(folder)))
     results = score_all(encode, tests, data_dir)
@@ -130,5 +92,31 @@ def score_result(
     return seen
 
 
-def _encode(args: RunArguments, encoder: SentenceEncoder, tokenizer) -> Encode:
+def finish(
+    trainer: EmbeddingTrainer, record: dict[str, Any], began: float, verdict: str | None = None
+) -> None:
+    """Draw the curves, log the findings and, as the last write, mark the run finished."""
+    state, folder = trainer.state, trainer.args.output_dir
+    draw(state.log_history, Path(folder) / "curves.png")
+    ended = None
+    if state.global_step < state.max_steps:
+        ended = f"training ended after step {state.global_step} of {state.max_steps}"
+    collapse = describe_collapse(state.log_history, trainer.probes_equal_texts)
+    found = ended, describe_gap(state.log_history), verdict, collapse
+    findings = [finding for finding in found if finding]
+    for finding in findings:
+        logger.info(finding)
+    seconds = round(time.time() - began, 1)
+    facts = {
+        "findings": findings,
+        "steps": state.global_step,
+        "seconds_of_last_start": seconds,
+        "status": "finished",
+    }
+    write_run(folder, record | facts)
+    failed = ", but its vectors are nearly parallel" if collapse else ""
+    logger.info("%s: finished in %.0f s%s", folder, seconds, failed)
+
+
+def _encode(args: RunArguments, encoder: nn.Module, tokenizer) -> Encode:
     return Encode(encoder.to(args.device), tokenizer, bf16=args.bf16)

@@ -47,7 +47,7 @@ class RunArguments(TrainingArguments):
     script, InfoCSE 4.2), seed 42 (the Trainer's).
     """
 
-    output_dir: str | None = flag(None, "the run's folder: result, record, log and checkpoints")
+    output_dir: str = flag(None, "the run's folder: result, record, log and checkpoints")
     seed: Seed = flag(42, "seed of new weights, the order of the text and every random draw")
     per_device_train_batch_size: Count = flag(64, "sentences per step and process")
     learning_rate: Weight = flag(3e-5, "peak learning rate")

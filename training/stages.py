@@ -1,4 +1,4 @@
-"""A run from top to bottom: stage 1 (`pretrain`), and the training of sentence encoders (`train_sentences`)."""
+"""A run from top to bottom: of stage 1 (`pretrain`), and of a method (`train_sentences`)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from safetensors.torch import load_model
 from transformers import TrainerCallback, TrainerState
 
+from common.arguments import ScoredArguments
 from common.errors import (
     BadInput,
     CheckpointRefused,
@@ -37,12 +38,13 @@ from data.text import read_text
 from data.tokenised import Sample, TokenisedText, load_tokenised
 from data.tokenizer import train_tokenizer
 from data.views import cuts
+from eval.dev import DevSet, pairs_set, search_set
+from eval.sts import STS_DEV, merged, own_pairs
+from eval.tasks import Options, Task, tasks_named
 from models.collectives import sum_over_processes, wait_for_everyone
 from models.loading import load_tokenizer
 from models.pooling import pooling_named
-from training.curves import describe_collapse, describe_gap, draw
 from training.provenance import contents, earlier_starts, provenance, start_of
-from training.result import dev_set, load_tests, measure_initial, save_result, score_result
 from training.run_arguments import IN_STEP, RunArguments, determines_weights, settle_packing
 from training.run_folder import (
     FORMAT,
@@ -74,12 +76,8 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
     Raises:
         ProjectError: anything that the command prints as one line.
     """
-    model_args, data_args, args, began = (
-        settings.model_args,
-        settings.data_args,
-        settings.args,
-        time.time(),
-    )
+    began = time.time()
+    model_args, data_args, args = settings.model_args, settings.data_args, settings.args
     model_args.packed = settle_packing(model_args.packed, args)
     source, tokenizer, blocks = load_blocks(settings)
     files = contents(vars(model_args))
@@ -93,15 +91,13 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
     with opened(args, record, data_args.dry_run) as start:
         if start.finished:
             return args.output_dir
-        from training.builders import build_pretraining  # here: a finished run needs no model
+        from training.builders import build_pretraining  # here: a finished run needs none of it
+        from training.result import finish
 
         trainer, plan = build_pretraining(settings, tokenizer, blocks)
-        plan += settings.describe_choices()
+        announce(settings, plan)
         if data_args.dry_run:
-            if trainer.is_world_process_zero():
-                show(plan + settings.describe_sources())
             return args.output_dir
-        logger.info(plan)
         take_steps(trainer, record, start, callbacks)
         if trainer.is_world_process_zero():
             with installing_result(Path(args.output_dir), trainer.run_id) as folder:
@@ -112,8 +108,7 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
 
 
 def load_blocks(settings: Settings) -> tuple[Source, Any, TokenisedText]:
-    """Stage 1's text, the tokenizer (the checkpoint's, or trained on the text) and the training
-    blocks.
+    """Stage 1's text, tokenizer (the checkpoint's, or trained on the text) and training blocks.
 
     Raises:
         BadInput: neither or both of a checkpoint and a configuration; an unusable text.
@@ -123,9 +118,9 @@ def load_blocks(settings: Settings) -> tuple[Source, Any, TokenisedText]:
         raise BadInput(
             "give either --model_name_or_path (a checkpoint) or --config_name (from scratch)"
         )
-    tokenizer = (
-        load_tokenizer(model_args.model_name_or_path) if model_args.model_name_or_path else None
-    )
+    tokenizer = None
+    if model_args.model_name_or_path:
+        tokenizer = load_tokenizer(model_args.model_name_or_path)
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, written=(data_args.cache_dir, args.output_dir))
         if tokenizer is None:
@@ -141,22 +136,24 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
     Raises:
         ProjectError: anything that the command prints as one line.
     """
+    began = time.time()
     method, model_args, method_args = settings.method, settings.model_args, settings.method_args
-    data_args, args, began = settings.data_args, settings.args, time.time()
+    data_args, args = settings.data_args, settings.args
+    assert method is not None, "stage 1 has none"
     model_args.packed = settle_packing(model_args.packed, args)
     if model_args.model_name_or_path is None:
         raise BadInput("--model_name_or_path is missing: give the initial model")
     pooling_named(model_args.pooling)  # check it before reading a long text
     tokenizer = load_tokenizer(model_args.model_name_or_path)
-    sample = data_args.max_rows and Sample(data_args.max_rows, args.seed, data_args.upsample)
+    sample = None
+    if data_args.max_rows:
+        sample = Sample(data_args.max_rows, args.seed, data_args.upsample)
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, method.labels, (data_args.cache_dir, args.output_dir))
         if source.titled and not cuts(method.views_of_rows(method_args, source.width)):
-            source = replace(
-                source, titled=False
-            )  # title and text are a pair: a row without one of them is dropped
+            source = replace(source, titled=False)  # a pair: a row without one of them is dropped
         corpus = load_tokenised(source, tokenizer, data_args.cache_dir, sample)
-    dev, tests = dev_set(data_args), load_tests(data_args, args.device.type)
+    dev, tests = load_dev(data_args), load_tests(data_args, args.device.type)
     files = contents(vars(model_args) | vars(method_args))
     identity = {
         "text": corpus.facts,
@@ -165,35 +162,67 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
         "contents": files,
     }
     record = new_record(settings, identity, source.file_names)
-    tokenizer = method.tokenizer(
-        method_args, tokenizer
-    )  # may add a template, which the stored ids lack
+    # It may add a template, which the stored ids lack.
+    tokenizer = method.tokenizer(method_args, tokenizer)
     with opened(args, record, data_args.dry_run) as start:
         if start.finished:
             return args.output_dir
-        from training.builders import build_training  # here: a finished run needs no model
+        from training.builders import build_training  # here: a finished run needs none of it
+        from training.result import finish, measure_initial, save_best, save_last, score_result
 
         trainer, plan = build_training(settings, tokenizer, corpus, dev)
-        plan += settings.describe_choices()
+        announce(settings, plan)
         if data_args.dry_run:
-            if trainer.is_world_process_zero():
-                show(plan + settings.describe_sources())
             return args.output_dir
-        logger.info(plan)
-        initial = None
-        if dev is not None and trainer.is_world_process_zero():
+        is_main = trainer.is_world_process_zero()
+        if dev is not None and is_main:
             initial = measure_initial(trainer, dev, tokenizer)
         take_steps(trainer, record, start, callbacks)
-        if trainer.is_world_process_zero():
-            facts, findings = save_result(trainer, tokenizer, dev, initial)
-            rows = read_text(source, data_args.cache_dir)
-            texts = rows.cells(None if sample is None else sample.rows(len(rows)))
-            facts["seen_test_texts"] = score_result(
-                args, method.name, tests, texts, data_args.data_dir
-            )
-            finish(trainer, record | facts, began, findings)
+        if is_main:
+            verdict = None
+            if dev is None:
+                save_last(trainer, tokenizer)
+            else:
+                facts, verdict = save_best(trainer, tokenizer, dev, initial)
+                record |= facts
+            text = read_text(source, data_args.cache_dir)
+            rows = None if sample is None else sample.rows(len(text))
+            seen = score_result(args, method.name, tests, text.cells(rows), data_args.data_dir)
+            finish(trainer, record | {"seen_test_texts": seen}, began, verdict)
         wait_for_everyone(args.device)
     return args.output_dir
+
+
+def load_dev(data_args: ScoredArguments) -> DevSet | None:
+    """The examples that select the best model and judge the result; None for `--dev none`.
+
+    A search set with `qrels/test.tsv` selects by `qrels/dev.tsv` and judges by `qrels/test.tsv`;
+    otherwise the same examples do both.
+
+    Raises:
+        BadInput: a missing or malformed file.
+    """
+    if data_args.dev == "none":
+        return None
+    if data_args.dev_beir:
+        judged = (Path(data_args.dev_beir) / "qrels/test.tsv").exists()
+        return search_set(data_args.dev_beir, ["dev", "test"] if judged else ["dev"])
+    metric, task = "stsb_spearman", STS_DEV[0]
+    if data_args.dev_file:
+        metric, task = "dev_spearman", own_pairs(data_args.dev_file)
+    return pairs_set(metric, merged(task.load(data_args.data_dir)))
+
+
+def load_tests(data_args: ScoredArguments, device: str) -> list[Task]:
+    """The test tasks, computed on this device.
+
+    Loads each once, so that a missing file fails before training.
+    """
+    names = [name for name in data_args.test_tasks if name != "none"]
+    tests = tasks_named(names, Options(device=device))
+    for task in tests:
+        task.load(data_args.data_dir)
+    return tests
 
 
 def new_record(
@@ -220,13 +249,10 @@ def new_record(
         raise BadInput("--output_dir is missing: give the run's folder")
     trajectory = {name: value for name, value in values.items() if determines_weights(name)}
     trajectory |= identity | {"script": settings.script, "world_size": args.world_size}
-    if (
-        args.device.type != "cpu"
-    ):  # devices round and draw differently; older CPU runs have no such entry
+    if args.device.type != "cpu":  # they round and draw differently; older CPU runs have no entry
         trajectory["device"] = args.device.type
-    check_agreement(
-        gather_object([trajectory | {name: values[name] for name in IN_STEP if name in values}])
-    )
+    in_step = {name: value for name, value in values.items() if name in IN_STEP}
+    check_agreement(gather_object([trajectory | in_step]))
     return {
         "format": FORMAT,
         "run_id": uuid.uuid4().hex,
@@ -241,11 +267,9 @@ def new_record(
 
 @contextmanager
 def opened(args: RunArguments, record: dict[str, Any], dry_run: bool) -> Iterator[Start]:
-    """Lock the run's folder while the block runs, and yield how to begin: new, from a checkpoint,
-    or finished.
+    """Lock the run's folder while the block runs, and yield how to begin.
 
-    The main process decides for all, see `training.run_folder.open_run`. An earlier run's facts go into
-    `record`. A dry run has a temporary folder.
+    The main process decides for all, see `_begin`. A dry run has a temporary folder.
 
     Raises:
         ProjectError: the folder is refused, locked by another command, or not writable.
@@ -256,45 +280,51 @@ def opened(args: RunArguments, record: dict[str, Any], dry_run: bool) -> Iterato
         if dry_run:
             args.output_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="dry-run-"))
         stack.enter_context(storage_errors(args.output_dir))
-        decision = None
+        decision: Start | ProjectError | None = None
         if args.process_index == 0:
             try:
-                with storage_errors(args.output_dir):
-                    decision = (
-                        Start(False, None)
-                        if dry_run
-                        else _begin(Path(args.output_dir), record, stack)
-                    )
+                decision = _begin(Path(args.output_dir), record, stack)
             except ProjectError as error:
                 decision = error
             except OSError as error:  # a parent is a file, a dangling link, a name that is too long
-                message = (
-                    f"--output_dir {args.output_dir}: cannot create this folder ({error.strerror})"
-                )
-                decision = unwritable(error, message)
-        start = broadcast_object_list([decision])[0]
-        if isinstance(start, ProjectError):
-            raise start
-        if start.finished:
+                said = f"--output_dir {args.output_dir}: cannot be used ({error.strerror})"
+                decision = unwritable(error, said)
+        [decision] = broadcast_object_list([decision])
+        if isinstance(decision, ProjectError):
+            raise decision
+        assert decision is not None
+        if decision.finished:
             logger.info("%s: already finished; nothing to do", args.output_dir)
-        yield start
+        yield decision
 
 
 def _begin(root: Path, record: dict[str, Any], stack: ExitStack) -> Start:
+    """Decide how to begin: new, from a checkpoint, or finished; `stack` then holds the lock.
+
+    An earlier start's facts go into `record`.
+    """
     if status_of(root, record["trajectory"]) == "finished":
         check_result(root)
         return Start(True, None)
     stack.enter_context(locked(root / RUN_FILE))
     clean(root)
-    start = open_run(
-        str(root), record["trajectory"]
-    )  # again, locked: another command may have been running
+    # Again, locked: another command may have been running.
+    start = open_run(str(root), record["trajectory"])
     if (root / RUN_FILE).is_file():
         old = read_run(root)
         record["run_id"] = old.get("run_id") or record["run_id"]
         if start.checkpoint:  # otherwise nothing of the earlier attempt remains
             record["earlier_starts"] = earlier_starts(old, record)
     return start
+
+
+def announce(settings: Settings, plan: str) -> None:
+    """Log the plan; a dry run prints it, with where every setting is from."""
+    plan += settings.describe_choices()
+    if not settings.data_args.dry_run:
+        logger.info(plan)
+    elif settings.args.process_index == 0:
+        show(plan + settings.describe_sources())
 
 
 def take_steps(
@@ -310,85 +340,58 @@ def take_steps(
         CheckpointRefused: the checkpoint does not fit or cannot be loaded.
         StorageError: the disk is full; NonFinite: a number is not finite.
     """
-    from training.trainer import RunLog
-
-    args, folder = trainer.args, Path(trainer.args.output_dir)
+    args = trainer.args
     if trainer.is_world_process_zero():
-        write_run(folder, record | {"status": "running"})
+        write_run(args.output_dir, record | {"status": "running"})
     wait_for_everyone(args.device)
     trainer.run_id = record["run_id"]
-    args.eval_on_start = start.checkpoint is None
-    for callback in (RunLog(folder), *callbacks):
+    for callback in callbacks:
         trainer.add_callback(callback)
-    over = False
-    if start.checkpoint:
-        logger.info("resuming from %s", start.checkpoint)
-        state = state_of(start.checkpoint)
-        over = state["global_step"] >= state["max_steps"] or trainer.is_out_of_patience(
-            state.get("log_history", [])
-        )
+    args.eval_on_start = start.checkpoint is None
     with STOPPING.held():
-        try:
-            if start.checkpoint and (name := misfit(start.checkpoint, trainer.model)):
-                raise CheckpointRefused(f"{start.checkpoint}: does not fit the model: {name}")
-            if over:  # the stock Trainer would train one more step
-                load_model(
-                    trainer.model, Path(start.checkpoint) / "model.safetensors", strict=False
-                )
-                trainer.state = TrainerState.load_from_json(
-                    str(Path(start.checkpoint) / "trainer_state.json")
-                )
-                return
-            trainer.train(resume_from_checkpoint=start.checkpoint)
-        except (ProjectError, OSError):
-            raise
-        except (
-            Exception
-        ) as error:  # a manifest proves that a checkpoint is unchanged, not who wrote it
-            full = isinstance(error, (MemoryError, torch.OutOfMemoryError))
-            if start.checkpoint is None or trainer.events.stepped or full:
-                raise
-            # Only the first sentence: torch goes on to explain how to run the code of a pickle.
-            reason = f"{type(error).__name__}: {brief(error).partition('. ')[0]}"
-            raise CheckpointRefused(
-                f"{start.checkpoint}: its state cannot be loaded ({reason}); remove that folder to "
-                "resume from the "
-                "previous checkpoint, or to start over if there is none"
-            ) from error
+        if start.checkpoint is None:
+            trainer.train()
+        else:
+            resume(trainer, start.checkpoint)
         stopped = torch.tensor(int(STOPPING.name is not None), device=args.device)
-        stopped = bool(
-            sum_over_processes(stopped)
-        )  # a late signal may have reached only one process
-    if stopped:
-        cause = STOPPING.name or "a signal to another process"
+        anyone = bool(sum_over_processes(stopped))  # a late signal may have reached only one
+    if anyone:
         raise Stopped(
-            f"stopped by {cause} after step {trainer.state.global_step}; repeat the command to "
-            "resume"
+            f"stopped by {STOPPING.name or 'a signal to another process'} after step "
+            f"{trainer.state.global_step}; repeat the command to resume"
         )
     if trainer.dev is not None and trainer.state.best_metric is None:
         trainer.evaluate()  # a callback ended training before the first evaluation
 
 
-def finish(
-    trainer: EmbeddingTrainer, record: dict[str, Any], began: float, findings: Sequence[str] = ()
-) -> None:
-    """Draw the curves, log the findings and, as the last write, mark the run finished."""
-    history, state, folder = trainer.state.log_history, trainer.state, trainer.args.output_dir
-    draw(history, Path(folder) / "curves.png")
-    ended = None
-    if state.global_step < state.max_steps:
-        ended = f"training ended after step {state.global_step} of {state.max_steps}"
-    collapse = describe_collapse(history, trainer.probes_equal_texts)
-    findings = [*filter(None, [ended, describe_gap(history), *findings, collapse])]
-    for finding in findings:
-        logger.info(finding)
-    seconds = round(time.time() - began, 1)
-    facts = {
-        "findings": findings,
-        "steps": state.global_step,
-        "seconds_of_last_start": seconds,
-        "status": "finished",
-    }
-    write_run(folder, record | facts)
-    failed = ", but its vectors are nearly parallel" if collapse else ""
-    logger.info("%s: finished in %.0f s%s", folder, seconds, failed)
+def resume(trainer: EmbeddingTrainer, checkpoint: str) -> None:
+    """Train from a checkpoint to the last step.
+
+    Its manifest proves that it is unchanged, not who wrote it.
+
+    Raises:
+        CheckpointRefused: it does not fit the model or cannot be loaded.
+    """
+    logger.info("resuming from %s", checkpoint)
+    state = state_of(checkpoint)
+    over = state["global_step"] >= state["max_steps"]
+    try:
+        if name := misfit(checkpoint, trainer.model):
+            raise CheckpointRefused(f"{checkpoint}: does not fit the model: {name}")
+        if over or trainer.is_out_of_patience(state.get("log_history", [])):
+            # The stock Trainer would train one more step.
+            load_model(trainer.model, f"{checkpoint}/model.safetensors", strict=False)
+            trainer.state = TrainerState.load_from_json(f"{checkpoint}/trainer_state.json")
+        else:
+            trainer.train(resume_from_checkpoint=checkpoint)
+    except (ProjectError, OSError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        if trainer.events.stepped:
+            raise
+        # Only the first sentence: torch goes on to explain how to run the code of a pickle.
+        reason = f"{type(error).__name__}: {brief(error).partition('. ')[0]}"
+        raise CheckpointRefused(
+            f"{checkpoint}: its state cannot be loaded ({reason}); remove that folder to resume "
+            "from the previous checkpoint, or to start over if there is none"
+        ) from error

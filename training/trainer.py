@@ -1,5 +1,4 @@
-"""The Trainer of both stages: stock training with sentence evaluation, logged loss terms and
-gradient caching.
+"""The Trainer of both stages: sentence evaluation, logged loss terms and its own saving.
 
 Its callbacks are the hooks of a step, signals and the log.
 """
@@ -9,16 +8,21 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate.utils import DistributedType, broadcast_object_list, send_to_device, set_seed
+from torch import Tensor
+from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback
 
 from common.errors import BadInput, NonFinite
 from common.folders import remove
 from common.signals import STOPPING, outlast_signals
+from data.collator import Collator
 from data.draws import KeyedSampler, Keys
 from models.collectives import SharedFlag, wait_for_everyone
 from models.fast.chunking import GradientCache
@@ -27,7 +31,7 @@ from models.objectives.base import Batch
 from training.adamw import chosen_optimizer
 from training.curves import describe_collapse
 from training.faults import FirstBad, not_finite
-from training.run_arguments import check_machine
+from training.run_arguments import RunArguments, check_machine
 from training.run_folder import STAGING, commit_checkpoint, keep_if_best
 
 logger = logging.getLogger(__name__)
@@ -38,21 +42,20 @@ _FEWEST = 10  # examples; fewer would be too noisy
 
 
 class EmbeddingTrainer(Trainer):
-    """Stock Trainer with its own evaluation, a best model separate from the checkpoints, and logged
-    loss terms.
+    """Stock training with another evaluation, a best model beside the checkpoints, and loss terms.
 
     Args:
         model: returns `loss` and `terms`, and has `probe(**batch)` and `after_step()`.
-        args: TrainingArguments.
+        args: the run's.
         collator: keys -> batch.
         count: examples in the corpus.
-        held_out: examples to probe at every evaluation and never train on. At most one in `_SPARED`
-            is held out, and none if that would be fewer than `_FEWEST`; then the first examples are
-            probed.
         dev: () -> values by name, including `args.metric_for_best_model`; None if no best model is
             selected.
         keep_best: writes the model into an empty folder; called on the main process when the dev
             value improves.
+        held_out: examples to probe at every evaluation and never train on. At most one in `_SPARED`
+            is held out, and none if that would be fewer than `_FEWEST`; then the first examples are
+            probed.
         patience: evaluations without improvement after which training ends; None: never.
 
     Attributes:
@@ -61,11 +64,14 @@ class EmbeddingTrainer(Trainer):
         events: knows whether a step was taken.
     """
 
+    model: Any  # of stage 1 or of a method; transformers allows None
+    args: RunArguments
+
     def __init__(
         self,
         model,
-        args,
-        collator,
+        args: RunArguments,
+        collator: Collator,
         count: int,
         dev: Callable[[], dict[str, float]] | None = None,
         keep_best: Callable[[Path], None] | None = None,
@@ -77,14 +83,12 @@ class EmbeddingTrainer(Trainer):
         self.sampler = KeyedSampler(args.seed, count, batch, held if held >= _FEWEST else 0)
         check_machine(args, self.sampler.count, len(self.sampler.held))
         self.dev, self.keep_best, self.patience = dev, keep_best, patience
-        self._sums: dict[str, torch.Tensor] = defaultdict(
-            lambda: torch.zeros((), device=args.device)
-        )
+        self.run_id = ""
+        self.initial_scores: dict[str, float] = {}
+        self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=args.device))
         self._micro_steps = 0
         self._tokens = torch.zeros((), dtype=torch.long, device=args.device)
         self._first_bad = FirstBad(args.device)
-        self.run_id = ""
-        self.initial_scores: dict[str, float] = {}
         keys, optimizer = Keys(self.sampler.count), chosen_optimizer(args)
         super().__init__(model, args, collator, keys, keys, optimizer_cls_and_kwargs=optimizer)
         if (kind := self.accelerator.distributed_type) not in _WHOLE:
@@ -92,24 +96,50 @@ class EmbeddingTrainer(Trainer):
                 f"{kind.value} shards the model, but evaluation needs the whole model: use "
                 "MULTI_GPU"
             )
-        self._probe = collator(
-            [(-1, i, 0) for i in self.sampler.held or range(min(count, _PROBED))]
-        )
+        probed = self.sampler.held or range(min(count, _PROBED))
+        self._probe = collator([(-1, index, 0) for index in probed])
         self.events = Steps(self.sampler, model)
         self.add_callback(self.events)
         self.add_callback(StopWhenAsked())
+        self.add_callback(RunLog(args.output_dir))
         # Dropout is the augmentation, so each process needs its own masks. All other draws are
         # keyed.
         set_seed(args.seed, device_specific=True)
 
-    def _get_train_sampler(self, train_dataset=None) -> KeyedSampler:
-        return self.sampler
+    def get_train_dataloader(self) -> DataLoader:
+        """The stock loader with the keyed sampler and workers that outlast a signal to the job.
 
-    def get_train_dataloader(self):
-        """Stock loader; its workers draw nothing, so they need no seeds, but must outlive a signal to the whole job."""
-        loader = super().get_train_dataloader()
-        loader.base_dataloader.worker_init_fn = outlast_signals
-        return loader
+        The workers draw nothing, so they need no seeds.
+        """
+        args = self.args
+        loader = DataLoader(
+            Keys(self.sampler.count),
+            self._train_batch_size,
+            sampler=self.sampler,
+            collate_fn=self.data_collator,
+            drop_last=args.dataloader_drop_last,
+            num_workers=args.dataloader_num_workers,
+            pin_memory=args.dataloader_pin_memory,
+            persistent_workers=args.dataloader_persistent_workers,
+            multiprocessing_context=args.dataloader_multiprocessing_context,
+            prefetch_factor=args.dataloader_prefetch_factor,
+            in_order=args.dataloader_in_order,
+            worker_init_fn=outlast_signals,
+        )
+        return self.accelerator.prepare(loader)
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator, num_batches: int, device: torch.device
+    ) -> tuple[list, Tensor | None]:
+        """The batches of a step, and the number of targets of each loss in them, (losses,).
+
+        Stock assumes one loss. None where the loss is a mean over the batch.
+        """
+        batches = list(islice(epoch_iterator, num_batches))
+        if not self.model_accepts_loss_kwargs or not batches:
+            return batches, None
+        counts = torch.stack([self.model.count_targets(batch) for batch in batches]).sum(0)
+        return batches, self.accelerator.reduce(counts.to(device), reduction="sum")
 
     def count_steps(self) -> int:
         """Optimizer steps of the whole run."""
@@ -117,7 +147,7 @@ class EmbeddingTrainer(Trainer):
         return steps
 
     def floating_point_ops(self, inputs) -> int:
-        """0: nothing shows this number, and the stock count walks over all modules for every batch."""
+        """0: nothing shows this number, and stock walks over all modules to count it."""
         return 0
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
@@ -126,64 +156,47 @@ class EmbeddingTrainer(Trainer):
         self.count_terms(outputs.terms, inputs)
         return (loss, outputs) if return_outputs else loss
 
-    def _get_num_items_in_batch(self, batch_samples, device):
-        """The number of targets of each loss, (losses,); stock assumes a single loss."""
-        if not self.model_accepts_loss_kwargs or not batch_samples:
-            return None
-        counts = sum(
-            self.accelerator.unwrap_model(self.model).count_targets(batch)
-            for batch in batch_samples
-        )
-        return self.accelerator.reduce(counts.to(device), reduction="sum")
-
-    def count_terms(self, terms: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
-        """Add the terms of one forward to the next logged mean, and its tokens to the run's total."""
+    def count_terms(self, terms: dict[str, Tensor], inputs: dict[str, Tensor]) -> None:
+        """Add the terms of a forward to the next logged mean, and its tokens to the run's total."""
         for name, value in terms.items():
             self._sums[name] += value
         self._micro_steps += 1
         self._tokens += inputs["attention_mask"].sum()
 
     def _count_tokens(self) -> int:
-        """Tokens read so far by all processes; moves the count from the device to the Trainer's state."""
-        self.state.num_input_tokens_seen += int(
-            self.accelerator.reduce(self._tokens, reduction="sum")
-        )
+        """Tokens read so far by all processes; moves the count from the device to the state."""
+        counted = self.accelerator.reduce(self._tokens, reduction="sum")
+        self.state.num_input_tokens_seen += int(counted)
         self._tokens.zero_()
         return self.state.num_input_tokens_seen
 
     def _get_grad_norm(self, model, grad_norm=None):
-        """Stock gradient norm, checked together with the terms before the optimizer step, see `FirstBad`."""
+        """Stock gradient norm, checked with the terms before the optimizer step, see `FirstBad`."""
         norm = super()._get_grad_norm(model, grad_norm)
-        scaled = (
-            self.accelerator.scaler is not None
-        )  # fp16: the scaler uses infinite gradients to find its scale
-        self._first_bad.note(
-            self.state.global_step + 1, [*self._sums.values(), *([] if scaled else [norm])]
-        )
+        numbers = list(self._sums.values())
+        if self.accelerator.scaler is None:  # fp16 finds its scale by infinite gradients
+            numbers.append(norm)
+        self._first_bad.note(self.state.global_step + 1, numbers)
         if self.args.device.type == "cpu":
             self._stop_if_bad(float(norm))
         return norm
 
     def _stop_if_bad(self, norm: float | None = None) -> None:
         """Raise NonFinite after a bad step."""
-        step = self._first_bad.step
-        if not step:
+        if not self._first_bad.step:
             return
-        wrong = [
-            f"{name} {value:g}"
-            for name, value in sorted(self._sums.items())
-            if not value.isfinite()
-        ]
+        sums = sorted(self._sums.items())
+        wrong = [f"{name} {value:g}" for name, value in sums if not value.isfinite()]
         raise NonFinite(
-            f"not finite at step {step}: {', '.join(wrong) or f'gradient norm {norm}'}; this step "
-            "was not saved: lower "
+            f"not finite at step {self._first_bad.step}: "
+            f"{', '.join(wrong) or f'gradient norm {norm}'}; this step was not saved: lower "
             "--learning_rate, or raise --temperature if it is small"
         )
 
     def _require_finite(self) -> None:
-        """Raise NonFinite if a weight or optimizer state is NaN or infinite; called before every write."""
+        """Raise NonFinite for a bad weight or optimizer state; called before every write."""
         self._stop_if_bad()
-        name = not_finite(self.accelerator.unwrap_model(self.model), self.optimizer)
+        name = not_finite(self.model, self.optimizer)
         if name is not None:
             raise NonFinite(
                 f"{name} is not finite after step {self.state.global_step}: lower --learning_rate"
@@ -199,8 +212,8 @@ class EmbeddingTrainer(Trainer):
             self._stop_if_bad()
             names = sorted(self._sums)
             means = torch.stack([self._sums[name] for name in names]) / self._micro_steps
-            means = self.accelerator.reduce(means, reduction="mean").tolist()
-            logs |= dict(zip(names, means, strict=True))
+            means = self.accelerator.reduce(means, reduction="mean")
+            logs |= dict(zip(names, means.tolist(), strict=True))
             self._sums.clear()
             self._micro_steps = 0
             logs["tokens"] = self._count_tokens()
@@ -216,10 +229,9 @@ class EmbeddingTrainer(Trainer):
         self._require_finite()
         metrics: dict[str, float] = {}
         if self.is_world_process_zero():
-            metrics = {
-                f"{metric_key_prefix}_{name}": value for name, value in self._measure().items()
-            }
-        metrics = broadcast_object_list([metrics])[0]
+            values = self._measure()
+            metrics = {f"{metric_key_prefix}_{name}": value for name, value in values.items()}
+        [metrics] = broadcast_object_list([metrics])
         self.log({**metrics, "tokens": self._count_tokens()})
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
@@ -228,12 +240,20 @@ class EmbeddingTrainer(Trainer):
         collapse = describe_collapse(history, self.probes_equal_texts)
         if collapse and not describe_collapse(history[:-1], self.probes_equal_texts):
             logger.warning(collapse)
-        if metric is not None and self.state.global_step > 0:
-            value, root = metrics[f"{metric_key_prefix}_{metric}"], Path(self.args.output_dir)
+        if metric and self.keep_best and self.state.global_step > 0:
+            root, value = Path(self.args.output_dir), metrics[f"{metric_key_prefix}_{metric}"]
             keep_if_best(root, self.run_id, self.state, metric, value, self.keep_best)
         if self.is_out_of_patience(history):
             self.control.should_training_stop = True
         return metrics
+
+    def _measure(self) -> dict[str, float]:
+        batch = send_to_device(self._probe, self.args.device)
+        with self.accelerator.autocast():
+            values = self.model.probe(**batch)
+        if self.state.global_step == 0:
+            return values | self.initial_scores
+        return values if self.dev is None else values | self.dev()
 
     @property
     def probes_equal_texts(self) -> bool:
@@ -248,22 +268,12 @@ class EmbeddingTrainer(Trainer):
         """
         name = f"eval_{self.args.metric_for_best_model}"
         scores = [line[name] for line in history if name in line and line["step"] > 0]
-        return (
-            bool(scores and self.patience)
-            and len(scores) - 1 - scores.index(max(scores)) >= self.patience
-        )
-
-    def _measure(self) -> dict[str, float]:
-        model = self.accelerator.unwrap_model(self.model)
-        batch = send_to_device(self._probe, self.args.device)
-        with self.accelerator.autocast():
-            values = model.probe(**batch)
-        if self.state.global_step == 0:
-            return values | self.initial_scores
-        return values if self.dev is None else values | self.dev()
+        if not self.patience or not scores:
+            return False
+        return len(scores) - 1 - scores.index(max(scores)) >= self.patience
 
     def _save_checkpoint(self, model, trial) -> None:
-        """Save the stock state atomically, without `training_args.bin`, a pickle with absolute paths."""
+        """Save the stock state atomically, without `training_args.bin`, a pickle with paths."""
         self._require_finite()
         self._count_tokens()
         root, step = Path(self.args.output_dir), self.state.global_step
@@ -276,12 +286,10 @@ class EmbeddingTrainer(Trainer):
             if self.is_world_process_zero():
                 (root / STAGING / f"checkpoint-{step}" / "training_args.bin").unlink()
                 commit_checkpoint(root, step, self.run_id, self.args.save_total_limit)
-        except BaseException:
-            if self.is_world_process_zero():
-                remove(root / STAGING)  # half a checkpoint would fill a full disk
-            raise
         finally:
             self.args.output_dir = str(root)
+            if self.is_world_process_zero():
+                remove(root / STAGING)  # half a checkpoint would fill a full disk
         wait_for_everyone(self.args.device)
 
 
@@ -308,8 +316,10 @@ class Steps(TrainerCallback):
         # A resumed loader wraps the sampler several times and does not pass on the epoch.
         self.sampler.set_epoch(int(state.epoch or 0))
 
-    def on_optimizer_step(self, args, state, control, optimizer, **kwargs):
-        if not optimizer.step_was_skipped:  # fp16 skips a step whose gradients are infinite
+    def on_optimizer_step(self, args, state, control, **kwargs):
+        if not kwargs[
+            "optimizer"
+        ].step_was_skipped:  # fp16 skips a step whose gradients are infinite
             self.model.after_step()
 
     def on_step_end(self, args, state, control, **kwargs):
@@ -318,8 +328,7 @@ class Steps(TrainerCallback):
 
 
 class StopWhenAsked(TrainerCallback):
-    """At the end of a step after a signal, log, save and leave the loop; all processes after the
-    same step.
+    """After a signal, log, save and leave the loop; all processes at the end of the same step.
 
     That is the next end of a step, or the one after if only another process received the signal.
     """
@@ -343,9 +352,8 @@ class RunLog(TrainerCallback):
 
     def on_train_begin(self, args, state, control, **kwargs):
         if state.is_world_process_zero:
-            self.path.write_text(
-                "".join(json.dumps(line) + "\n" for line in state.log_history), encoding="utf-8"
-            )
+            lines = [json.dumps(line) + "\n" for line in state.log_history]
+            self.path.write_text("".join(lines), encoding="utf-8")
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if state.is_world_process_zero:
@@ -354,26 +362,26 @@ class RunLog(TrainerCallback):
 
 
 class CachedTrainer(EmbeddingTrainer):
-    """An EmbeddingTrainer that keeps the graph of `chunk_size` sentences at a time, see
-    `models.fast.chunking`.
+    """Keeps the graph of `chunk_size` sentences at a time, see `models.fast.chunking`.
 
     Raises:
         BadInput: fp16, whose loss scaling the cache does not handle.
     """
 
-    def __init__(self, model, args, *others, chunk_size: int) -> None:
+    def __init__(self, model, args: RunArguments, *others, chunk_size: int, **more) -> None:
         if args.fp16:
             raise BadInput("--chunk_size does not support --fp16: use --bf16")
         self._cache = GradientCache(model, chunk_size, lambda: self.accelerator.autocast())
-        super().__init__(model, args, *others)
+        super().__init__(model, args, *others, **more)
 
-    def training_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
-        """Forward and backward in chunks; bypasses the wrapped `model`, because the cache averages gradients once."""
+    def training_step(self, model, inputs, num_items_in_batch=None) -> Tensor:
+        """Forward and backward in chunks.
+
+        Bypasses the wrapped `model`, because the cache averages gradients once.
+        """
         model.train()
-        self.optimizer.train()
-        inputs = self._prepare_inputs(inputs)
-        batch = Batch.of(**inputs)
         scale = 1 / self.current_gradient_accumulation_steps
-        output = self._cache.backward(batch, scale, self.accelerator.sync_gradients)
+        last = self.accelerator.sync_gradients
+        output = self._cache.backward(Batch.of(**inputs), scale, last)
         self.count_terms(output.terms, inputs)
         return output.loss * scale

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 import eval.__main__
-import training.stages
+import training.result
 from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
 from common.old_flags import EVALUATION, TRAINER, TRAINING
 from examples.grammar import generate, write
@@ -63,7 +63,7 @@ def here(made, tmp_path, monkeypatch):
     """A copy of `made` as the working folder."""
     monkeypatch.chdir(shutil.copytree(made, tmp_path / "here", symlinks=True))
     monkeypatch.setattr(
-        training.stages, "draw", lambda *_: None
+        training.result, "draw", lambda *_: None
     )  # curves.png: the slowest part of a tiny run
     return tmp_path / "here"
 

@@ -29,7 +29,7 @@ import torch
 import run_unsup
 from common.errors import run_command
 from models.training import EncoderForTraining
-from training import stages
+from training import result
 from training.trainer import EmbeddingTrainer
 
 _WRITING = os.O_WRONLY | os.O_RDWR
@@ -129,7 +129,7 @@ def child(request):
 def main():
     """Answer until the input ends."""
     torch.set_num_threads(1)
-    stages.draw = lambda *_: None  # the slowest part of a tiny run
+    result.draw = lambda *_: None  # the slowest part of a tiny run
     # A shell's background jobs ignore the first, those of nohup the second.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
