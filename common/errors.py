@@ -6,15 +6,13 @@ bug and keeps its traceback.
 
 from __future__ import annotations
 
-import atexit
 import errno
+import io
 import logging
-import os
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -74,20 +72,17 @@ class FolderInUse(CheckpointRefused):
     """Another command is working in this folder."""
 
 
-DISK = {
+DISK = {  # the disk is at fault, not the path
     errno.ENOSPC: "No space left on the device",
     errno.EDQUOT: "No space left: the disk quota is used up",
     errno.EROFS: "the file system is read-only",
     errno.EFBIG: "the file is larger than this process may write (ulimit -f)",
     errno.EIO: "the device reports an input/output error",
-}  # the disk is at fault, not the path
+}
 
 
-_NAMED = {
-    errno.ENAMETOOLONG,
-    errno.EACCES,
-    errno.EPERM,
-}  # the names that the user gave are at fault
+# The names that the user gave are at fault.
+_NAMED = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM}
 
 
 def unwritable(error: OSError, message: str) -> ProjectError:
@@ -134,40 +129,8 @@ def newer_format(what: str, version: int, known: int) -> str:
 
 
 def brief(error: BaseException) -> str:
-    """Return an error's message on one line of at most 300 characters, or its type if it has none."""
+    """Return an error's message on one line of at most 300 characters; without one, its type."""
     return " ".join(str(error).split())[:300] or type(error).__name__
-
-
-_PROGRAM = vars(
-    sys.modules["__main__"]
-)  # not a script that this process runs by `runpy`, as the tests do
-
-
-def run_command(main: Callable[[], object]) -> None:
-    """Call `main`; an expected error becomes one line and an exit code.
-
-    Called by the program itself, this ends the process.
-    """
-    is_program, code = sys._getframe(1).f_globals is _PROGRAM, 0
-    try:
-        _run(main)
-    except SystemExit as end:
-        code = end.code or 0
-        if not is_program or not isinstance(code, int):
-            raise
-    if is_program:
-        _leave(code)
-
-
-def _leave(code: int) -> None:
-    """End the process: threads of pyarrow and gloo can abort the interpreter's own end."""
-    # this and the next are what Python does first; multiprocessing ends its processes so, too
-    threading._shutdown()
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):
-            stream.flush()
-    os._exit(code)
 
 
 class _Messages(logging.StreamHandler):
@@ -181,11 +144,11 @@ class _Messages(logging.StreamHandler):
             super().emit(record)
 
 
-def _run(main: Callable[[], object]) -> None:
+def run_command(main: Callable[[], object]) -> None:
+    """Call `main`; an expected error becomes one line and an exit code."""
     keep_freed_memory()
-    if (
-        sys.stdout and sys.stdout.errors == "strict"
-    ):  # the terminal's encoding may lack a character of a name
+    # The terminal's encoding may lack a character of a name.
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[_Messages()])
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for every request to the hub
@@ -210,10 +173,12 @@ def _run(main: Callable[[], object]) -> None:
 def _refuse_empty(words: Sequence[str]) -> None:
     """Raise BadInput for an empty argument, which would mean this folder; a prompt may be empty."""
     for before, word in zip(["the first argument", *words], words, strict=False):
-        name = word.removesuffix("=") or before
-        if (not word or (word.startswith("--") and word.endswith("="))) and not name.endswith(
-            "_prompt"
-        ):
+        name, equals, value = word.partition("=")
+        if not word:
+            name = before
+        elif not name.startswith("--") or not equals or value:
+            continue
+        if not name.endswith("_prompt"):
             raise BadInput(f"{name}: the value is empty; is a shell variable unset?")
 
 
@@ -221,10 +186,9 @@ def refuse_tokens(words: Sequence[str]) -> None:
     """Raise BadInput for what looks like a hub token: arguments are recorded and printed."""
     for before, word in zip(["", *words], words, strict=False):
         if _TOKEN.search(word):
-            flag = next(
-                (part.partition("=")[0] for part in (word, before) if part.startswith("--")), ""
-            )
-            flag = "an argument" if not flag or _TOKEN.search(flag) else flag
+            flag = word.partition("=")[0] if word.startswith("--") else before
+            if not flag.startswith("--") or _TOKEN.search(flag):
+                flag = "an argument"
             raise BadInput(
                 f"{flag}: looks like a hub token and would be recorded; set HF_TOKEN instead"
             )

@@ -17,7 +17,8 @@ from typing import ParamSpec, TypeVar
 
 # Seconds: a signal to a process tree arrives directly and again through the parents.
 ONE_REQUEST = 2.0
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -74,17 +75,13 @@ class Stopping:
         def receive(number: int, _) -> None:
             if os.getpid() == owner:
                 self._receive(number)
-            elif (
-                number == signal.SIGTERM
-            ):  # a data worker that has not called `outlast_signals` yet
+            elif number == signal.SIGTERM:  # a data worker before it calls `outlast_signals`
                 os._exit(128 + number)
 
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-        before = {
-            number: handler for number, handler in before.items() if handler is not signal.SIG_IGN
-        }
-        for number in before:
-            signal.signal(number, receive)
+        before = {}
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, receive)
         try:
             yield
         finally:
@@ -99,16 +96,16 @@ def outlast_signals(_: int) -> None:
     finish its step. Not for workers that Linux does not fork: libraries have started threads there,
     which still receive signals.
     """
-    if not hasattr(signal, "sigwaitinfo"):  # macOS
+    process = multiprocessing.parent_process()  # `os.getppid` may be a fork server's
+    if process is None or not hasattr(signal, "sigwaitinfo"):  # macOS
         return
-    parent = multiprocessing.parent_process().pid  # `os.getppid` may be a fork server's
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
     def wait() -> None:
         asked = False
         while not asked:
             received = signal.sigwaitinfo(SIGNALS)
-            asked = received.si_signo == signal.SIGTERM and received.si_pid == parent
+            asked = received.si_signo == signal.SIGTERM and received.si_pid == process.pid
         os._exit(128 + signal.SIGTERM)
 
     threading.Thread(target=wait, daemon=True).start()

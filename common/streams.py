@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import sys
 
-_CONTROL = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
-)  # a terminal obeys them; the last two end lines
+# A terminal obeys them; the last two end lines.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def visible(text: str, kept: str = "") -> str:
@@ -16,6 +15,6 @@ def visible(text: str, kept: str = "") -> str:
 
 
 def show(text: str) -> None:
-    """Print a command's result, at once: output that cannot be written is an error of the command, not of its end."""
+    """Print a command's result at once, so that an error of writing is one of the command."""
     sys.stdout.write(visible(f"{text}\n", "\n\t"))
     sys.stdout.flush()

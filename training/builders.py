@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from transformers import AutoModelForMaskedLM, TrainingArguments, set_seed
+from transformers import AutoModelForMaskedLM, PreTrainedModel, set_seed
 
 from common.errors import BadInput
 from data.collator import Collator
@@ -27,9 +27,10 @@ from models.encoder import SentenceEncoder
 from models.families import check_apart
 from models.loading import dropout_rates, load_config, set_dropout, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
-from models.training import build_model
+from models.objectives.base import Method
+from models.training import EncoderForTraining, build_model
 from training.graph import GraphedTrainer
-from training.run_arguments import recomputes
+from training.run_arguments import RunArguments, recomputes
 from training.settings import Settings
 from training.trainer import CachedTrainer, EmbeddingTrainer
 
@@ -46,52 +47,59 @@ def build_training(
     Raises:
         BadInput: a batch, length or flag that the model or the method does not support.
     """
-    model_args, data_args, args = settings.model_args, settings.data_args, settings.args
+    method, model_args, data_args = settings.method, settings.model_args, settings.data_args
+    args = settings.args
+    assert method is not None, "stage 1 has none"
     set_seed(args.seed)
-    model = build_model(settings.method, settings.method_args, model_args, tokenizer, args.bf16)
-    encoder, batch = model.encoder, args.per_device_train_batch_size * args.world_size
-    collator = build_collator(settings, corpus, tokenizer, model)
-    for objective in model.objectives:
-        objective.check_batch(batch)
+    model = build_model(method, settings.method_args, model_args, tokenizer, args.bf16)
+    encoder = model.encoder
+    collator = build_collator(settings, method, corpus, tokenizer, model)
+    objectives: Iterable[Any] = model.objectives
+    for objective in objectives:
+        objective.check_batch(args.per_device_train_batch_size * args.world_size)
     if recomputes(args) and encoder.dropout_operations:
         raise BadInput(
             "--activation_checkpointing: not supported by this method, which draws new dropout "
             "rates in every pass"
         )
-    score = None
+    others: dict[str, Any] = {
+        "keep_best": partial(encoder.save, tokenizer=tokenizer),
+        "held_out": data_args.held_out,
+        "patience": data_args.patience,
+    }
+    args.metric_for_best_model = args.greater_is_better = None
     if dev is not None:
-        score = partial(dev.scores, Encode(encoder, tokenizer, bf16=args.bf16))
         args.metric_for_best_model, args.greater_is_better = dev.metric, True
-    else:
-        args.metric_for_best_model = args.greater_is_better = None
-    trainer_class = GraphedTrainer if args.cuda_graph else EmbeddingTrainer
+        others["dev"] = partial(dev.scores, Encode(encoder, tokenizer, bf16=args.bf16))
     if model_args.chunk_size:  # a step in chunks is not one graph
-        trainer_class = partial(CachedTrainer, chunk_size=model_args.chunk_size)
-    keep = partial(encoder.save, tokenizer=tokenizer)
-    trainer = trainer_class(
-        model, args, collator, len(corpus), score, keep, data_args.held_out, data_args.patience
-    )
+        others["chunk_size"] = model_args.chunk_size
+        trainer: EmbeddingTrainer = CachedTrainer(model, args, collator, len(corpus), **others)
+    else:
+        trainer = trainer_class(args)(model, args, collator, len(corpus), **others)
 
-    column = (
-        corpus.columns - 1 if cuts(collator.views) else 0
-    )  # titles may be empty or rarely shown
+    # Titles may be empty or rarely shown.
+    column = corpus.columns - 1 if cuts(collator.views) else 0
     first = np.arange(min(len(corpus), _SAMPLED))
     truncated = "documents into views"
     if not all(view.cut for view in collator.views):
         lengths = np.stack([corpus.lengths(first, column) for column in range(corpus.columns)])
         truncated = f"{(lengths > data_args.max_length - collator.added).mean():.1%} of the texts"
     ids, _ = corpus.sentences(first, column, data_args.max_length)
-    unknown = share_unknown(ids, tokenizer)
     facts = {
         "method": model_args.method,
         "cut": f"{truncated}, at --max_length {data_args.max_length} tokens",
-        "unknown": f"{unknown:.1%} of the tokens, to the tokenizer",
+        "unknown": f"{share_unknown(ids, tokenizer):.1%} of the tokens, to the tokenizer",
         "packed": encoder.packed,
         "views": len(collator.views),
         "masking": describe_masking(collator.masking),
         "pooling": model_args.pooling,
     }
     return trainer, plan(model, args, trainer.sampler, trainer.count_steps(), facts)
+
+
+def trainer_class(args: RunArguments) -> type[EmbeddingTrainer]:
+    """The Trainer of whole batches."""
+    return GraphedTrainer if args.cuda_graph else EmbeddingTrainer
 
 
 def share_unknown(ids: np.ndarray, tokenizer) -> float:
@@ -108,22 +116,18 @@ def share_unknown(ids: np.ndarray, tokenizer) -> float:
     return share
 
 
-def build_collator(settings: Settings, corpus: TokenisedText, tokenizer, model) -> Collator:
+def build_collator(
+    settings: Settings, method: Method, corpus: TokenisedText, tokenizer, model: EncoderForTraining
+) -> Collator:
     """The collator of the method's views; in rows of several sentences each view is one of them."""
-    method, method_args, data_args, args = (
-        settings.method,
-        settings.method_args,
-        settings.data_args,
-        settings.args,
-    )
-    longest = model.encoder.max_length
-    check_length(data_args.max_length, longest)
-    views = prompted(
-        method.views_of_rows(method_args, corpus.columns), model.encoder, tokenizer, corpus
-    )
+    method_args, data_args, args = settings.method_args, settings.data_args, settings.args
+    encoder = model.encoder
+    check_length(data_args.max_length, encoder.max_length)
+    views = method.views_of_rows(method_args, corpus.columns)
+    views = prompted(views, encoder, tokenizer, corpus)
     if any(view.perturb for view in views):
         check_apart(model.config, "a view with perturbed embeddings")
-    rates = dropout_rates(model.encoder.config).values()
+    rates = dropout_rates(encoder.config).values()
     dropout = any(rates) or not rates  # assumed if no rate is named
     if corpus.columns == 1 and views.count(View()) > 1 and not dropout:
         logger.warning(
@@ -138,10 +142,10 @@ def build_collator(settings: Settings, corpus: TokenisedText, tokenizer, model) 
         args.seed,
         method.masking(method_args),
         model.config.hidden_size,
-        model.encoder.dropout_operations,
-        longest,
+        encoder.dropout_operations,
+        encoder.max_length,
         any(objective.reads_words for objective in model.objectives),
-        fast.packing(model.encoder.packed, settings.model_args.chunk_size, args.cuda_graph),
+        fast.packing(encoder.packed, settings.model_args.chunk_size, args.cuda_graph),
     )
 
 
@@ -160,30 +164,32 @@ def prompted(
     the others documents. All other views get the default prompt, if any.
     """
     search = cuts(views) or (corpus.columns > 1 and corpus.labels is None)
-    roles = (
-        ["query" if number == 0 else "document" for number in range(len(views))]
-        if search
-        else [None] * len(views)
-    )
-    prompts = [
-        view.template is None and encoder.prompt_of(role)
-        for view, role in zip(views, roles, strict=True)
-    ]
-    for prompt in filter(None, dict.fromkeys(prompts)):
-        frame, letter = (
-            framed(tokenizer, prompt + TEXT),
-            tokenizer("a", add_special_tokens=False)["input_ids"],
+    changed, used = [], set()
+    for number, view in enumerate(views):
+        role = None
+        if search:
+            role = "query" if number == 0 else "document"
+        prompt = encoder.prompt_of(role)
+        if prompt and view.template is None:
+            view = replace(view, template=prompt + TEXT)
+            if prompt not in used:
+                _report_prompt(prompt, tokenizer)
+            used.add(prompt)
+        changed.append(view)
+    return changed
+
+
+def _report_prompt(prompt: str, tokenizer) -> None:
+    """Log a prompt; a warning where evaluation, which joins it to the text, gives other tokens."""
+    frame = framed(tokenizer, prompt + TEXT)
+    letter = tokenizer("a", add_special_tokens=False)["input_ids"]
+    if tokenizer(f"{prompt}a")["input_ids"] == [*frame.prefix, *letter, *frame.suffix]:
+        logger.info("training with the prompt '%s'", prompt)
+    else:
+        said = (
+            "training with the prompt '%s'; evaluation splits the text after it into other tokens"
         )
-        same = tokenizer(f"{prompt}a")["input_ids"] == [*frame.prefix, *letter, *frame.suffix]
-        note = "" if same else "; evaluation splits the text after it into other tokens"
-        logger.log(
-            logging.INFO if same else logging.WARNING,
-            "training with the prompt '%s'%s",
-            prompt,
-            note,
-        )
-    pairs = zip(views, prompts, strict=True)
-    return [replace(view, template=prompt + TEXT) if prompt else view for view, prompt in pairs]
+        logger.warning(said, prompt)
 
 
 def build_pretraining(
@@ -211,19 +217,22 @@ def build_pretraining(
         config.vocab_size = max(tokenizer.get_vocab().values()) + 1  # ids may have gaps
         config.pad_token_id = tokenizer.pad_token_id
         lm = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)  # whatever the file says
-    head = nn.ModuleList() if layers == 0 else None
-    if head is None and source:
-        head = load_head(source, lm.base_model, layers, model_args.skip_from)
+    backbone: Any = lm.base_model  # transformers declares any module
+    head = None
+    if layers == 0:
+        head = nn.ModuleList()
+    elif source:
+        head = load_head(source, backbone, layers, model_args.skip_from)
     if head is None and model_args.head_init == "encoder_top":
-        head = top_layers(lm.base_model, layers)
+        head = top_layers(backbone, layers)
     if head is None:
         logger.info("initialised %d new layers of the auxiliary head", layers)
-        head = new_head(lm.base_model, layers)
+        head = new_head(backbone, layers)
     packed = model_args.packed is not False
     clean = model_args.aux_cls == "clean"
     model = AuxiliaryMaskedLM(lm, head, model_args.skip_from, packed, model_args.bow_weight, clean)
 
-    check_length(data_args.max_length, usable_length(lm.base_model, tokenizer))
+    check_length(data_args.max_length, usable_length(backbone, tokenizer))
     first, _ = blocks.sentences(np.arange(min(len(blocks), _SAMPLED)), 0, data_args.max_length)
     share_unknown(first, tokenizer)
     collator = Collator(
@@ -236,8 +245,7 @@ def build_pretraining(
         words=model_args.bow_weight > 0,
         packing=fast.packing(model.packed, static=args.cuda_graph),
     )
-    trainer_class = GraphedTrainer if args.cuda_graph else EmbeddingTrainer
-    trainer = trainer_class(model, args, collator, len(blocks), held_out=data_args.held_out)
+    trainer = trainer_class(args)(model, args, collator, len(blocks), held_out=data_args.held_out)
     facts = {
         "masking": describe_masking(maskings),
         "head": f"{layers} layers over layer {model_args.skip_from}, {model_args.aux_cls} [CLS]",
@@ -247,8 +255,8 @@ def build_pretraining(
 
 
 def plan(
-    model: nn.Module,
-    args: TrainingArguments,
+    model: PreTrainedModel,
+    args: RunArguments,
     sampler: KeyedSampler,
     steps: int,
     facts: dict[str, Any],
@@ -257,17 +265,18 @@ def plan(
     size = {True: 0, False: 0}
     for parameter in model.parameters():
         size[parameter.requires_grad] += parameter.numel()
-    rates = dropout_rates(model.config)
+    rates = [f"{name} {rate}" for name, rate in dropout_rates(model.config).items()]
     held_out = f", {len(sampler.held)} held out" if sampler.held else ""
     batch = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
-    precision = (
-        "bf16" if args.bf16 else "fp16" if args.fp16 else "float32"
-    ) + ", TF32 products" * bool(args.tf32)
+    epochs = steps * batch / sampler.count
+    precision = "bf16" if args.bf16 else "fp16" if args.fp16 else "float32"
+    if args.tf32:
+        precision += ", TF32 products"
     lines = {
         "model": f"{size[True]:,} trainable and {size[False]:,} frozen parameters",
-        "dropout": ", ".join(f"{name} {rate}" for name, rate in rates.items()) or "none",
+        "dropout": ", ".join(rates) or "none",
         "text": f"{sampler.count:,} examples{held_out}, {steps:,} steps of {batch} "
-        f"({steps * batch / sampler.count:.2g} epochs)",
+        f"({epochs:.2g} epochs)",
         "processes": f"{args.world_size} on {args.device.type}, {precision}",
         **facts,
     }
@@ -276,9 +285,8 @@ def plan(
 
 def describe_masking(masking: Sequence[Masking]) -> str:
     """The name, rate and recipe of each masking."""
-    return (
-        ", ".join(
-            f"{m.name} {m.rate:.0%} ({'whole words, ' * m.whole_words}{m.recipe})" for m in masking
-        )
-        or "none"
-    )
+    described = []
+    for some in masking:
+        words = "whole words, " if some.whole_words else ""
+        described.append(f"{some.name} {some.rate:.0%} ({words}{some.recipe})")
+    return ", ".join(described) or "none"

@@ -18,13 +18,21 @@ OWN, OTHER, GAP = "eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_aux_gap"
 UNIFORMITY = "eval_uniformity"
 COLLAPSED = -0.05  # uniformity; 0: all vectors are parallel; untrained BERT has about -1.5
 CLEAR = 0.3  # nats per masked token; below it the sentence vector hardly helps
-_NOT_TERMS = frozenset(
-    "epoch step grad_norm learning_rate loss train_loss train_runtime total_flos tokens "
-    "train_samples_per_second "
-    "train_steps_per_second".split()
+_NOT_DRAWN = frozenset(
+    "epoch step grad_norm learning_rate loss tokens train_loss train_runtime total_flos "
+    "train_samples_per_second train_steps_per_second".split()
 )
 _DEV_SCORE = re.compile(r"eval_\w+_(spearman|ndcg)(_\d+)?")  # a number: of a prefix of the vectors
 _UNITS = {"spearman": "Spearman x 100", "ndcg": "nDCG@10 x 100"}
+_TERMS, _GAP, _GRADIENTS, _SPREAD = "loss term (raw)", "gap, nats", "gradient norm", "spread"
+_PANELS = {  # label of the axis -> title
+    _TERMS: "Each line is a loss term before weighting.",
+    _UNITS["spearman"]: "The dev score selects the best model.",
+    _UNITS["ndcg"]: "The dev score selects the best model.",
+    _GAP: f"The network reads the sentence vector above {CLEAR} nats.",
+    _GRADIENTS: "Each loss term pulls this much at the vectors.",
+    _SPREAD: "At uniformity 0 and mean cosine 1, it has collapsed.",
+}
 
 History = Sequence[dict[str, Any]]
 
@@ -58,7 +66,10 @@ def _is_number(value: Any) -> bool:
 
 
 class AuxiliaryLosses(NamedTuple):
-    """The auxiliary losses at one evaluation, in nats per token; `tokens` seen so far, None in older logs."""
+    """The auxiliary losses at one evaluation, in nats per token.
+
+    `tokens` is the number read so far; None in older logs.
+    """
 
     step: int
     tokens: int | None
@@ -130,7 +141,7 @@ def logged(history: History) -> dict[str, tuple[list[int], list[float]]]:
         curves[GAP] = [point.step for point in losses], [point.gap for point in losses]
     for line in history:
         for name, value in line.items():
-            if name not in _NOT_TERMS:
+            if name not in _NOT_DRAWN:
                 steps, values = curves.setdefault(name, ([], []))
                 steps.append(line["step"])
                 values.append(value)
@@ -144,45 +155,43 @@ def dev_unit(name: str) -> str | None:
 
 
 def draw(history: History, path: str | Path) -> None:
-    """Plot one panel for each kind of curve, readable at 400 pixels; writes nothing if there are no curves."""
-    curves = logged(history)
-    scores = {unit: [name for name in curves if dev_unit(name) == unit] for unit in _UNITS.values()}
-    spread = [name for name in (UNIFORMITY, "eval_mean_cosine") if name in curves]
-    gap = [GAP] if GAP in curves else []
-    gradients = [name for name in curves if name.startswith("eval_gradient_")]
-    terms = [
-        name for name in curves if name not in (*spread, *gap, *gradients) and not dev_unit(name)
-    ]
-    panels = {"loss term (raw)": ("Each line is a loss term before weighting.", terms)}
-    panels |= {
-        unit: ("The dev score selects the best model.", names) for unit, names in scores.items()
-    }
-    panels["gap, nats"] = f"The network reads the sentence vector above {CLEAR} nats.", gap
-    panels["gradient norm"] = "Each loss term pulls this much at the vectors.", gradients
-    panels["spread"] = "At uniformity 0 and mean cosine 1, it has collapsed.", spread
-    panels = {label: (title, names) for label, (title, names) in panels.items() if names}
-    if not panels:
-        return
-    from matplotlib.figure import Figure  # here: a finished run draws nothing
+    """Plot one panel for each kind of curve, readable at 400 pixels; no curves, no file."""
+    from matplotlib.figure import Figure  # here: a slow import
     from matplotlib.ticker import MaxNLocator
 
+    curves = logged(history)
+    panels: dict[str, list[str]] = {label: [] for label in _PANELS}
+    for name in curves:
+        panels[_panel_of(name)].append(name)
+    panels = {label: names for label, names in panels.items() if names}
+    if not panels:
+        return
     figure = Figure(figsize=(5, 2.8 * len(panels)), layout="constrained")
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-    for (label, (title, names)), axis in zip(panels.items(), axes, strict=True):
+    for (label, names), axis in zip(panels.items(), axes, strict=True):
         for name, style in styles(names).items():
             steps, values = curves[name]
-            axis.plot(
-                steps, values, label=name, markersize=4, markevery=max(1, len(steps) // 20), **style
-            )
-        axis.set_title(title, fontsize=10, loc="left")
+            every = max(1, len(steps) // 20)
+            axis.plot(steps, values, label=name, markersize=4, markevery=every, **style)
+        axis.set_title(_PANELS[label], fontsize=10, loc="left")
         axis.set_ylabel(label)
-        if names == gradients:
-            axis.set_yscale("log")  # the terms differ by orders of magnitude
         axis.grid(alpha=0.3)
-        if names == gap:
+        if label == _GRADIENTS:
+            axis.set_yscale("log")  # the terms differ by orders of magnitude
+        if label == _GAP:
             axis.axhline(CLEAR, color="black", linestyle="--", linewidth=1)
         else:
             axis.legend(fontsize=8)
     axes[-1].set_xlabel("optimizer step")
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.savefig(path, dpi=160)
+
+
+def _panel_of(name: str) -> str:
+    if name == GAP:
+        return _GAP
+    if name.startswith("eval_gradient_"):
+        return _GRADIENTS
+    if name in (UNIFORMITY, "eval_mean_cosine"):
+        return _SPREAD
+    return dev_unit(name) or _TERMS

@@ -32,16 +32,18 @@ class FirstBad:
 
 @torch.no_grad()
 def not_finite(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> str | None:
-    """Name of a weight or optimizer state that is not finite, or None; synchronizes with the device once."""
+    """Name of a weight or optimizer state that is not finite, or None.
+
+    Synchronizes with the device once.
+    """
     named = dict(model.state_dict())
-    for number, state in enumerate(optimizer.state.values() if optimizer is not None else []):
-        named |= {f"{name} of optimizer state {number}": value for name, value in state.items()}
-    named = {
-        n: t
-        for n, t in named.items()
-        if isinstance(t, Tensor) and t.is_floating_point() and t.numel()
-    }
-    flags = [tensor.isfinite().all().to("cpu", non_blocking=True) for tensor in named.values()]
-    if any(tensor.is_cuda for tensor in named.values()):
+    if optimizer is not None:
+        for number, state in enumerate(optimizer.state.values()):
+            named |= {f"{name} of optimizer state {number}": value for name, value in state.items()}
+    finite = {}
+    for name, value in named.items():
+        if isinstance(value, Tensor) and value.is_floating_point() and value.numel():
+            finite[name] = value.isfinite().all().to("cpu", non_blocking=True)
+    if torch.cuda.is_initialized():
         torch.cuda.synchronize()
-    return next((name for name, finite in zip(named, flags, strict=True) if not finite), None)
+    return next((name for name, flag in finite.items() if not flag), None)

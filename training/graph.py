@@ -1,5 +1,4 @@
-"""Forward and backward as one CUDA graph: the host launches one graph instead of over a thousand
-kernels.
+"""Forward and backward as one CUDA graph: the host launches one graph, not a thousand kernels.
 
 A bert-base step at 64 x 32 runs faster on a GPU than a host can launch its kernels. A graph records
 them once for every shape of batch and replays them. Clipping and AdamW stay outside: capturing them
@@ -21,8 +20,7 @@ from models.training import TrainingOutput
 from training.run_arguments import recomputes
 from training.trainer import EmbeddingTrainer
 
-# Torch prefers cuDNN's attention, which is slower at 32 tokens: 16.7 -> 15.6 ms for InfoCSE on an
-# H200.
+# Torch prefers cuDNN's, which is slower at 32 tokens: 16.7 -> 15.6 ms for InfoCSE on an H200.
 _ATTENTION = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 _WARM = 3  # passes before a capture: libraries allocate and choose their kernels in the first ones
 
@@ -45,7 +43,10 @@ class GraphedStep:
         self.captured: dict[tuple, tuple[dict, Callable[[], TrainingOutput]]] = {}
 
     def __call__(self, inputs: dict) -> TrainingOutput:
-        """Set the gradients of a batch on the model's device; the returned tensors are valid until the next call."""
+        """Set the gradients of a batch on the model's device.
+
+        The returned tensors are valid until the next call.
+        """
         shape = tuple(
             (name, tensor.shape, tensor.dtype, facts) for name, tensor, facts in _tensors(inputs)
         )
@@ -72,10 +73,8 @@ class GraphedStep:
         device = self.trained[0].device
         if device.type != "cuda":
             return lambda: self._take(inputs)
-        random, buffers = (
-            torch.cuda.get_rng_state(device),
-            [buffer.clone() for buffer in self.model.buffers()],
-        )
+        random = torch.cuda.get_rng_state(device)
+        buffers = [buffer.clone() for buffer in self.model.buffers()]
         aside = torch.cuda.Stream(device)
         aside.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(aside), sdpa_kernel(_ATTENTION):
@@ -86,9 +85,8 @@ class GraphedStep:
         for buffer, before in zip(self.model.buffers(), buffers, strict=True):
             buffer.copy_(before)
         graph = torch.cuda.CUDAGraph()
-        captured = torch.cuda.graph(
-            graph, capture_error_mode="thread_local"
-        )  # the loader's threads may pin memory
+        # The loader's threads may pin memory.
+        captured = torch.cuda.graph(graph, capture_error_mode="thread_local")
         with captured, sdpa_kernel(_ATTENTION):
             output = self._take(inputs)
         gradients = [parameter.grad for parameter in self.trained]
@@ -110,17 +108,13 @@ class GraphedTrainer(EmbeddingTrainer):
     """
 
     def __init__(self, model, args, *others, **more) -> None:
+        objectives = getattr(model, "objectives", ())  # stage 1 has none
+        reasons = [objective.not_replayed for objective in objectives if objective.not_replayed]
         alone = args.world_size == 1 and args.gradient_accumulation_steps == 1
-        reasons = [
-            objective.not_replayed
-            for objective in getattr(model, "objectives", ())
-            if objective.not_replayed
-        ]
         if not alone or args.fp16 or args.torch_compile or recomputes(args):
             reasons.append(
                 "it needs one process, and excludes --gradient_accumulation_steps, --fp16, "
-                "--torch_compile and "
-                "--activation_checkpointing"
+                "--torch_compile and --activation_checkpointing"
             )
         if reasons:
             raise BadInput(f"--cuda_graph: not supported here; {reasons[0]}")
@@ -130,9 +124,10 @@ class GraphedTrainer(EmbeddingTrainer):
     def training_step(self, model, inputs, num_items_in_batch=None) -> Tensor:
         """Forward and backward."""
         self.model.train()
-        inputs = self._prepare_inputs(inputs)
-        counted = {} if num_items_in_batch is None else {"num_items_in_batch": num_items_in_batch}
-        output = self._step(inputs | counted)
+        if num_items_in_batch is None:
+            output = self._step(inputs)
+        else:
+            output = self._step({**inputs, "num_items_in_batch": num_items_in_batch})
         self.count_terms(output.terms, inputs)
         return output.loss.clone()
 

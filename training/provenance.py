@@ -38,10 +38,9 @@ def provenance(on_gpu: bool | None = None) -> dict[str, Any]:
 
 
 def _git(*command: str) -> str | None:
+    git = ["git", "-C", str(ROOT), *command]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(ROOT), *command], capture_output=True, text=True, check=True
-        )
+        done = subprocess.run(git, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()
@@ -66,16 +65,17 @@ def contents(settings: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _files(value: Any) -> dict[str, str]:
-    if isinstance(value, (list, tuple)):
-        parts = [_files(part) for part in value]
-        numbered: dict[str, Any] = {}
-        for number, (part, files) in enumerate(zip(value, parts, strict=True), 1):
-            numbered |= {
-                f"{number} {file}".rstrip(): content
-                for file, content in (files or {"": part}).items()
-            }
-        return numbered if any(parts) else {}
-    return hashes_of(value) if isinstance(value, str) and value else {}
+    if isinstance(value, str):
+        return hashes_of(value) if value else {}
+    if not isinstance(value, (list, tuple)):
+        return {}
+    numbered, found = {}, False
+    for number, item in enumerate(value, 1):
+        files = _files(item)
+        found = found or bool(files)
+        for file, content in (files or {"": item}).items():
+            numbered[f"{number} {file}".rstrip()] = content
+    return numbered if found else {}
 
 
 def earlier_starts(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -86,11 +86,11 @@ def earlier_starts(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[
     if before == {name: new[name] for name in names}:
         return listed
     then = before["versions"] or {}
-    changed = [
-        f"{name} {then.get(name)}" for name, now in new["versions"].items() if then.get(name) != now
-    ]
+    changed = []
+    for name, now in new["versions"].items():
+        if then.get(name) != now:
+            changed.append(f"{name} {then.get(name)}")
     if changed:
-        logger.warning(
-            "the run began with %s: its numbers may depend on both versions", ", ".join(changed)
-        )
+        said = "the run began with %s: its numbers may depend on both versions"
+        logger.warning(said, ", ".join(changed))
     return [*listed, before]

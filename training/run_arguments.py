@@ -148,13 +148,12 @@ def check_machine(args: TrainingArguments, count: int, held_out: int) -> None:
     if args.n_gpu > 1:
         raise BadInput(
             "one process sees several GPUs (nn.DataParallel is not supported); use `accelerate "
-            "launch --config_file` "
-            "with configs/accelerate/two_gpus.yaml or one_gpu.yaml"
+            "launch --config_file` with configs/accelerate/two_gpus.yaml or one_gpu.yaml"
         )
-    if count < args.per_device_train_batch_size * args.world_size:
+    batch, processes = args.per_device_train_batch_size, args.world_size
+    if count < batch * processes:
         excluded = f", with {held_out} held out," if held_out else ""
         raise BadInput(
-            f"{count} examples{excluded} are fewer than one batch of "
-            f"{args.per_device_train_batch_size} in each of "
-            f"{args.world_size} processes; lower --per_device_train_batch_size or give more text"
+            f"{count} examples{excluded} are fewer than one batch of {batch} in each of "
+            f"{processes} processes; lower --per_device_train_batch_size or give more text"
         )

@@ -64,7 +64,7 @@ def model_of(argv, method):
     corpus = load_tokenised(source_of(data_args, method.labels), tokenizer, data_args.cache_dir)
     tokenizer = method.tokenizer(method_args, tokenizer)
     model = build_model(method, method_args, model_args, tokenizer)
-    collator = builders.build_collator(settings, corpus, tokenizer, model)
+    collator = builders.build_collator(settings, method, corpus, tokenizer, model)
     return model, collator([(0, index, 0) for index in range(8)])
 
 
@@ -230,7 +230,9 @@ def test_every_choice_of_a_flag_trains_or_is_refused_in_a_line(unsup, monkeypatc
 )
 def test_flags_that_do_not_fit_each_other_are_refused(stage_one_folder, method, flags, message):
     start = str(stage_one_folder)
-    model_args = ModelArguments(model_name_or_path=start, projection=flags.pop("projection", "none"))
+    model_args = ModelArguments(
+        model_name_or_path=start, projection=flags.pop("projection", "none")
+    )
     method = load_method(method)
     known = {field.name: start for field in fields(method.arguments) if field.name == "generator"}
     with pytest.raises(BadInput, match=message):

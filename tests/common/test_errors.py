@@ -1,13 +1,10 @@
 import errno
 import os
 import pickle
-import subprocess
-import sys
 
 import pytest
 
 from common.errors import BadInput, StorageError, run_command, unwritable
-from tests.sources import ROOT
 
 TOKEN = "hf_" + "aB3" * 11
 
@@ -87,33 +84,3 @@ def test_a_word_that_only_starts_like_a_hub_token_is_accepted(monkeypatch):
         "sys.argv", ["command", "--model", "hf_internal-testing/tiny-random-bert", "runs/hf_bert"]
     )
     run_command(lambda: None)
-
-
-def test_a_program_ends_after_the_exit_handlers_and_its_other_threads(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import atexit, sys, threading, time\nfrom common.errors import run_command\n"
-        "def main():\n    atexit.register(print, 'handler')\n"
-        "    threading.Thread(target=lambda: time.sleep(0.2) or print('thread')).start()\n    "
-        "sys.exit(3)\n"
-        "run_command(main)\n"
-    )
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (3, "thread\nhandler\n")
-
-
-def test_a_signal_lets_a_command_remove_its_temporary_files(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import os, signal, sys, tempfile\nfrom common.errors import run_command\n"
-        "def main():\n    with tempfile.TemporaryDirectory(dir=sys.argv[1]):\n"
-        "        os.kill(os.getpid(), signal.SIGTERM)\nrun_command(main)\n"
-    )
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, script, folder]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert (done.returncode, [*folder.iterdir()]) == (75, [])
-    assert done.stderr == "stopped by SIGTERM; repeat the command to resume\n"

@@ -1,4 +1,4 @@
-"""What is printed: names with control characters, a reader that stops early, a full disk, a poor terminal."""
+"""What is printed: control characters, a reader that stops early, a full disk, a poor terminal."""
 
 import os
 import subprocess
