@@ -6,15 +6,18 @@ reproductions/NAME/ has README.md, result.json and curves.png; reproductions/REA
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from common.files import read_json, write_json, writing
 from eval.compare.sides import PREFIX
 from eval.scores import AVERAGE, markdown
 from infocse import compare
+from papers.differences import in_words, over_seeds
+from papers.page import mean_and_deviation
 from training.curves import read_log
 from training.provenance import provenance
 from training.run_folder import read_run
@@ -88,40 +91,50 @@ def facts_of(folders: list[Path]) -> dict[str, Any]:
 
 def differences(runs: Path, arms: list[str]) -> list[dict[str, Any]]:
     """The average of each arm against its published score, and InfoCSE against its control."""
-    sides = {arm: ",".join(str(folder) for folder in folders_of(runs, arm)) for arm in arms}
-    pairs = [(arm, f"{PREFIX}{RECORDS[arm]}") for arm in arms if arm in RECORDS]
-    if "infocse" in arms and "simcse-control" in arms:
-        pairs.append(("infocse", "simcse-control"))
     rows = []
-    for arm, other in pairs:
-        for row in compare(sides[arm], sides.get(other, other)):
+    for arm in arms:
+        if arm not in RECORDS:
+            continue
+        published = f"{PREFIX}{RECORDS[arm]}"
+        for row in compare(",".join(map(str, folders_of(runs, arm))), published):
             if row["task"] == AVERAGE and row["difference"] is not None:
-                against = f"{PREFIX}{row['against']}" if row["against"] else other
-                rows.append({"arm": arm, "other": against, **row})
-                rows[-1]["word"] = word(rows[-1])
+                against = f"{PREFIX}{row['against']}" if row["against"] else published
+                rows.append({"arm": arm, "other": against, **row, "word": word(row)})
+    if "infocse" in arms and "simcse-control" in arms:
+        infocse, control = (
+            facts_of(folders_of(runs, arm)) for arm in ("infocse", "simcse-control")
+        )
+        if AVERAGE in infocse["scores"] and AVERAGE in control["scores"]:
+            rows.append(against_control(infocse, control))
     return rows
 
 
+def against_control(infocse: dict[str, Any], control: dict[str, Any]) -> dict[str, Any]:
+    """InfoCSE's average minus that of its control, in pairs by seed."""
+    a = pd.Series(infocse["scores"][AVERAGE], index=infocse["seeds"])
+    b = pd.Series(control["scores"][AVERAGE], index=control["seeds"])
+    difference = over_seeds((a - b).dropna())
+    low, high = difference.low, difference.high
+    return {
+        "arm": "infocse",
+        "other": "simcse-control",
+        "a": a.mean(),
+        "b": b.mean(),
+        "difference": None if pd.isna(difference.mean) else difference.mean,
+        "low": None if pd.isna(low) else low,
+        "high": None if pd.isna(high) else high,
+        "method": "pairs of seeds",
+        "word": in_words(difference, difference.p),
+    }
+
+
 def word(row: dict[str, Any]) -> str:
-    """What the interval of a difference allows to say."""
+    """What the interval of a difference to a published score allows to say."""
     if row["low"] is None:
         return "one seed says little"
     if row["low"] > 0:
-        found = "above"
-    elif row["high"] < 0:
-        found = "below"
-    elif row["other"].startswith(PREFIX):
-        found = "reproduced within the spread of seeds"
-    else:
-        found = "not told apart"
-    return f"{found}, of these two runs alone" if row["method"] == "bootstrap" else found
-
-
-def spread(values: list[float]) -> str:
-    """Mean and standard deviation over the seeds."""
-    if len(values) < 2:
-        return f"{values[0]:.2f}"
-    return f"{mean(values):.2f} ± {stdev(values):.2f}"
+        return "above"
+    return "below" if row["high"] < 0 else "reproduced within the spread of seeds"
 
 
 def page(result: dict[str, Any]) -> str:
@@ -132,10 +145,9 @@ def page(result: dict[str, Any]) -> str:
     if result["differences"]:
         rows = [["", "against", "difference", "95 % interval", ""]]
         for row in result["differences"]:
+            shown = "-" if row["difference"] is None else f"{row['difference']:+.2f}"
             interval = "-" if row["low"] is None else f"{row['low']:+.2f} to {row['high']:+.2f}"
-            rows.append(
-                [row["arm"], row["other"], f"{row['difference']:+.2f}", interval, row["word"]]
-            )
+            rows.append([row["arm"], row["other"], shown, interval, row["word"]])
         parts += ["## Differences of the STS average", markdown(rows)]
     if result["arms"]:
         parts += ["## STS-B dev while training", "![dev scores](curves.png)", curve_table(result)]
@@ -172,7 +184,10 @@ def table(result: dict[str, Any]) -> str:
             rows.append([f"{entry['name']}: {name}", "1", *cells])
     for arm, facts in result["arms"].items():
         cells = [
-            spread(facts["scores"][task]) if task in facts["scores"] else "-" for task in TASKS
+            mean_and_deviation(pd.Series(facts["scores"][task]), "-")
+            if task in facts["scores"]
+            else "-"
+            for task in TASKS
         ]
         rows.append([f"{arm}: trained here", str(len(facts["seeds"])), *cells])
     return markdown(rows)
@@ -252,6 +267,14 @@ def index(results: list[dict[str, Any]]) -> str:
         device = result["arms"][arm]["hardware"]["device"]
         link = f"[{result['name']}]({result['name']}/README.md)"
         body.append(
-            [arm, spread(averages), str(count), f"{minutes:.0f}", device, result["scale"], link]
+            [
+                arm,
+                mean_and_deviation(pd.Series(averages), "-"),
+                str(count),
+                f"{minutes:.0f}",
+                device,
+                result["scale"],
+                link,
+            ]
         )
     return INDEX + markdown(body) + "\n"

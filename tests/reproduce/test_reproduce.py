@@ -10,7 +10,7 @@ import torch
 import infocse
 import reproduce
 from common.errors import BadInput, StorageError
-from papers.reproduction import word, write_page
+from papers.reproduction import against_control, word, write_page
 
 ARMS = ("simcse", "infocse", "simcse-control")
 
@@ -140,11 +140,10 @@ def test_a_step_is_measured_on_made_up_text(monkeypatch):
 
 
 def test_words_follow_intervals():
-    row = {"low": None, "high": None, "method": None, "other": "published:x"}
+    row = {"low": None, "high": None}
     assert word(row) == "one seed says little"
-    row |= {"method": "welch", "low": -0.2, "high": 0.4}
+    row |= {"low": -0.2, "high": 0.4}
     assert word(row) == "reproduced within the spread of seeds"
-    assert word(row | {"other": "simcse-control"}) == "not told apart"
     assert word(row | {"low": 0.1}) == "above" and word(row | {"high": -0.1}) == "below"
 
 
@@ -153,3 +152,13 @@ def test_a_page_without_runs_says_so(tmp_path):
     assert "No training is finished." in (folder / "README.md").read_text(encoding="utf-8")
     listed = (tmp_path / "pages" / "README.md").read_text(encoding="utf-8")
     assert "no number of a paper has been reproduced" in listed
+
+
+def test_infocse_and_its_control_are_compared_in_pairs_of_seeds():
+    infocse = {"seeds": [0, 1, 2], "scores": {"Avg.": [78.0, 77.0, 76.1]}}
+    control = {"seeds": [2, 0, 1, 3], "scores": {"Avg.": [75.0, 77.0, 76.1, 9.0]}}
+    row = against_control(infocse, control)
+    assert (row["arm"], row["other"], row["word"]) == ("infocse", "simcse-control", "above")
+    assert row["difference"] == pytest.approx(1.0) and 0 < row["low"] < 1 < row["high"]
+    alone = against_control({"seeds": [0], "scores": {"Avg.": [78.0]}}, control)
+    assert (alone["low"], alone["word"]) == (None, "one seed")
