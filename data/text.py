@@ -242,8 +242,8 @@ def _columns(source: Source, path: Path) -> Iterator[Cells]:
         for batch in read(source, path):
             batch.validate(full=True)  # otherwise a damaged file can end the process
             columns = [cells_of(path, name, batch[name]) for name in source.required]
-            if source.labelled:
-                columns[-1] = _named(columns[-1], batch.schema)
+            if source.labelled and pa.types.is_integer(batch[source.label].type):
+                columns[-1] = _named(columns[-1], source.label, batch.schema)
             for cells in zip(*columns, strict=True):
                 count += 1
                 yield f": row {count}", cells
@@ -286,11 +286,12 @@ def cells_of(path: Path, name: str, column: pa.Array) -> list[Any]:
     return [None if index is None else cells[index] for index in column.indices.to_pylist()]
 
 
-def _named(labels: list[Any], schema: pa.Schema) -> list[Any]:
-    """Labels by name if the last column is of the hub's class type."""
+def _named(labels: list[Any], column: str, schema: pa.Schema) -> list[Any]:
+    """The labels by name, if the column is of the hub's class type."""
     from datasets import ClassLabel, Features
 
-    *_, kind = Features.from_arrow_schema(schema).values()
+    only = pa.schema([schema.field(column)], schema.metadata)
+    kind = Features.from_arrow_schema(only)[column]
     if not isinstance(kind, ClassLabel):
         return labels
     return [label if label in _UNDECIDED else kind.int2str(label) for label in labels]

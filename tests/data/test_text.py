@@ -175,18 +175,20 @@ def test_labelled_pairs_of_lines_and_of_tables(bert_tokenizer, tmp_path):
     assert batch["labels"].tolist() == [[2, 1]]
     texts = bert_tokenizer.batch_decode(batch["input_ids"].flatten(0, 1), skip_special_tokens=True)
     assert texts == ["a river", "a dog runs", "a dog", "a dog moves"]
-    classes = datasets.ClassLabel(
-        names=["entailment", "neutral", "contradiction"]
-    )  # as in SNLI on the hub
+    # As in SNLI on the hub, but with the label first.
+    classes = datasets.ClassLabel(names=["entailment", "neutral", "contradiction"])
     text = datasets.Value("string")
-    features = datasets.Features({"premise": text, "hypothesis": text, "label": classes})
-    pairs = {"premise": [*"abcd"], "hypothesis": [*"efgh"], "label": [0, 2, -1, 1]}
+    features = datasets.Features({"label": classes, "premise": text, "hypothesis": text})
+    pairs = {"label": [0, 2, -1, 1], "premise": [*"abcd"], "hypothesis": [*"efgh"]}
     datasets.Dataset.from_dict(pairs, features).to_parquet(tmp_path / "pairs.parquet")
     assert rows(tmp_path, tmp_path / "pairs.parquet", labelled=True) == [
         ("a", "e", 1),
         ("b", "f", 0),
         ("d", "h", 2),
     ]
+    named = pa.table({"label": ["neutral", "-"], "premise": [*"xy"], "hypothesis": [*"zz"]})
+    pa.parquet.write_table(named, tmp_path / "named.parquet")
+    assert rows(tmp_path, tmp_path / "named.parquet", labelled=True) == [("x", "z", 2)]
 
 
 @pytest.mark.parametrize(
