@@ -1,25 +1,16 @@
-"""What runs leave behind: run.json, checkpoints, logs."""
+"""What runs leave behind: run.json and logs."""
 
 import json
-import shutil
 
-import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
-from common.folders import MANIFEST, filling
 from export.facts import Facts, read_facts
 from report.runs import read_run_folder
-from tests.folders import checkpoint
 from tests.fuzz.damage import MANY, as_json, damaged, result
 from training.run_folder import (
     RUN_FILE,
-    checkpoint_problem,
-    facts_in,
-    last_valid,
     open_run,
     read_run,
-    write_run,
 )
 
 _RUN = {
@@ -59,44 +50,6 @@ def test_the_record_of_a_run_is_read_or_refused_by_all_its_readers(tmp_path, con
         assert isinstance(exported, Facts)
         for name in ("method", "dev_scores", "base_model"):
             getattr(exported, name)
-
-
-@pytest.fixture(scope="module")
-def valid_run(tmp_path_factory):
-    """A run with two checkpoints and a best model, all of them small."""
-    root = tmp_path_factory.mktemp("valid") / "run"
-    write_run(root, _RUN | {"status": "running"})
-    for step in (3, 6):
-        checkpoint(root, step, best_metric=1.0)
-    with filling(root / "best", {"run": "one", "step": 3, "value": 1.0}) as folder:
-        (folder / "config.json").write_text("{}")
-    return root
-
-
-@MANY
-@given(st.data())
-def test_a_damaged_checkpoint_is_never_resumed(valid_run, tmp_path, data):
-    root = tmp_path / "run"
-    if not root.exists():
-        shutil.copytree(valid_run, root)
-    intact = data.draw(st.sampled_from(sorted(valid_run.glob("checkpoint-6/*"))))
-    path, valid = root / intact.relative_to(valid_run), intact.read_bytes()
-    content = data.draw(as_json(json.loads(valid)) if path.name == MANIFEST else damaged(valid))
-    path.write_bytes(content)
-    parsed = result(last_valid, root, "one")
-    same = content == valid or (path.name == MANIFEST and _values(content) == _values(valid))
-    assert parsed == str(root / ("checkpoint-6" if same else "checkpoint-3"))
-    assert (checkpoint_problem(root / "checkpoint-6", "one") is None) == same
-    assert facts_in(root / "checkpoint-6") in ({"run": "one"}, {})
-    path.write_bytes(valid)
-
-
-def _values(content):
-    """A JSON file without its white space; None if it is none."""
-    try:
-        return json.dumps(json.loads(content))
-    except (ValueError, RecursionError):
-        return None
 
 
 _LOG = b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 0.1, "learning_rate": 1e-05}\n'

@@ -9,7 +9,9 @@ from common.files import writing
 from report.runs import read_run_folder
 from tests.folders import STATE, checkpoint
 from tests.refusals import refused
+from training import run_arguments
 from training.provenance import contents
+from training.run_arguments import determines_weights
 from training.run_folder import (
     FORMAT,
     RUN_FILE,
@@ -109,6 +111,14 @@ def test_a_setting_without_effect_does_not_differ(run):
     write_run(run, RECORD | {"trajectory": SETTINGS | {"do_train": True}})
     checkpoint(run, 5)
     assert open_run(str(run), SETTINGS).checkpoint
+
+
+def test_every_argument_of_the_library_that_determines_weights_is_one_of_its_names():
+    """A misspelt one would let a run resume with another value; some are of other releases."""
+    renamed = {"warmup_ratio", "activation_checkpointing", "train_sampling_strategy"}
+    assert run_arguments._DECISIVE - run_arguments._THEIRS <= renamed
+    decided = {"learning_rate": True, "save_steps": False, "temperature": True, "train_file": False}
+    assert {name: determines_weights(name) for name in decided} == decided
 
 
 def test_a_model_folder_is_identified_by_its_files_not_its_name(run):
