@@ -65,9 +65,9 @@ class Materials:
         for name in families:
             config_class, model_class = FAMILIES[name]
             config = config_class(**sizes, pad_token_id=0)
-            words = WORDS[: config.vocab_size - len(SPECIAL)]
             model_class(config).save_pretrained(folder / name)
-            tokenizer_of(words).save_pretrained(folder / name)
+            tokenizer_of(config.vocab_size).save_pretrained(folder / name)
+        words = WORDS[: config.vocab_size - len(SPECIAL)]
         self.skip_from = config.num_hidden_layers // 2
         generator = np.random.default_rng(0)
         lengths = draw_lengths(generator, 4 * max(batch, 100))

@@ -121,7 +121,8 @@ class PlainInfoCSE(nn.Module):
         with torch.no_grad():
             seen = self.frozen(ids.flatten(0, 1), mask, output_hidden_states=True)
         states = torch.cat([cls.unsqueeze(1), seen.hidden_states[-1][:, 1:]], dim=1)
-        mask = mask_of(self.frozen.config, states, mask)
+        settings = self.frozen.config
+        mask = create_bidirectional_mask(settings, inputs_embeds=states, attention_mask=mask)
         for layer in self.c_head:
             states = layer(states, mask)
         logits = self.output(states)  # (2 B, L, vocabulary)
@@ -146,21 +147,14 @@ def new_head(lm: BertForMaskedLM) -> nn.ModuleList:
     return auxiliary.new_head(lm.bert, HEAD_LAYERS)
 
 
-def mask_of(config: BertConfig, states: Tensor, attention_mask: Tensor) -> Tensor | None:
-    """The mask that transformers passes to BERT's layers."""
-    return create_bidirectional_mask(
-        config=config, inputs_embeds=states, attention_mask=attention_mask
-    )
-
-
 def projection(lm: BertForMaskedLM) -> nn.Module:
     torch.manual_seed(2)
     return projection_named("batch_norm", lm.config.hidden_size, lm.config.initializer_range)
 
 
-def tokenizer_of(words: list[str], size: int | None = None) -> BertTokenizer:
-    """A tokenizer whose vocabulary is `SPECIAL` and these words, cut to `size`."""
-    return BertTokenizer(vocab={word: i for i, word in enumerate([*SPECIAL, *words][:size])})
+def tokenizer_of(size: int) -> BertTokenizer:
+    """A tokenizer whose vocabulary is `SPECIAL` and as many of `WORDS` as fit into `size`."""
+    return BertTokenizer(vocab={word: i for i, word in enumerate([*SPECIAL, *WORDS][:size])})
 
 
 def draw_lengths(generator: np.random.Generator, count: int) -> np.ndarray:
@@ -181,7 +175,7 @@ def peer(config: BertConfig, length: int) -> tuple[SentenceTransformer, nn.Modul
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
         BertModel(config, add_pooling_layer=False).save_pretrained(folder)
-        tokenizer_of(WORDS, config.vocab_size).save_pretrained(folder)
+        tokenizer_of(config.vocab_size).save_pretrained(folder)
         transformer = Transformer(folder, max_seq_length=length)
     modules = [transformer, Pooling(config.hidden_size, "cls")]
     model = SentenceTransformer(modules=modules, device="cpu").train()
