@@ -46,10 +46,9 @@ class Collator:
     A call returns torch tensors and a number; all but the first two lines only if requested:
         input_ids, attention_mask: (V, B, L);
         seed: for draws of an objective, the same in all processes;
-        for each masking, (number of its views, B, L): NAME_input_ids, NAME_labels and
-        NAME_uniforms; dropout_rates: (V, B, O) if a view draws one rate per operation, otherwise
-        (V, B, 1); NaN for a view that keeps
-            the backbone's rate;
+        for each masking, (number of its views, B, L): NAME_input_ids and NAME_labels;
+        dropout_rates: (V, B, O) if a view draws one rate per operation, otherwise (V, B, 1); NaN
+            for a view that keeps the backbone's rate;
         positions (V, B, L) and kept (V, B, L, width / 8), of perturbed embeddings;
         target_input_ids, target_attention_mask: the views with a target before their edit, (their
         number, B, L'); words: each distinct token of a view before its edit at its first
@@ -252,12 +251,10 @@ class Collator:
         ids, text = ids[views], is_text[views]
         # One stream per purpose, not one stream cut in pieces: the numbers of a sentence must not
         # depend on the longest sentence of its batch.
-        purposes = ("mask", "replace", "uniform") if masking.uniforms else ("mask", "replace")
+        purposes = ("mask", "replace")
         stream = "" if masking.name == "masked" else f"{masking.name} "
         keys = keyed([f"{stream}{purpose} {view}" for purpose in purposes for view in views])
-        select, replace, *free = draws.uniforms(keys, ids.shape[-1]).reshape(
-            len(purposes), *ids.shape
-        )
+        select, replace = draws.uniforms(keys, ids.shape[-1]).reshape(2, *ids.shape)
         if masking.whole_words:
             chosen = choose_words(text, self._special[ids], self._starts[ids], masking.rate, select)
         else:
@@ -265,12 +262,7 @@ class Collator:
         masked, labels = corrupt(ids, chosen, masking.recipe, self.mask, self.vocabulary, replace)
         if masking.stop_words:
             labels[np.isin(labels, self._unlabelled[masking.name])] = IGNORED
-        arrays = {"input_ids": masked, "labels": labels}
-        if masking.uniforms:
-            arrays["uniforms"] = np.minimum(free[0], 1 - 2**-24).astype(
-                np.float32
-            )  # rounded, but not to 1
-        return {f"{masking.name}_{name}": array for name, array in arrays.items()}
+        return {f"{masking.name}_input_ids": masked, f"{masking.name}_labels": labels}
 
 
 def _apart(flat: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:

@@ -93,8 +93,6 @@ class Masking:
             sentences in a row.
         name: key of the twins in `Batch.twins`; the collator returns `NAME_input_ids` and
             `NAME_labels`.
-        uniforms: also draw a number in [0, 1) per position, `NAME_uniforms`, for a generator that
-            samples.
         stop_words: how many of the text's most frequent tokens get no label; they are masked like
             the others.
     """
@@ -104,5 +102,4 @@ class Masking:
     whole_words: bool = False
     views: tuple[int, ...] | None = (0,)
     name: str = "masked"
-    uniforms: bool = False
     stop_words: int = 0

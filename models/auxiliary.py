@@ -157,14 +157,16 @@ def run_like(encoder: SentenceEncoder, *networks: PreTrainedModel, packed: bool 
 
 
 def read_logits(
-    lm: PreTrainedModel, input_ids: Tensor, mask: Tensor | fast.Mask, read: Callable, *others
+    lm: PreTrainedModel,
+    input_ids: Tensor,
+    mask: Tensor | fast.Mask,
+    read: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """Apply `read` to the logits of each real token and to `others`, (B, L): -> (B, L).
+    """Apply `read` to the logits of each real token, (..., vocabulary) -> (...): (B, L) -> (B, L).
 
-    `read` gets (..., vocabulary) and (...); the logits of about a thousand tokens are in memory at
-    once.
+    The logits of about a thousand tokens are in memory at once.
     """
-    return fast.tokens_of(lm.config, mask).logits(lm, input_ids, read, *others)
+    return fast.tokens_of(lm.config, mask).logits(lm, input_ids, read)
 
 
 def new_head(backbone: PreTrainedModel, count: int) -> nn.ModuleList:

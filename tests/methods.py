@@ -40,7 +40,6 @@ SMALL = {
     "skip_from": 2,
     "mlm_weight": 1.0,
     "rtd_weight": 1.0,
-    "generator_dropout": False,
     "queue_size": 11,
     "bank_size": 30,
     "momentum": 0.5,
@@ -56,8 +55,6 @@ EXTRA = {  # name of the case: method, flags
     "infocse, first view": ("infocse", {"aux_views": "first"}),
     "infocse, auxiliary only": ("infocse", {"contrastive_weight": 0.0}),
     "infocse, no detach": ("infocse", {"aux_detach": False}),
-    "diffcse, pooled": ("diffcse", {"rtd_condition": "pooled"}),
-    "diffcse, padding": ("diffcse", {"pad_as_negative": True}),
     "rankcse, listnet": ("rankcse", {"rank_loss": "listnet"}),
     "dclr, itself": (
         "dclr",
@@ -107,7 +104,11 @@ def build_model(
     objectives = method.build(args, encoder, projection, Checkpoint(folder, model))
     if case in WORDS:
         objectives.append(BagOfWords(TiedHead(model), 0.7))
-    return EncoderForTraining(encoder, projection, objectives).train()
+    model = EncoderForTraining(encoder, projection, objectives).train()
+    for objective in objectives:
+        if generator := getattr(objective, "generator", None):
+            generator.eval().train = lambda mode=True, module=generator: module  # no dropout
+    return model
 
 
 def mask_of(lengths: list[int]) -> torch.Tensor:
@@ -149,8 +150,6 @@ def make_batch(
         of = range(len(views)) if masking.views is None else list(masking.views)
         batch[f"{masking.name}_input_ids"] = torch.where(drawn, 7, ids)[of]
         batch[f"{masking.name}_labels"] = torch.where(drawn, ids, -100)[of]
-        if masking.uniforms:
-            batch[f"{masking.name}_uniforms"] = torch.rand(mask.shape, generator=generator)[of]
     if any(view.dropout for view in views):
         batch["dropout_rates"] = torch.zeros(*mask.shape[:2], 1)
     if any(view.perturb for view in views):

@@ -141,19 +141,15 @@ class Packed(Padded):
             return States(self, self.run(layers, states))
         return States(self, self.run(layers[:-1], states), layers[-1])
 
-    def logits(
-        self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None
-    ) -> Tensor:
+    def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read) -> Tensor:
         """As `Padded.logits`; zeros at positions without a token."""
         (transform, decoder), [states] = (
             output_of(lm),
             self.encode(lm.base_model, input_ids, UNCHANGED).all,
         )
-        others = [None if other is None else self.pack(other) for other in others]
         parts = []
-        for tokens in (slice(start, start + LOGITS) for start in range(0, len(states), LOGITS)):
-            chunks = [None if other is None else other[tokens] for other in others]
-            parts.append(read(decoder(transform(states[tokens])), *chunks))
+        for start in range(0, len(states), LOGITS):
+            parts.append(read(decoder(transform(states[start : start + LOGITS]))))
         return self.unpack(torch.cat(parts)[None, :, None]).squeeze(-1)
 
     def _embedded(

@@ -26,7 +26,7 @@ from models.precision import at_least_float32
 SAMPLED = "sampled"  # attention with rates from the batch, registered in `models.fast.packed`
 READY = ("sdpa", "packed", SAMPLED)  # attention functions that accept a prepared mask
 LOGITS = 1024  # tokens with logits in memory at once: 62 MB in bfloat16 with BERT's vocabulary
-Read = Callable[..., Tensor]
+Read = Callable[[Tensor], Tensor]
 
 
 def earlier(length: int, device: torch.device) -> Tensor:
@@ -144,21 +144,16 @@ class Padded:
         moved = {} if positions is None else {"position_ids": positions}
         return change.change(embed(backbone, input_ids=input_ids, **moved, **self.sampled()))
 
-    def logits(
-        self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None
-    ) -> Tensor:
-        """Apply `read` to the logits of each real token and to `others`, (B, L): -> (B, L).
+    def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read) -> Tensor:
+        """Apply `read` to the logits of each real token, (..., vocabulary) -> (...): (B, L).
 
-        `read` gets (..., vocabulary) and (...); the logits of about `LOGITS` tokens are in memory
-        at once.
+        The logits of about `LOGITS` tokens are in memory at once.
         """
         parts, mask = [], self._mask(lm.config)
         size = max(1, LOGITS // input_ids.shape[1])
         for rows in (slice(start, start + size) for start in range(0, len(input_ids), size)):
             logits = lm(input_ids=input_ids[rows], attention_mask=mask[rows]).logits
-            parts.append(
-                read(logits, *(None if other is None else other[rows] for other in others))
-            )
+            parts.append(read(logits))
         return torch.cat(parts)
 
     def embed(self, model: nn.Module, input_ids: Tensor) -> Tensor:

@@ -45,12 +45,10 @@ class Twin(NamedTuple):
     Attributes:
         input_ids: the ids with masks, (number of masked views, B, L).
         labels: the original ids where a token is masked, IGNORED elsewhere, same shape.
-        uniforms: numbers in [0, 1), same shape; None if the masking draws none.
     """
 
     input_ids: Tensor
     labels: Tensor
-    uniforms: Tensor | None = None
 
     @property
     def count(self) -> Tensor:
@@ -59,7 +57,7 @@ class Twin(NamedTuple):
 
     def sentences(self, rows: slice) -> Twin:
         """The twins of some sentences."""
-        return Twin(*(None if part is None else part[:, rows] for part in self))
+        return Twin(self.input_ids[:, rows], self.labels[:, rows])
 
 
 @dataclass
@@ -111,10 +109,10 @@ class Batch:
 
     @classmethod
     def of(cls, **inputs: Tensor) -> Batch:
-        """Build from the collator's flat names; a twin is `NAME_input_ids`, `NAME_labels`, `NAME_uniforms`."""
+        """Build from the collator's flat names; a twin is `NAME_input_ids` and `NAME_labels`."""
         twins = {}
         for name in [name.removesuffix("_labels") for name in inputs if name.endswith("_labels")]:
-            twins[name] = Twin(*(inputs.pop(f"{name}_{part}", None) for part in Twin._fields))
+            twins[name] = Twin(inputs.pop(f"{name}_input_ids"), inputs.pop(f"{name}_labels"))
         return cls(twins=twins, **inputs)
 
     def split(self, size: int | None) -> list[Batch]:

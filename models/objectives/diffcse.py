@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -41,33 +40,30 @@ class Arguments(simcse.Arguments):
     )
     rtd_weight: Weight = flag(0.005, "lambda of the detection loss (run_diffcse.sh)")
     rtd_mask_rate: Share = flag(0.30, "share of masked tokens (run_diffcse.sh)")
-    rtd_tokens: Literal["argmax", "sample"] = flag(
-        "argmax", "replace by the generator's most likely token (code), or by a sampled one (paper)"
-    )
-    rtd_positions: Literal["all", "masked"] = flag(
-        "all", "tokens to rewrite: all (code), or the masked ones only (paper)"
-    )
-    rtd_condition: Literal["projected", "pooled"] = flag(
-        "projected", "sentence vector that the detector reads (code: after the projection)"
-    )
-    generator_dropout: bool = flag(True, "run the generator with dropout, as in the code")
-    pad_as_negative: bool = flag(
-        False, "count padding as unreplaced tokens, as in the published code (its issue 25)"
-    )
 
 
 class ReplacedTokens(Objective):
-    """Binary cross entropy of "this token was replaced", seen with the sentence vector (DiffCSE
-    section 3).
+    """Binary cross entropy of "this token was replaced", seen with the sentence vector (section 3).
+
+    As in the code, all tokens but the first are rewritten, by the generator's most likely ones
+    (paper: the masked ones, by samples), and the vector is the projected one.
 
     Args:
         args: the method's arguments.
         generator: a frozen masked language model.
         encoder: its backbone is copied to make the discriminator.
+        pad_as_negative: count padding as unreplaced tokens, as the published code does (its issue
+            25).
     """
 
+    reads_projection = True
+
     def __init__(
-        self, args: Arguments, generator: PreTrainedModel, encoder: SentenceEncoder
+        self,
+        args: Arguments,
+        generator: PreTrainedModel,
+        encoder: SentenceEncoder,
+        pad_as_negative: bool = False,
     ) -> None:
         super().__init__()
         backbone = encoder.backbone
@@ -75,31 +71,18 @@ class ReplacedTokens(Objective):
         self.generator = generator.requires_grad_(False)
         self.discriminator = copy.deepcopy(backbone)
         auxiliary.run_like(encoder, generator)
-        auxiliary.run_like(
-            encoder, self.discriminator, packed=not args.pad_as_negative
-        )  # padding counts as tokens
-        self.head = nn.Linear(
-            backbone.config.hidden_size, 2
-        )  # torch's default initialisation, as in the code
-        self.args = args
-        self.reads_projection = args.rtd_condition == "projected"
-
-    def train(self, mode: bool = True) -> ReplacedTokens:
-        super().train(mode)
-        self.generator.train(mode and self.args.generator_dropout)
-        return self
+        auxiliary.run_like(encoder, self.discriminator, packed=not pad_as_negative)
+        # torch's default initialisation, as in the code
+        self.head = nn.Linear(backbone.config.hidden_size, 2)
+        self.weight, self.pad_as_negative = args.rtd_weight, pad_as_negative
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        vectors = (encoded.local_projected if self.reads_projection else encoded.pooled).flatten(
-            0, 1
-        )
+        vectors = encoded.local_projected.flatten(0, 1)
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)  # (T, L)
         rewritten = self.rewrite(batch)
         labels = (rewritten != ids).long()
-        if self.args.pad_as_negative:
-            rewritten = (
-                rewritten * mask
-            )  # padding has id 0 in that code, whatever the tokenizer's is
+        if self.pad_as_negative:
+            rewritten = rewritten * mask  # padding has id 0 in that code, whatever the tokenizer's
         else:
             labels = labels.masked_fill(mask == 0, IGNORED)
         states = auxiliary.embedded(self.discriminator, rewritten, batch.mask()).with_first(vectors)
@@ -108,46 +91,29 @@ class ReplacedTokens(Objective):
         total = F.cross_entropy(
             logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum"
         )
-        return {"rtd": Term(total, self.args.rtd_weight, (labels != IGNORED).sum())}
+        return {"rtd": Term(total, self.weight, (labels != IGNORED).sum())}
 
     def tokens(self, batch: Batch) -> Tensor:
         mask = batch.attention_mask
-        return (
-            torch.full((), mask.numel(), device=mask.device)
-            if self.args.pad_as_negative
-            else mask.sum()
-        )
+        if self.pad_as_negative:
+            return torch.full((), mask.numel(), device=mask.device)
+        return mask.sum()
 
     @torch.no_grad()
     def rewrite(self, batch: Batch) -> Tensor:
-        """The generator's version of every sentence, (T, L); first token and padding do not change."""
+        """The generator's most likely tokens, (T, L); first token and padding do not change."""
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
-        twin = batch.twins["rtd"]
-        masked = twin.input_ids.flatten(0, 1)
-        uniforms = None if twin.uniforms is None else twin.uniforms.flatten(0, 1)
+        masked = batch.twins["rtd"].input_ids.flatten(0, 1)
         kept = mask == 0
         kept[:, 0] = True
-        if self.args.rtd_positions == "masked":
-            kept |= twin.labels.flatten(0, 1) == IGNORED
         return torch.where(
-            kept, ids, auxiliary.read_logits(self.generator, masked, batch.mask(), chosen, uniforms)
+            kept, ids, auxiliary.read_logits(self.generator, masked, batch.mask(), likeliest)
         )
 
 
-def chosen(logits: Tensor, uniforms: Tensor | None) -> Tensor:
-    """Logits (..., V) -> the most likely tokens, or samples if numbers (...) in [0, 1) are given, (...)."""
-    # The same as argmax on a CPU, ties included (the first one), in less than half the time.
-    return logits.max(-1).indices if uniforms is None else sampled(logits, uniforms)
-
-
-def sampled(logits: Tensor, uniforms: Tensor) -> Tensor:
-    """Sample a token from each distribution by inversion: (..., V) logits, (...) numbers in [0, 1) -> (...) ids."""
-    cumulative = at_least_float32(logits).softmax(-1).cumsum(-1)
-    # Scaled by the last sum, 1 up to rounding, so that the last token is not drawn too often.
-    drawn = torch.searchsorted(
-        cumulative, (uniforms.unsqueeze(-1) * cumulative[..., -1:]), right=True
-    ).squeeze(-1)
-    return drawn.clamp(max=logits.shape[-1] - 1)  # a product may round up to the last sum
+def likeliest(logits: Tensor) -> Tensor:
+    """Logits (..., V) -> tokens (...); as argmax on a CPU, ties included, in half the time."""
+    return logits.max(-1).indices
 
 
 def detector(
@@ -162,10 +128,10 @@ def detector(
         BadInput: the vocabularies differ, or the projected vectors do not fit the detector.
     """
     width = projected_width(projection, encoder.config.hidden_size)
-    if args.rtd_condition == "projected" and width != encoder.config.hidden_size:
+    if width != encoder.config.hidden_size:
         raise BadInput(
             f"--projection wide_mlp: its vectors have {width} numbers, which the detector of "
-            "replaced tokens cannot read; choose another, or --rtd_condition pooled"
+            "replaced tokens cannot read; choose another"
         )
     config = load_config(args.generator)
     check_vocabulary(args.generator, load_tokenizer(args.generator), source.path)
@@ -180,14 +146,13 @@ class DiffCSE(simcse.SimCSE):
     arguments = Arguments
 
     def masking(self, args: Arguments) -> tuple[Masking, ...]:
-        return (
-            Masking(
-                args.rtd_mask_rate, views=(0, 1), name="rtd", uniforms=args.rtd_tokens == "sample"
-            ),
-        )
+        return (Masking(args.rtd_mask_rate, views=(0, 1), name="rtd"),)
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        return [*super().build(args, encoder, projection, source), detector(args, encoder, projection, source)]
+        return [
+            *super().build(args, encoder, projection, source),
+            detector(args, encoder, projection, source),
+        ]
 
 
 CITATION = r"""@misc{chuang2022diffcse, title = {{DiffCSE}: Difference-based Contrastive Learning for Sentence

@@ -225,7 +225,7 @@ def test_every_choice_of_a_flag_trains_or_is_refused_in_a_line(unsup, monkeypatc
         ("infocse", {"aux_weight": 0, "contrastive_weight": 0}, "no loss"),
         ("rankcse", {"teacher": ["self"] * 3}, "--teacher: one or two"),
         ("rankcse", {"teacher": []}, "--teacher: one or two"),
-        ("diffcse", {"projection": "wide_mlp"}, "--projection wide_mlp: .*--rtd_condition pooled"),
+        ("diffcse", {"projection": "wide_mlp"}, "--projection wide_mlp: .*choose another"),
     ],
 )
 def test_flags_that_do_not_fit_each_other_are_refused(stage_one_folder, method, flags, message):

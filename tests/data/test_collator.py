@@ -267,21 +267,16 @@ def test_an_edited_view_may_grow_up_to_the_model_s_limit(text, tokenizer):
     assert torch.equal(capped[1], plain[1].clamp(max=14))
 
 
-def test_twins_of_two_names_are_drawn_apart_and_uniforms_come_when_asked_for(text, tokenizer):
-    both = [Masking(0.4, views=(0, 1)), Masking(0.3, views=(0, 1), name="rtd", uniforms=True)]
+def test_twins_of_two_names_are_drawn_apart(text, tokenizer):
+    both = [Masking(0.4, views=(0, 1)), Masking(0.3, views=(0, 1), name="rtd")]
     made = Collator(text, tokenizer, TWO, 32, 42, both)(batch_of(*range(60)))
     alone = collator(text, tokenizer, masking=both[0])(batch_of(*range(60)))
     for name, value in alone.items():
         assert np.array_equal(made[name], value), "a second twin must not change the first"
-    assert set(made) - set(alone) == {"rtd_input_ids", "rtd_labels", "rtd_uniforms"}
+    assert set(made) - set(alone) == {"rtd_input_ids", "rtd_labels"}
     maskable = made["attention_mask"].sum() - 2 * 2 * 60
     assert (made["rtd_labels"] != IGNORED).sum() / maskable == pytest.approx(0.3, abs=0.04)
     assert (made["rtd_labels"] != made["masked_labels"]).any()
-    uniforms = made["rtd_uniforms"]
-    assert uniforms.shape == made["input_ids"].shape and uniforms.dtype == torch.float32
-    assert 0 <= uniforms.min() and uniforms.max() < 1
-    assert uniforms.mean() == pytest.approx(0.5, abs=0.02)
-    assert not torch.equal(uniforms[0], uniforms[1])
 
 
 @pytest.mark.parametrize("operations", [1, 7])
@@ -373,17 +368,6 @@ def test_an_edit_s_mask_becomes_the_tokenizer_s(text, tokenizer):
     assert torch.equal(hidden, plain)
 
 
-def test_numbers_for_drawing_stay_below_one(text, tokenizer, monkeypatch):
-    def almost_one(keyed, count):
-        return np.full((*keyed.shape, count), np.nextafter(1.0, 0.0))
-
-    monkeypatch.setattr(draws, "uniforms", almost_one)
-    made = collator(text, tokenizer, masking=Masking(0.3, views=(0, 1), name="rtd", uniforms=True))(
-        batch_of(3, 4)
-    )
-    assert made["rtd_uniforms"].dtype == torch.float32 and float(made["rtd_uniforms"].max()) < 1
-
-
 def test_stage_one_gets_the_masked_twin_and_when_asked_the_heads_masks_and_the_words(
     text, tokenizer
 ):
@@ -392,7 +376,9 @@ def test_stage_one_gets_the_masked_twin_and_when_asked_the_heads_masks_and_the_w
     plain = Collator(text, tokenizer, [View()], 32, 9, [masking])(batch)
     made = Collator(text, tokenizer, [View()], 32, 9, [masking, aux], words=True)(batch)
     for name, value in plain.items():
-        assert np.array_equal(made[name], value), "what is asked for besides must not change the rest"
+        assert np.array_equal(made[name], value), (
+            "what is asked for besides must not change the rest"
+        )
     clean, mask = made["input_ids"], made["attention_mask"]
     for name in ("masked", "aux"):
         ids, labels = made[f"{name}_input_ids"], made[f"{name}_labels"]

@@ -2,16 +2,17 @@
 
 import shutil
 import sys
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args, get_type_hints
 
 import pytest
-from transformers import SchedulerType
+from transformers import SchedulerType, TrainingArguments
 
 import models.objectives
 import run_unsup
-from common.arguments import ModelArguments, PretrainArguments
+from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
 from common.errors import BadInput
 from common.old_flags import TRAINER
 from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, check_range, ranges_of
@@ -336,6 +337,30 @@ def test_a_number_out_of_the_range_of_its_type_is_refused_by_name(args):
     for name in ranged:
         with pytest.raises(BadInput, match=f"{name} -1: must be "):
             check_range(name, -1, hints[name])
+
+
+OURS = """adamw attn_implementation aux_cls aux_mask_rate bow_weight cache_dir chunk_size columns
+config_name cuda_graph data_dir dataset_name dev dev_beir dev_file document_prompt dropout dry_run
+head_init head_layers held_out mask_rate max_length max_rows method model_name_or_path output_init
+packed patience pooling probe_gradients projection query_prompt skip_from test_tasks text_column
+title_column train_file train_pooling upsample vocabulary_size whole_words""".split()
+OF_METHODS = """adversarial_size aux_detach aux_frozen_eval aux_init aux_stop_words aux_views
+aux_weight bank_size complement complement_pooling consistency_weight contrastive_weight delete_rate
+denoise dimension_temperature dimension_weight distance_weight false_above feature_cutoff features
+filters freeze_embeddings generator hard_negative_weight linear_only mask_recipe mlm_weight momentum
+negatives noise_rate noise_share noise_steps off_dropout per_operation per_sentence positive_scale
+queue_size rank_loss rank_weight rate_distribution rate_high rate_low repeat_rate rtd_mask_rate
+rtd_weight span_cutoff span_least span_most span_tokens teacher teacher_pooling teacher_share
+temperature template template_2 title_share token_cutoff view_1 view_2""".split()
+
+
+def test_a_new_flag_is_a_decision():
+    """A flag of ours is set by a configuration, a table or a study, or chosen by a user."""
+    theirs = {field.name for field in fields(TrainingArguments)}
+    kinds = (ModelArguments, PretrainArguments, SentenceArguments, RunArguments)
+    shared = {field.name for kind in kinds for field in fields(kind)} - theirs
+    assert sorted(shared) == OURS
+    assert sorted({f.name for kind in METHODS for f in fields(kind)} - shared) == OF_METHODS
 
 
 ENDS = [
