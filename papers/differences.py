@@ -37,9 +37,11 @@ class Difference:
 
 def over_seeds(differences: pd.Series) -> Difference:
     """Student's interval and test of the differences between runs of equal seed, one per seed."""
-    count, mean, error = len(differences), float(differences.mean()), float(differences.sem())
+    values = differences.to_numpy(dtype=float)
+    count, mean = len(values), float(differences.mean())
     if count < 2:
         return Difference(mean, float("nan"), float("nan"), float("nan"), count)
+    error = float(stats.sem(values))
     half = error * float(stats.t.ppf(0.975, count - 1))
     p = float("nan")
     if count >= FEWEST and error > 0:

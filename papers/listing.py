@@ -57,7 +57,7 @@ def results_in(table: Table, output: Path) -> pd.DataFrame:
     """
     figures = []
     for file in _files(table, output):
-        for result in read_json(file, "a results table", None, list):
+        for result in read_json(file, "a results table", kind=list):
             if result["ours"] is not None:
                 runs = sorted(facts["run"] for facts in result["provenance"].values())
                 place = result["label"], result["column"]
@@ -85,7 +85,9 @@ def states(
         known = known_rows(content, path)
         for levels, seeds in study_runs.seeds_of(content, choice, path, some).items():
             done = [seed for seed in seeds if (levels, seed) in known]
-            plan = study_runs.plan_of(content, levels, choice)
+            plan: RunPlan | str = "trained by `python -m adapt`"
+            if not content.adapt:
+                plan = study_runs.plan_of(content, levels, choice)
             state = _state(plan, replace(choice, seeds=seeds), done, missing)
             lines.append([", ".join(levels), state])
     else:
@@ -95,9 +97,9 @@ def states(
             line = [row.label, _state(plan_of(content, row, choice), choice, [], missing)]
             if row.label in results.index:
                 result = results.loc[row.label]
-                other = "-" if result["first"] == row.label else result["first"]
+                other = "-" if result["first"] == row.label else str(result["first"])
                 cells = f"{result['filled']} of {len(content.columns)}"
-                lines.append([*line, result["models"], cells, other])
+                lines.append([*line, str(result["models"]), cells, other])
             else:
                 lines.append([*line, "-", f"0 of {len(content.columns)}", "-"])
     parts = [f"{content.name}: {content.title}", markdown(lines)]

@@ -12,7 +12,7 @@ from common.files import writing
 from eval.analyse.pictures import frame, styles
 from eval.scores import markdown
 from papers.runs import FACTS, Choice, precision
-from papers.specification import Table
+from papers.specification import Figure, Table
 
 MISSING = "missing"
 _TITLES = {
@@ -90,8 +90,8 @@ def _unlike_command(
     steps = {facts["steps"] for facts in by_seed.values()} - {0, choice.steps}
     if choice.steps and steps:
         different.append(f"{', '.join(map(str, sorted(steps)))} steps")
-    precisions = {facts.get("precision") for facts in by_seed.values()}
-    different += sorted(precisions - {None, precision(choice.bf16)})
+    precisions = {facts["precision"] for facts in by_seed.values() if facts.get("precision")}
+    different += sorted(precisions - {precision(choice.bf16)})
     devices = sorted({_device(facts) for facts in by_seed.values()})
     if devices != [usual_device] and devices:
         different.append(f"on {' and '.join(devices)}")
@@ -189,14 +189,13 @@ def rewritten(page: str, name: str, command: str, content: str) -> str:
     return before + generated + after
 
 
-def draw(table: Table, rows: Rows, path: Path) -> None:
-    """Draw a table that has a `figure`; points that are neither published nor run are skipped."""
-    title = f"{table.figure.title}\n{table.paper}, {table.where}"
-    figure, axes = frame(title, table.figure.x, table.figure.y)
-    if table.figure.chart == "heat map":
+def draw(table: Table, spec: Figure, rows: Rows, path: Path) -> None:
+    """Draw a table as its `figure` says; points that are neither published nor run are skipped."""
+    figure, axes = frame(f"{spec.title}\n{table.paper}, {table.where}", spec.x, spec.y)
+    if spec.chart == "heat map":
         _heat_map(axes, points(table, rows))
     else:
-        _curves(axes, points(table, rows), table.figure.log)
+        _curves(axes, points(table, rows), spec.log)
     with writing(path) as part:
         figure.savefig(part, dpi=200, format="png")
 

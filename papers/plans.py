@@ -30,14 +30,11 @@ def plan_of(table: Table, row: TableRow, choice: Choice) -> RunPlan | str:
         return f"not selected: the row's backbone is {row.backbone}"
     if row.evaluate:
         return _untrained(row, backbone, choice.model)
-    first = None
-    if row.after:
-        first = _trained(replace(row, config=row.after, overrides={}), backbone, choice, None)
-        if isinstance(first, str):
-            return first
-    if row.baseline:
-        return _fitted(row, backbone, choice, first)
-    return _trained(row, backbone, choice, first)
+    fill = _fitted if row.baseline else _trained
+    if not row.after:
+        return fill(row, backbone, choice, None)
+    first = _trained(replace(row, config=row.after, overrides={}), backbone, choice, None)
+    return first if isinstance(first, str) else fill(row, backbone, choice, first)
 
 
 def _untrained(row: TableRow, backbone: str, model: str | None) -> RunPlan | str:
@@ -60,7 +57,7 @@ def _fitted(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None)
     Word vectors are those of GloVe's file if DATA_DIR has it, otherwise they are learnt from the
     text.
     """
-    config = config_name(row.config, backbone)
+    config = config_name(str(row.config), backbone)
     files = config_files(config)
     if not files:
         return f"no config: configs/{config}.yaml"
@@ -96,7 +93,7 @@ def _fitted(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None)
 
 def _trained(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None) -> RunPlan | str:
     """The plan of a row's configuration, starting from `first` if given, or why there is none."""
-    config = config_name(row.config, backbone)
+    config = config_name(str(row.config), backbone)
     files = config_files(config)
     if not files:
         return f"no config: configs/{config}.yaml"
@@ -193,7 +190,7 @@ def _differences(
         backbone: of the run.
         first: the run it starts from, whose differences are its own too.
     """
-    theirs = read_once(*config_files(config_name(row.config, row.backbone)))
+    theirs = read_once(*config_files(config_name(str(row.config), row.backbone)))
     usual = theirs.get("model_name_or_path")
     model = settings.get("model_name_or_path", usual)
     differences = list(first.differences) if first else []

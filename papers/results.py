@@ -166,12 +166,14 @@ def _results_of(table: Table, row: TableRow, choice: Choice) -> list[dict[str, A
         if record := finished(folder):
             provenance[seed] = {"run": str(folder), **facts_of(record)}
             figures[seed] = figures_of(folder, record, table.columns)
-    by_column = pd.DataFrame(figures, dtype=float).reindex(column.name for column in table.columns)
+    by_column = pd.DataFrame(figures, dtype=float).reindex(
+        [column.name for column in table.columns]
+    )
     published = records()[row.published] if row.published else None
     results = []
     for column in table.columns:
-        values = by_column.loc[column.name].dropna()
-        ours = statistic(values.tolist(), column.statistic)
+        values = by_column.T[column.name].dropna()
+        ours = statistic(values.to_list(), column.statistic)
         printed = published.scores.get(column.key) if published else None
         results.append(
             {
@@ -244,7 +246,9 @@ def verdict(key: Key, ours: Score, published: Side | None, differences: Sequence
         return "not printed"
     if differences:
         return f"not comparable: {', '.join(differences)}"
-    sets = {key[1:]: averaged(key)} if averaged(key) else {}
+    sets: dict[tuple[str, ...], frozenset[str]] = {}
+    if averaged(key):
+        sets[key[1:]] = averaged(key)
     mine = Side("ours", {key: ours}, (key,), sets)
     theirs = replace(published, scores={key: published.scores[key]}, headline=(key,))
     lines = compare(mine, theirs)

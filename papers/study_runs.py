@@ -35,10 +35,8 @@ DEV_SEARCH = "eval_search_ndcg"  # in the log of `adapt`
 _GRADIENTS = ("eval_gradient_contrastive", "eval_gradient_aux_mlm")
 
 
-def plan_of(study: Study, levels: Levels, choice: Choice) -> RunPlan | str:
-    """The plan of a combination of levels, or what trains it instead."""
-    if study.adapt:
-        return "trained by `python -m adapt`"
+def plan_of(study: Study, levels: Levels, choice: Choice) -> RunPlan:
+    """The plan of a combination of levels, unless `adapt` trains it."""
     flags = dict(study.combinations[levels])
     if choice.steps:
         flags["max_steps"] = str(choice.steps)
@@ -171,7 +169,7 @@ def _trained_rows(study: Study, plan: RunPlan, choice: Choice, seed: int) -> lis
     record = finished(folder)
     if record is None:
         return []
-    row = {"name": folder.name, "facts": facts_of(record)}
+    row: dict[str, Any] = {"name": folder.name, "facts": facts_of(record)}
     evaluations = evaluations_in(folder)
     if "method" not in plan.settings():  # a stage 1
         return [{**row, **evaluation} for evaluation in evaluations]

@@ -7,13 +7,14 @@ without colour.
 import io
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
 from training.curves import GAP, OTHER, OWN, History, dev_unit, logged
 
@@ -39,7 +40,7 @@ TITLES = {  # of logged quantities; others have their names
     "eval_uniformity": "Uniformity of dev sentences (lower is better)",
 }
 _ABOUT = {OWN: "; dashed: with another sentence's [CLS]"}
-STYLE = {
+STYLE: dict[Any, Any] = {  # matplotlib's names
     "axes.edgecolor": THEME["quiet"],
     "axes.labelcolor": THEME["quiet"],
     "xtick.color": THEME["quiet"],
@@ -94,7 +95,7 @@ def svg(points: pd.DataFrame, label: str, unit: str | None, salt: str) -> Markup
     """
     low, high = points["value"].min(), points["value"].max()
     log = not unit and low > 0 and high > WIDE_RANGE * low
-    with rc_context({**STYLE, "svg.hashsalt": salt}):
+    with rc_context(STYLE), rc_context({"svg.hashsalt": salt}):
         figure = Figure(figsize=SIZE, layout="constrained")
         figure.patch.set_visible(False)
         scale = "log scale" if log else unit or ""
@@ -107,7 +108,7 @@ def svg(points: pd.DataFrame, label: str, unit: str | None, salt: str) -> Markup
     drawn = re.sub(r'<g id="[^"]*"', "<g", drawn)  # matplotlib repeats these ids in every figure
     for colour, variable in VARIABLES.items():
         drawn = drawn.replace(colour, variable)
-    box = re.search(r'viewBox="([^"]*)"', drawn)[1]
+    box = drawn.partition('viewBox="')[2].partition('"')[0]
     content = drawn.partition("<svg")[2].partition(">")[2]
     element = Markup('<svg viewBox="{}" role="img" aria-label="{}">{}')
     return element.format(box, label, Markup(content))
@@ -117,7 +118,8 @@ def _draw(axes: Axes, points: pd.DataFrame, log: bool) -> None:
     axes.patch.set_visible(False)
     axes.grid(axis="y")
     axes.margins(x=0.05, y=0.1)
-    for (dashed, run), line in points.groupby(["dashed", "run"]):
+    for (dashed, number), line in points.groupby(["dashed", "run"]):
+        run = int(number)
         axes.plot(
             line["step"],
             line["value"],
@@ -126,7 +128,7 @@ def _draw(axes: Axes, points: pd.DataFrame, log: bool) -> None:
             markersize=7,
             color=COLOURS[run % len(COLOURS)],
         )
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
     if log:
         axes.set_yscale("log")
         low, high = axes.get_ylim()

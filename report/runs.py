@@ -89,7 +89,7 @@ def _text(record: dict[str, Any]) -> str | None:
     files = record.get("text_files") or text.get("files")
     if not files:
         return None
-    names = [_name(file) for file in files]
+    names = [str(_name(file)) for file in files]
     return f"{', '.join(names)} ({text.get('rows'):,} rows)"
 
 

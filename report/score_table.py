@@ -26,7 +26,9 @@ class Cell:
     @property
     def verdict(self) -> str:
         """What the comparison says in words, or why it says nothing."""
-        return judged(*self.range) if self.range else self.line.outcome
+        if self.range:
+            return judged(*self.range)
+        return self.line.verdict if self.line else ""
 
 
 def score_rows(runs: Sequence[RunFolder]) -> list[tuple[Key, list[Cell | None]]]:
@@ -57,10 +59,11 @@ def headline(labels: Sequence[str], rows: Sequence[tuple[Key, list[Cell | None]]
     sentences = []
     averages_first = sorted(rows, key=lambda row: row[0].task != AVERAGE)
     for number, label in enumerate(labels[1:], 1):
-        shared = [(key, cells) for key, cells in averages_first if cells[0] and cells[number]]
-        if shared:
-            key, cells = shared[0]
-            sentences.append(_sentence(label, labels[0], key, cells[number], cells[0].value))
+        for key, cells in averages_first:
+            first, cell = cells[0], cells[number]
+            if first and cell:
+                sentences.append(_sentence(label, labels[0], key, cell, first.value))
+                break
     return sentences
 
 

@@ -196,13 +196,14 @@ def test_a_page_names_the_rows_that_its_command_does_not_describe(choice):
 @pytest.mark.parametrize("chart", ["curve", "heat map"])
 def test_a_figure_shows_what_there_is(choice, tmp_path, chart):
     rows = tuple(infocse(f"{i}", x=i, y=i, overrides={"mask_rate": f"0.{i}"}) for i in (1, 2))
-    table = one_table(*rows, figure=Figure(chart, "A title.", "x", "y", log=True))
+    spec = Figure(chart, "A title.", "x", "y", log=True)
+    table = one_table(*rows, figure=spec)
     finish(table, rows[0], choice, [80.0, 83.0])
     collected = collect(table, choice)
     drawn = points(table, collected)[["series", "x", "y", "ours"]]
     assert drawn.values.tolist()[0] == ["STS-B dev", 1, 1, 81.5]
     assert drawn.loc[1, "x"] == 2 and pd.isna(drawn.loc[1, "ours"])
-    draw(table, collected, tmp_path / "figure.png")
+    draw(table, spec, collected, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -13,8 +13,8 @@ from data.lines import content_hash
 from eval.analyse.tokens import AverageWithout, FrequentTokens, most_frequent
 from eval.encode import Encode
 from eval.metrics.correlation import spearman
-from eval.scores import Key
 from eval.metrics.cosine import pair_cosines
+from eval.scores import Key
 from eval.sts import Pairs
 from models.pooling import POOLINGS
 from papers import runs
