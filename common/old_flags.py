@@ -44,6 +44,7 @@ TRAINER = {
     "load_best_model_at_end": "`--dev stsb` (the default); the best model is the result anyway",
     "metric_for_best_model": "`--dev stsb` (the default), or `--dev_file` with your own pairs",
     "greater_is_better": "not needed: the highest dev score is the best",
+    "eval_on_start": "not needed: the initial model is scored first",
     "do_train": "not needed: a run trains",
     "do_eval": "`--dev`",
     "do_predict": "`--test_tasks`",

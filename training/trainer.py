@@ -114,7 +114,7 @@ class EmbeddingTrainer(Trainer):
         args = self.args
         loader = DataLoader(
             Keys(self.sampler.count),
-            self._train_batch_size,
+            args.per_device_train_batch_size,
             sampler=self.sampler,
             collate_fn=self.data_collator,
             drop_last=args.dataloader_drop_last,

@@ -15,7 +15,6 @@ something there):
     nan_loss, nan_gradient, nan_weight: N    at optimizer step N
 """
 
-import atexit
 import errno
 import json
 import os
@@ -118,12 +117,17 @@ def child(request):
     break_numbers(faults)
     if "limit" in faults:
         resource.setrlimit(resource.RLIMIT_FSIZE, (faults["limit"], faults["limit"]))
-    atexit.register(lambda: sys.stderr.write(f"\n{len(events)} events\n"))
+    code = 0
     try:
-        run_command(lambda: run_unsup.main(request["argv"]))  # ends the process
+        run_command(lambda: run_unsup.main(request["argv"]))
+    except SystemExit as end:
+        code = end.code
     except BaseException:
         sys.excepthook(*sys.exc_info())
-        os._exit(1)
+        code = 1
+    sys.stderr.write(f"\n{len(events)} events\n")
+    sys.stderr.flush()
+    os._exit(code)  # a fork of the server: what it does at its end is the server's
 
 
 def main():
