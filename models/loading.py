@@ -216,6 +216,11 @@ def load_tokenizer(path: str):
     tokenizer.init_kwargs.pop("auto_map", None)  # names a code file, which a saved copy lacks
     # As in training: positions are counted from a sentence's first token.
     tokenizer.padding_side = "right"
+    if tokenizer.model_input_names[:1] != ["input_ids"]:
+        raise BadInput(
+            f"'{path}': tokenizer_config.json has model_input_names "
+            f"{tokenizer.model_input_names!r}, which must begin with input_ids"
+        )
     limit = tokenizer.model_max_length
     if type(limit) not in (int, float) or limit < 1:
         raise BadInput(

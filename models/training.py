@@ -42,7 +42,7 @@ class TrainingOutput(ModelOutput):
     """The loss to minimise, and its raw terms by name."""
 
     loss: Tensor
-    terms: dict[str, Tensor] = None  # type: ignore[assignment] - the only default it may have
+    terms: dict[str, Tensor] = None  # type: ignore[assignment]  # its only default
 
 
 class EncoderForTraining(Composite):

@@ -277,6 +277,7 @@ LOADING = "sentence_bert_config.json"
         ("config.json", {"text_config": {"n_layer": 10**6}}, "has n_layer 1000000; at most"),
         ("tokenizer_config.json", {"model_max_length": -1}, "has model_max_length -1; give"),
         ("tokenizer_config.json", {"model_max_length": "x"}, "tokenizer"),
+        ("tokenizer_config.json", {"model_input_names": ["x"]}, "which must begin with input_ids"),
         (SETTINGS, {"prompts": ["query: "]}, "has no valid 'prompts'"),
         (SETTINGS, {"prompts": {"query": ["a"]}}, "has no valid 'query'"),
         (SETTINGS, {"default_prompt_name": ["query"]}, "has no valid 'default_prompt_name'"),
