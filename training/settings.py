@@ -42,7 +42,9 @@ _HELP = {"-h", "--help", "--help_all"}
 _NEEDED = {  # a flag that does nothing without another
     "upsample": "max_rows",
     "vocabulary_size": "config_name",
+    "aux_mask_rate": "head_layers",
 }
+_IDLE = {"cuda_graph": "chunk_size", "packed": "attn_implementation"}  # nothing beside another
 
 
 @dataclass
@@ -298,8 +300,11 @@ def _settled(
             chosen[name] = f"{word_of(given[name])} ({reason})"
     for name, value in given.items():
         check_range(f"--{name}", value, parser.hints[name])
-        if value and name in _NEEDED and not given.get(_NEEDED[name]):
-            raise BadInput(f"--{name}: does nothing without --{_NEEDED[name]}")
+        needed, other = _NEEDED.get(name), _IDLE.get(name)
+        if value and needed and not given.get(needed, parser.defaults[needed]):
+            raise BadInput(f"--{name}: does nothing without --{needed}")
+        if value and other and given.get(other):
+            raise BadInput(f"--{name}: does nothing beside --{other}")
     *groups, args = _built(parser.kinds, given)
     model_args, method_args, data_args = groups if parser.method else (groups[0], None, groups[1])
     return Settings(

@@ -194,11 +194,18 @@ def test_python_values_of_the_wrong_type_or_range_are_refused_by_name(name, valu
         ("--dev_file a.tsv --dev none", "--dev_file: does nothing with --dev none"),
         ("--dev_file a.tsv --dev_beir b", "--dev_file: does nothing beside --dev_beir"),
         ("--upsample", "--upsample: does nothing without --max_rows"),
+        ("--cuda_graph true --chunk_size 8", "--cuda_graph: does nothing beside --chunk_size"),
+        ("--packed true --attn_implementation x", "--packed: does nothing beside"),
         ("--fp16 true", "--fp16: needs a GPU"),
     ],
 )
 def test_a_flag_that_would_do_nothing_is_refused(config, words, said):
     assert said in refusal("seed: 1", *words.split(), config=config)
+
+
+def test_a_flag_of_the_head_needs_one():
+    with pytest.raises(BadInput, match="--aux_mask_rate: does nothing without --head_layers"):
+        fill(STAGE_ONE, {"head_layers": 0, "aux_mask_rate": 0.5})
 
 
 def test_what_the_trainer_would_ignore_or_is_set_here_is_no_flag():
