@@ -143,7 +143,7 @@ def _fill_table(table: Table, choice: Choice, path: Path, args: argparse.Namespa
     text = page.page(table, rows, choice)
     _write(path.with_suffix(".md"), text)
     if table.figure:
-        page.draw(table, table.figure, rows, path.with_suffix(".png"))
+        page.draw_figure(table, table.figure, rows, path.with_suffix(".png"))
     show(text.rstrip("\n"))
     return rows
 

@@ -189,7 +189,7 @@ def rewritten(page: str, name: str, command: str, content: str) -> str:
     return before + generated + after
 
 
-def draw(table: Table, spec: Figure, rows: Rows, path: Path) -> None:
+def draw_figure(table: Table, spec: Figure, rows: Rows, path: Path) -> None:
     """Draw a table as its `figure` says; points that are neither published nor run are skipped."""
     figure, axes = frame(f"{spec.title}\n{table.paper}, {table.where}", spec.x, spec.y)
     if spec.chart == "heat map":

@@ -52,7 +52,7 @@ def write_page(runs: Path, pages: Path, name: str, scale: str) -> Path:
     }
     folder = pages / name
     write_json(folder / "result.json", result)
-    draw(result, folder / "curves.png")
+    draw_curves(result, folder / "curves.png")
     with writing(folder / "README.md") as part:
         part.write_text(page(result), encoding="utf-8")
     results = [
@@ -141,7 +141,7 @@ def page(result: dict[str, Any]) -> str:
     """The page in Markdown."""
     parts = [f"# Reproduction: {result['name']}", summary(result)]
     if result["arms"] or result["checkpoints"]:
-        parts.append(table(result))
+        parts.append(scores_table(result))
     if result["differences"]:
         rows = [["", "against", "difference", "95 % interval", ""]]
         for row in result["differences"]:
@@ -171,7 +171,7 @@ def summary(result: dict[str, Any]) -> str:
     return " ".join(lines)
 
 
-def table(result: dict[str, Any]) -> str:
+def scores_table(result: dict[str, Any]) -> str:
     """Published scores, the authors' checkpoint scored here, and what was trained here."""
     rows = [["Spearman x 100", "runs", *TASKS]]
     for entry in result["checkpoints"]:
@@ -230,7 +230,7 @@ def how(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def draw(result: dict[str, Any], path: Path) -> None:
+def draw_curves(result: dict[str, Any], path: Path) -> None:
     """Dev scores by step of every run, and the authors' published points."""
     if not result["arms"]:
         return

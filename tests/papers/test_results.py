@@ -12,7 +12,7 @@ from eval.retrieval.beir import PAPER14
 from eval.scores import Key, write_rows
 from eval.scores import row as score_row
 from papers import results, runs
-from papers.page import draw, page, points
+from papers.page import draw_figure, page, points
 from papers.plans import plan_of
 from papers.results import collect
 from papers.runs import Choice, RunPlan
@@ -203,7 +203,7 @@ def test_a_figure_shows_what_there_is(choice, tmp_path, chart):
     drawn = points(table, collected)[["series", "x", "y", "ours"]]
     assert drawn.values.tolist()[0] == ["STS-B dev", 1, 1, 81.5]
     assert drawn.loc[1, "x"] == 2 and pd.isna(drawn.loc[1, "ours"])
-    draw(table, spec, collected, tmp_path / "figure.png")
+    draw_figure(table, spec, collected, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
