@@ -9,7 +9,7 @@ from typing import Any
 
 from eval.compare.sides import Side, from_files
 from eval.scores import has_scores
-from training.curves import describe_gap, read_log
+from training.curves import describe_collapse, describe_gap, read_log
 from training.run_folder import read_run
 
 
@@ -44,8 +44,9 @@ def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
 
 def findings(run: RunFolder) -> list[str]:
     """The run's recorded findings or, while it trains, those of its log so far."""
-    recorded = run.record.get("findings") or [describe_gap(run.history)]
-    return [words for words in recorded if words]
+    so_far = [describe_gap(run.history), describe_collapse(run.history)]
+    found = run.record.get("findings") or so_far
+    return [words for words in found if words]
 
 
 def facts(record: dict[str, Any]) -> dict[str, str]:

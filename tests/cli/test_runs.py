@@ -1,4 +1,4 @@
-"""Runs on sentences through their scripts: what they write, how they resume, and when resuming is refused."""
+"""Runs on sentences through their scripts: what they write, how they resume, what is refused."""
 
 import json
 import logging
@@ -261,7 +261,7 @@ def test_a_resumed_run_uses_the_current_intervals_and_records_the_versions_of_it
 
 
 def test_the_best_checkpoint_may_be_the_only_one(unsup, tmp_path):
-    """Where a step that is saved is the best so far, the stock Trainer would look for its checkpoint at the end."""
+    """Of a saved step that is the best so far, stock would look for the checkpoint at the end."""
     run_unsup.main(
         unsup(method="simcse", save_total_limit=1, eval_steps=2, save_steps=2, max_steps=4)
     )

@@ -16,32 +16,11 @@ from training.curves import (
     logged,
 )
 
+STEP = {"epoch": 0.1, "grad_norm": 1.0, "learning_rate": 1e-5}
 HISTORY = [
-    {
-        "step": 25,
-        "epoch": 0.1,
-        "loss": 2.0,
-        "grad_norm": 1.0,
-        "learning_rate": 1e-5,
-        "contrastive": 1.9,
-        "aux": 7.0,
-    },
-    {
-        "step": 50,
-        "epoch": 0.2,
-        "loss": 1.0,
-        "grad_norm": 1.0,
-        "learning_rate": 1e-5,
-        "contrastive": 0.9,
-        "aux": 6.0,
-    },
-    {
-        "step": 50,
-        "epoch": 0.2,
-        "eval_stsb_spearman": 71.5,
-        "eval_uniformity": -1.5,
-        "eval_mean_cosine": 0.3,
-    },
+    {"step": 25, "loss": 2.0, "contrastive": 1.9, "aux": 7.0, **STEP},
+    {"step": 50, "loss": 1.0, "contrastive": 0.9, "aux": 6.0, **STEP},
+    {"step": 50, "eval_stsb_spearman": 71.5, "eval_uniformity": -1.5, "eval_mean_cosine": 0.3},
     {"step": 60, "epoch": 0.3, "train_runtime": 5.0, "train_loss": 1.5, "total_flos": 0.0},
 ]
 
@@ -52,13 +31,11 @@ def drawn(monkeypatch):
     seen, save = [], Figure.savefig
 
     def watched(self, path, **options):
-        lines = {axis.get_ylabel(): axis.lines for axis in self.axes}
-        seen.append(
-            {
-                y: {line.get_label(): line.get_xydata().tolist() for line in drawn}
-                for y, drawn in lines.items()
-            }
-        )
+        picture = {}
+        for axis in self.axes:
+            lines = {line.get_label(): line.get_xydata().tolist() for line in axis.lines}
+            picture[axis.get_ylabel()] = lines
+        seen.append(picture)
         return save(self, path, **options)
 
     monkeypatch.setattr(Figure, "savefig", watched)
@@ -77,7 +54,7 @@ def test_a_curve_has_the_steps_and_values_of_one_name():
 
 
 def test_a_picture_shows_terms_scores_and_spread_if_any_were_logged(tmp_path, drawn):
-    """The score of a prefix of the vectors is no loss term; the Trainer's closing line alone makes no picture."""
+    """The score of a prefix of the vectors is no loss term; the closing line makes no picture."""
     draw(
         [*HISTORY, {"step": 50, "eval_search_ndcg": 40.0, "eval_search_ndcg_16": 30.0}],
         tmp_path / "curves.png",

@@ -1,4 +1,4 @@
-"""What a run does otherwise on a GPU, where the tests have none: every device here is one by name."""
+"""What a run does otherwise on a GPU, where the tests have none: here each is one by name."""
 
 from types import SimpleNamespace
 
