@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -188,8 +189,10 @@ def top_layers(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
 
 
 def read_head(path: str) -> dict[str, Tensor] | None:
-    """Read the auxiliary layers of a checkpoint (ours, or Condenser's), or None."""
-    file = next(filter(None, (fetch(path, name) for name in (HEAD_FILE, CONDENSER_FILE))), None)
+    """Read the auxiliary layers in a local folder (ours, or Condenser's), or None."""
+    file = None
+    if Path(path).is_dir():
+        file = fetch(path, HEAD_FILE) or fetch(path, CONDENSER_FILE)
     if file is None:
         return None
     tensors = read_tensors(file)

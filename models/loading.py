@@ -29,6 +29,7 @@ from common.errors import BadInput, brief
 from common.files import RUN_FILE
 from models.families import FAMILIES, attends_backwards, without_pooler
 from models.folder import (
+    Unreachable,
     check_counts,
     check_finite,
     check_folder,
@@ -245,7 +246,7 @@ def load_tokenizer(path: str):
 
 def _built_or_read(path: str):
     """The tokenizer as transformers builds it or, if that has other ids, as its file states it."""
-    file, built = fetch(path, "tokenizer.json"), None
+    file, built = _cached(path, "tokenizer.json"), None
     try:
         built = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     except Exception:  # the class it names may not fit its file
@@ -268,6 +269,13 @@ def _built_or_read(path: str):
     return built if _ids(built, texts) == _ids(read, texts) else read
 
 
+def _cached(path: str, name: str) -> Path | None:
+    try:
+        return fetch(path, name)
+    except Unreachable:  # then transformers does not read it either
+        return None
+
+
 def _ids(tokenizer, texts: list[str]) -> list[list[int]] | None:
     try:
         return tokenizer(texts)["input_ids"]
@@ -277,7 +285,7 @@ def _ids(tokenizer, texts: list[str]) -> list[list[int]] | None:
 
 def _frame_settings(path: str) -> dict[str, Any]:
     """Whether a text begins and ends with a special token, if tokenizer_config.json decides it."""
-    file = fetch(path, "tokenizer_config.json")
+    file = _cached(path, "tokenizer_config.json")
     stated = json.loads(file.read_text(encoding="utf-8")) if file else {}
     told = "add_bos_token" in stated or "add_eos_token" in stated
     if not told or str(stated.get("tokenizer_class")).removesuffix("Fast") not in _FRAMED:

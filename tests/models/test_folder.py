@@ -256,6 +256,24 @@ def test_no_auxiliary_head_is_read_through_a_link(folder, tmp_path, name):
     (tmp_path / "elsewhere").write_bytes(b"1")
     (folder / name).symlink_to(tmp_path / "elsewhere")
     assert "a link to a file outside" in refused(read_head, str(folder))
+    assert read_head("owner/name") is None  # whatever the hub has, or whether it answers
+
+
+def test_a_model_in_the_hubs_cache_needs_no_hub(folder, tmp_path, monkeypatch):
+    """It may lack a tokenizer.json, as older models do."""
+    cached = tmp_path / "models--owner--name"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text("1")
+    shutil.copytree(folder, cached / "snapshots" / "1")
+    words = load_tokenizer(str(folder)).get_vocab()
+    (cached / "snapshots" / "1" / "vocab.txt").write_text("\n".join(sorted(words, key=words.get)))
+    (cached / "snapshots" / "1" / "tokenizer.json").unlink()
+    for name in ("huggingface_hub.constants.HF_HUB_CACHE", "transformers.utils.hub.HF_HUB_CACHE"):
+        monkeypatch.setattr(name, str(tmp_path), raising=False)
+    encoder, tokenizer = load_encoder("owner/name", "avg")
+    assert tokenizer.get_vocab() == words
+    for name, value in load_backbone(str(folder)).state_dict().items():
+        assert torch.equal(value, encoder.backbone.state_dict()[name])
 
 
 @pytest.fixture
