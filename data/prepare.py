@@ -6,16 +6,16 @@ this repository, the others against those that the hub announces.
 """
 
 import gzip
+import hashlib
 import os
 import re
 import shutil
 import tarfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
@@ -38,7 +38,6 @@ WIKI_TERMS = "Wikipedia text, CC BY-SA 3.0 and GFDL; none stated for the selecti
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PREFIX = re.compile(r"^(\./|senteval/|SentEval/|downstream/)*")  # of the archive's members
 _NOTE = re.compile(r"readme|licen[sc]e", re.IGNORECASE)  # terms of use, beside the files of a set
-_DAMAGED = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
 
 DEFAULT_NAMES = ("sts", "wiki1m")
 NAMES = ("sts", "transfer", "sts_texts", "wiki1m")
@@ -79,17 +78,6 @@ class EvaluationSet(NamedTuple):
         """Path below the data folder -> sha256, of the files in SHA256SUMS."""
         folder = f"{ARCHIVE.target}/{self.folder}/"
         return {path: digest for path, digest in pinned().items() if path.startswith(folder)}
-
-    def missing(self, root: Path, advice: str) -> list[str]:
-        """The files that are not below `root`; BadInput for one with different content."""
-        missing = []
-        for path, expected in self.files().items():
-            if not (root / path).is_file():
-                missing.append(path)
-            elif (digest := sha256(root / path)) != expected:
-                said = f"sha256 is {digest}, expected {expected} (data/{SUMS.name})"
-                raise BadInput(f"{path}: {said}; {advice}")
-        return missing
 
 
 _MIXED = "MSRpar, MSRvid: Microsoft Research terms; others: none stated"
@@ -143,35 +131,49 @@ def prepare(names: Sequence[str], data_dir: Path) -> list[str]:
 
 
 def _prepare_sets(sets: Sequence[EvaluationSet], data_dir: Path) -> None:
-    """Unpack the sets of which a file is missing; all files are checked before one is moved."""
-    advice = f"not the published file: remove it from {data_dir} and run again"
-    todo = [some for some in sets if some.missing(data_dir, advice)]
-    if not todo:
+    """Unpack the sets of which a file is missing; all are checked before one is written."""
+    wanted: dict[str, str] = {}
+    for some in sets:
+        files = some.files()
+        present = {path for path in files if (data_dir / path).is_file()}
+        for path in present:
+            advice = f"not the published file: remove it from {data_dir} and run again"
+            _check_digest(path, sha256(data_dir / path), files[path], advice)
+        if len(present) < len(files):
+            wanted |= files
+    if not wanted:
         return
-    wanted = {path for some in todo for path in some.files()}
     by_hand = f"unpack it by hand so that {data_dir / min(wanted)} exists"
-    mirror = "set HF_ENDPOINT to a mirror, or copy the files by hand"
-    advice = f"{ARCHIVE.file} is not the published file: {mirror}"
     with _downloaded(ARCHIVE, data_dir, by_hand) as archive:
-        with TemporaryDirectory(dir=archive.parent, prefix="staged-") as staged:
-            extract(archive, Path(staged), wanted)
-            missing = [path for some in todo for path in some.missing(Path(staged), advice)]
-            if missing:
-                said = f"{len(missing)} files missing: {missing[0]} ..."
-                raise BadInput(f"{archive.name}: {said}; {advice}")
-            # Each file at once, beside those that are there.
-            shutil.copytree(staged, data_dir, copy_function=os.replace, dirs_exist_ok=True)
+        unpacked = unpack(archive, wanted.keys())
+        mirror = "set HF_ENDPOINT to a mirror, or copy the files by hand"
+        advice = f"{ARCHIVE.file} is not the published file: {mirror}"
+        if missing := sorted(wanted.keys() - unpacked.keys()):
+            said = f"{len(missing)} files missing: {missing[0]} ..."
+            raise BadInput(f"{archive.name}: {said}; {advice}")
+        for path, expected in wanted.items():
+            _check_digest(path, hashlib.sha256(unpacked[path]).hexdigest(), expected, advice)
+        for path, content in unpacked.items():
+            with writing(data_dir / path) as part:
+                part.write_bytes(content)
 
 
-def extract(archive: Path, target: Path, wanted: set[str]) -> None:
-    """Write the wanted files of a tar archive below `target`, and the notes beside them.
+def _check_digest(path: str, digest: str, expected: str, advice: str) -> None:
+    if digest != expected:
+        said = f"sha256 is {digest}, expected {expected} (data/{SUMS.name})"
+        raise BadInput(f"{path}: {said}; {advice}")
 
-    An archive is untrusted: only regular files whose whole path is known are written.
+
+def unpack(archive: Path, wanted: Collection[str]) -> dict[str, bytes]:
+    """The wanted files of a tar archive and the notes beside them: path -> content.
+
+    An archive is untrusted: only regular files whose whole path is known are read.
 
     Raises:
         BadInput: the archive is damaged, too large, or has two files for one path.
     """
     folders = {path.rpartition("/")[0] for path in wanted}
+    contents: dict[str, bytes] = {}
     left = MAX_BYTES
     try:
         with tarfile.open(archive) as tar:
@@ -179,19 +181,19 @@ def extract(archive: Path, target: Path, wanted: set[str]) -> None:
                 path = f"{ARCHIVE.target}/{_PREFIX.sub('', member.name)}"
                 folder, _, name = path.rpartition("/")
                 is_note = folder in folders and _NOTE.search(name)
-                content = tar.extractfile(member) if member.isreg() else None
-                if content is None or not (path in wanted or is_note):
+                file = tar.extractfile(member) if member.isreg() else None
+                if file is None or not (path in wanted or is_note):
                     continue
                 left -= member.size
                 if left < 0:
                     raise tarfile.TarError(f"over {MAX_BYTES} bytes")
-                if (target / path).exists():
+                if path in contents:
                     raise tarfile.TarError(f"{path} comes twice")
-                (target / folder).mkdir(parents=True, exist_ok=True)
-                (target / path).write_bytes(content.read())
-    except _DAMAGED as error:
+                contents[path] = file.read()
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         said = f"incomplete or not the expected archive ({error})"
         raise BadInput(f"{archive}: {said}; remove it, run again") from error
+    return contents
 
 
 def _prepare_wiki(data_dir: Path) -> None:

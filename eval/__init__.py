@@ -2,8 +2,8 @@
 
 analyse/        the papers' analyses of sentence vectors; each is a small function on arrays
 compare/        is the difference between two models, or to a published number, more than chance?
-encode_corpus/  the vectors of a corpus of any size, in the store of `vectors.py`
-metrics/        nDCG and others of a ranking; Spearman and Pearson
+encode_corpus/  the vectors of a corpus of any size, as `vectors.py` stores them
+metrics/        cosines of pairs; Spearman and Pearson; nDCG and others of a ranking
 retrieval/      in-domain on STS-B, and any set in BEIR's format
 transfer/       SentEval's transfer tasks
 """
