@@ -14,7 +14,6 @@ import run_unsup
 from common.errors import CheckpointRefused
 from models.encoder import load_encoder
 from tests.sources import ROOT
-from training import stages
 
 
 def blocks_of(page, folder=ROOT / "docs"):
@@ -30,7 +29,7 @@ BLOCKS = blocks_of("python.md")
 def page(tiny_bert, text_file, dev_file, tmp_path, monkeypatch):
     """The names of the page after all its blocks."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stages, "draw", lambda *_: None)
+    monkeypatch.setattr("training.result.draw", lambda *_: None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     matplotlib.use("Agg")
     shutil.copytree(tiny_bert, "MODEL")
