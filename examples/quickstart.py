@@ -43,6 +43,10 @@ SENTENCES = [  # for the last lines; the model knows only the words of lexicon.y
     "the drummer taped the album in the basement",
     "the teacher explained the poem in the office",
 ]
+NEXT = """next, your own sentences, one per line:
+  python run_unsup.py --config configs/my-text.yaml --train_file MY_SENTENCES.txt --dev none
+or your documents, without training:
+  python -m search build MY_FOLDER --model MODEL --output runs/index"""
 logger = logging.getLogger(__name__)
 
 
@@ -60,6 +64,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     began, used = time.perf_counter(), time.process_time()
     corpus, runs = Path(args.corpus), output_folder(args.runs, "runs")
     own_folder(runs, ["scores.json", "quickstart.png"])
+    logger.info("stage 1 and four short trainings: about two minutes on two idle cores")
     text = generate(args.seed, 20_000, 1_000)
     write(text, corpus)
 
@@ -80,6 +85,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     logger.info("figure: %s; scores: %s", runs / "quickstart.png", runs / "scores.json")
     took = time.perf_counter() - began, time.process_time() - used
     logger.info("%.0f s, %.0f s of processor time", *took)
+    logger.info(NEXT)
     return rows
 
 

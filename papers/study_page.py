@@ -293,8 +293,8 @@ def draw_curves(study: Study, rows: Sequence[Mapping[str, Any]], path: Path) -> 
     """Draw how the runs of a study develop: means over the seeds, in panels.
 
     `study.figure` has a `title`, the names of the axes, `x` and `y`, the factor `line` whose levels
-    are lines and, optionally, the factor `panel`, and the lines that are `named`; the others are
-    grey.
+    are lines and, optionally, the factor `panel`, and the lines that are `named`, a legend by level;
+    the others are grey.
     """
     spec = study.figure
     points = _points(pd.DataFrame(rows))
@@ -306,7 +306,11 @@ def draw_curves(study: Study, rows: Sequence[Mapping[str, Any]], path: Path) -> 
     axes = figure.subplots(
         -(-len(panels) // columns), columns, squeeze=False, sharex=True, sharey=True
     )
-    looks = styles(spec.get("named") or points[spec["line"]].unique())
+    levels = points[spec["line"]].unique()
+    named = spec.get("named") or dict(zip(levels, levels, strict=True))
+    looks = {
+        name: look | {"label": named[name], "zorder": 3} for name, look in styles(named).items()
+    }
     for panel, (title, of_panel) in zip(axes.flat, panels, strict=True):
         panel.set_title("\n".join(wrap(", ".join(title), 26)), fontsize=10)
         _draw_panel(panel, of_panel, spec["line"], looks)
@@ -337,9 +341,7 @@ def _points(runs: pd.DataFrame) -> pd.DataFrame:
 def _draw_panel(axes: Axes, points: pd.DataFrame, factor: str, looks: Mapping[str, dict]) -> None:
     for (name,), group in groups_of(points, [factor]):
         curve = group.groupby("x")["y"].mean()
-        look = {"label": "other settings", "color": "0.65"}
-        if name in looks:
-            look = {"label": name, **looks[name]}
+        look = looks.get(name, {"label": "other settings", "color": "0.65"})
         axes.plot(curve.index, curve, **look)
     axes.axhline(0, color="0.3", linewidth=0.8, zorder=0)
     axes.locator_params(axis="x", nbins=4)
