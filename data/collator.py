@@ -41,7 +41,7 @@ class Collator:
         longest: tokens that an edited sentence may grow to: the model's limit (default:
             max_length).
         words: also return the words of the texts.
-        packing: makes the layouts that the model reads, see `models.fast.packing.Packing`.
+        multiple: the number of tokens is a multiple of this, but at most `longest`.
 
     A call returns torch tensors and a number; all but the first two lines only if requested:
         input_ids, attention_mask: (V, B, L);
@@ -55,7 +55,6 @@ class Collator:
         occurrence, IGNORED elsewhere, (V, B, L'),
             without special tokens;
         labels: classes of the rows, (1, B);
-        layouts: of the masks.
     """
 
     def __init__(
@@ -70,14 +69,14 @@ class Collator:
         operations: int = 1,
         longest: int | None = None,
         words: bool = False,
-        packing=None,
+        multiple: int = 1,
     ) -> None:
         self.text, self.views, self.seed = text, list(views), seed
         every = tuple(range(len(self.views)))
         self.masking = tuple(
             replace(some, views=every) if some.views is None else some for some in masking
         )
-        self.width, self.words, self.packing = width, words, packing
+        self.width, self.words, self.multiple = width, words, multiple
         self.pad, self.mask = tokenizer.pad_token_id, tokenizer.mask_token_id
         self.vocabulary = max(tokenizer.get_vocab().values()) + 1  # ids may have gaps
         self._special = np.isin(np.arange(self.vocabulary), tokenizer.all_special_ids)
@@ -129,20 +128,7 @@ class Collator:
             arrays["labels"] = self.text.labels[indices][None]
         tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
         tensors["seed"] = int(of_step("objectives")[0] >> np.uint64(1))
-        return tensors | ({"layouts": self._layouts(arrays)} if self.packing is not None else {})
-
-    def _layouts(self, arrays: dict[str, np.ndarray]) -> dict:
-        """The positions of the tokens and labels of a batch."""
-        marked = {
-            masking.name: (masking.views, arrays[f"{masking.name}_labels"])
-            for masking in self.masking
-        }
-        layouts = self.packing.layouts(arrays["attention_mask"] != 0, marked)
-        if "target_input_ids" in arrays:
-            layouts |= self.packing.of_targets(
-                arrays["target_input_ids"], arrays["target_attention_mask"] != 0
-            )
-        return layouts
+        return tensors
 
     def _shown(self, indices: np.ndarray, keyed: Keyed) -> list[Texts]:
         """The texts of each view before its edit: its sentence, the only sentence, or a part of the document."""
@@ -187,8 +173,8 @@ class Collator:
         )
         lengths = np.stack([lengths for _, lengths in views])[..., None]
         longest = (lengths + added).max()
-        if self.packing:
-            longest = max(longest, min(self.packing.columns(longest), self.longest))
+        rounded = -(-longest // self.multiple) * self.multiple
+        longest = max(longest, min(rounded, self.longest))
         position = np.arange(longest)
         is_text = (position >= starts) & (position < starts + lengths)
         ids = np.full(is_text.shape, self.pad, dtype=np.int64)

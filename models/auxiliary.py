@@ -79,7 +79,7 @@ class LowerLayers(nn.Module):
             self.add_module(name, copy.deepcopy(part))
         self.layers = copy.deepcopy(layers_of(backbone)[:skip_from])
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | fast.Mask) -> fast.States:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> fast.States:
         return fast.embedded(self, input_ids, attention_mask).through(self.layers, late=False)
 
 
@@ -95,16 +95,12 @@ class VocabularyHead(nn.Module):
         )
         self.decoder.load_state_dict(decoder.state_dict())
 
-    def token_loss(
-        self, states: fast.States, labels: Tensor, name: str | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Sum of the cross entropies of the labels, (B, L), and their number; logits only where
-        there is a label.
+    def token_loss(self, states: fast.States, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum of the cross entropies of the labels, (B, L), and their number.
 
-        `name` is the twin's whose labels they are: their positions came with the batch, and no
-        device must wait.
+        Logits are computed only where there is a label.
         """
-        return states.token_loss(self.transform, self.decoder, labels, name)
+        return states.token_loss(self.transform, self.decoder, labels)
 
 
 @dataclass(frozen=True)
@@ -138,14 +134,10 @@ class TiedHead(nn.Module):
         return Words(weight, self.bias)
 
     def token_loss(
-        self,
-        backbone: PreTrainedModel,
-        states: fast.States,
-        labels: Tensor,
-        name: str | None = None,
+        self, backbone: PreTrainedModel, states: fast.States, labels: Tensor
     ) -> tuple[Tensor, Tensor]:
         """As `VocabularyHead.token_loss`, with the embeddings of the encoder's backbone."""
-        return states.token_loss(self.transform, self.words(backbone), labels, name)
+        return states.token_loss(self.transform, self.words(backbone), labels)
 
 
 def run_like(encoder: SentenceEncoder, *networks: PreTrainedModel, packed: bool = True) -> None:
@@ -160,7 +152,7 @@ def run_like(encoder: SentenceEncoder, *networks: PreTrainedModel, packed: bool 
 def read_logits(
     lm: PreTrainedModel,
     input_ids: Tensor,
-    mask: Tensor | fast.Mask,
+    mask: Tensor,
     read: Callable[[Tensor], Tensor],
 ) -> Tensor:
     """Apply `read` to the logits of each real token, (..., vocabulary) -> (...): (B, L) -> (B, L).

@@ -144,7 +144,7 @@ class SentenceEncoder(Composite):
     def forward(
         self,
         input_ids: Tensor,
-        attention_mask: Tensor | fast.Mask | None,
+        attention_mask: Tensor | None,
         rates: Tensor | None = None,
         perturbation: Perturbation | None = None,
         with_tokens: bool = False,
@@ -153,8 +153,7 @@ class SentenceEncoder(Composite):
 
         Args:
             input_ids: (B, L).
-            attention_mask: 1 for a real token, (B, L), or `Batch.mask`; None if all are, so that
-                nothing is packed.
+            attention_mask: 1 for a real token, (B, L); None if all are, so that nothing is packed.
             rates: dropout rates of each sentence for an encoder with `sample_dropout`: (B, 1), or
                 one per dropout operation, (B, O), in the order of `models.fast.kernels.dropout`.
             perturbation: changes the embeddings.
@@ -180,21 +179,21 @@ class SentenceEncoder(Composite):
             states = tokens.every(backbone, input_ids, change)
         else:
             states = [tokens.encode(backbone, input_ids, change).padded]
-        pooled = pooling.pool(states, fast.real(mask), self.place)
+        pooled = pooling.pool(states, mask, self.place)
         return EncoderOutput(pooled, states[-1][:, 0], states[-1] if with_tokens else None)
 
-    def states(self, input_ids: Tensor, attention_mask: Tensor | fast.Mask) -> fast.States:
+    def states(self, input_ids: Tensor, attention_mask: Tensor) -> fast.States:
         """The last layer's states of other texts than those of `Encoded`, for a token loss."""
         return fast.tokens_of(self.backbone.config, attention_mask).encode(
             self.backbone, input_ids, UNCHANGED
         )
 
-    def layer_means(self, input_ids: Tensor, attention_mask: Tensor | fast.Mask) -> Tensor:
+    def layer_means(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Means over the real tokens of the embeddings and each layer: (B, L) -> (1 + N, B, H)."""
         layers = fast.tokens_of(self.backbone.config, attention_mask).every(
             self.backbone, input_ids, UNCHANGED
         )
-        return torch.stack([masked_mean(states, fast.real(attention_mask)) for states in layers])
+        return torch.stack([masked_mean(states, attention_mask) for states in layers])
 
     def sample_dropout(self) -> None:
         """Let dropout take its rates from each forward pass; BadInput for an unknown backbone."""
@@ -209,7 +208,7 @@ class SentenceEncoder(Composite):
         """How many dropout operations take their rates from the batch."""
         return fast.count_operations(self)
 
-    def embed(self, input_ids: Tensor, attention_mask: Tensor | fast.Mask | None) -> Tensor:
+    def embed(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
         """The sentence vectors, (B, D), with the kept head applied."""
         return self.apply_head(self._encode(input_ids, attention_mask, self._pooling).pooled)
 

@@ -116,7 +116,7 @@ class AuxiliaryMaskedLM(Composite):
 
     def _losses(self, batch: Batch, shuffle_cls: bool = False) -> dict[str, Sums]:
         """The losses by name; `shuffle_cls` gives every row another row's [CLS]."""
-        mask, backbone, twin = batch.mask(), self.lm.base_model, batch.twins["masked"]
+        mask, backbone, twin = batch.attention_mask[0], self.lm.base_model, batch.twins["masked"]
         layers = layers_of(backbone)
         lower_layers, upper_layers = layers[: self.skip_from], layers[self.skip_from :]
 
@@ -124,7 +124,7 @@ class AuxiliaryMaskedLM(Composite):
             return fast.embedded(backbone, ids[0], mask).through(lower_layers, late=False)
 
         lower = below(twin.input_ids)
-        cls, late = lower.through(upper_layers).both(twin.labels[0], "masked")
+        cls, late = lower.through(upper_layers).both(twin.labels[0])
         if self.clean_cls:
             cls = below(batch.input_ids).through(upper_layers).first
         labelled = {"mlm": late}
@@ -132,7 +132,7 @@ class AuxiliaryMaskedLM(Composite):
             name = "aux" if "aux" in batch.twins else "masked"
             lower = below(batch.twins["aux"].input_ids) if name == "aux" else lower
             states = lower.with_first(cls.roll(1, 0) if shuffle_cls else cls).through(self.c_head)
-            labelled["aux_mlm"] = states.labelled(batch.twins[name].labels[0], name)
+            labelled["aux_mlm"] = states.labelled(batch.twins[name].labels[0])
         transform, decoder = output_of(self.lm)
         sums = {
             name: Sums(*lower.tokens.token_loss(transform, decoder, part))

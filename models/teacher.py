@@ -40,7 +40,7 @@ class Teacher(nn.Module):
         was_training = encoder.training
         encoder.eval()
         chunks = batch.split(encoded.chunk_size)
-        parts = [encoder.embed(chunk.input_ids[0], chunk.mask((0,))) for chunk in chunks]
+        parts = [encoder.embed(chunk.input_ids[0], chunk.attention_mask[0]) for chunk in chunks]
         encoder.train(was_training)
         everyone = gather_rows(torch.cat(parts))
         return cosines(everyone, everyone)
@@ -61,5 +61,5 @@ def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, sourc
             f"'{path}': a teacher must have the template of '{source}' and no default prompt; "
             "choose another"
         )
-    run_like(student, encoder.backbone)  # the layouts that travel with a batch are the student's
+    run_like(student, encoder.backbone)
     return Teacher(encoder)

@@ -100,8 +100,9 @@ class EncoderForTraining(Composite):
             change = Perturbation(batch.positions.flatten(0, 1), batch.kept.flatten(0, 1))
         ids = batch.input_ids.flatten(0, 1)
         with_tokens = any(objective.reads_tokens for objective in self.objectives)
+        mask = batch.attention_mask.flatten(0, 1)
         with fast.cast_together(self.encoder, ids.device):
-            output = self.encoder(ids, batch.mask(), rates, change, with_tokens)
+            output = self.encoder(ids, mask, rates, change, with_tokens)
         pooled, cls = output.pooled.unflatten(0, shape), output.cls.unflatten(0, shape)
         encoded = Encoded(pooled, cls, None, self.encoder, self.head)
         if output.tokens is not None:

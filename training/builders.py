@@ -145,7 +145,7 @@ def build_collator(
         encoder.dropout_operations,
         encoder.max_length,
         any(objective.reads_words for objective in model.objectives),
-        fast.packing(encoder.packed, settings.model_args.chunk_size, args.cuda_graph),
+        fast.EDGE if args.cuda_graph else 1,
     )
 
 
@@ -243,7 +243,7 @@ def build_pretraining(
         args.seed,
         maskings,
         words=model_args.bow_weight > 0,
-        packing=fast.packing(model.packed, static=args.cuda_graph),
+        multiple=fast.EDGE if args.cuda_graph else 1,
     )
     trainer = trainer_class(args)(model, args, collator, len(blocks), held_out=data_args.held_out)
     facts = {

@@ -8,7 +8,7 @@ too gained nothing (12.15 against 12.14 ms for SimCSE on an H200); results/gpu-*
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from common.errors import BadInput
+from models import fast
 from models.training import TrainingOutput
 from training.run_arguments import recomputes
 from training.trainer import EmbeddingTrainer
@@ -40,27 +41,27 @@ class GraphedStep:
     def __init__(self, model, precision: Callable[[], AbstractContextManager]) -> None:
         self.model, self.precision = model, precision
         self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.captured: dict[tuple, tuple[dict, Callable[[], TrainingOutput]]] = {}
+        self.captured: dict[tuple, tuple[dict[str, Tensor], Callable[[], TrainingOutput]]] = {}
 
     def __call__(self, inputs: dict) -> TrainingOutput:
         """Set the gradients of a batch on the model's device.
 
         The returned tensors are valid until the next call.
         """
-        shape = tuple(
-            (name, tensor.shape, tensor.dtype, facts) for name, tensor, facts in _tensors(inputs)
-        )
+        tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
+        shares = fast.shares_of(tensors)
+        shape = shares, *((name, value.shape, value.dtype) for name, value in tensors.items())
         if shape not in self.captured:
-            fixed = copy.deepcopy(inputs)
-            self.captured[shape] = fixed, self._capture(fixed)
-        fixed, replay = self.captured[shape]
-        for (_, target, _), (_, tensor, _) in zip(_tensors(fixed), _tensors(inputs), strict=True):
-            target.copy_(tensor, non_blocking=True)
+            copies = copy.deepcopy(tensors)
+            self.captured[shape] = copies, self._capture(copies, shares)
+        copies, replay = self.captured[shape]
+        for name, value in tensors.items():
+            copies[name].copy_(value, non_blocking=True)
         return replay()
 
-    def _take(self, inputs: dict) -> TrainingOutput:
+    def _take(self, inputs: dict, shares: fast.Shares) -> TrainingOutput:
         self._attach([None] * len(self.trained))
-        with self.precision():
+        with self.precision(), fast.fixed(shares):
             output = self.model(**inputs)
         output.loss.backward()
         return TrainingOutput(loss=output.loss.detach(), terms=output.terms)
@@ -69,17 +70,17 @@ class GraphedStep:
         for parameter, gradient in zip(self.trained, gradients, strict=True):
             parameter.grad = gradient
 
-    def _capture(self, inputs: dict) -> Callable[[], TrainingOutput]:
+    def _capture(self, inputs: dict, shares: fast.Shares) -> Callable[[], TrainingOutput]:
         device = self.trained[0].device
         if device.type != "cuda":
-            return lambda: self._take(inputs)
+            return lambda: self._take(inputs, shares)
         random = torch.cuda.get_rng_state(device)
         buffers = [buffer.clone() for buffer in self.model.buffers()]
         aside = torch.cuda.Stream(device)
         aside.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(aside), sdpa_kernel(_ATTENTION):
             for _ in range(_WARM):
-                self._take(inputs)
+                self._take(inputs, shares)
         torch.cuda.current_stream(device).wait_stream(aside)
         torch.cuda.set_rng_state(random, device)
         for buffer, before in zip(self.model.buffers(), buffers, strict=True):
@@ -88,7 +89,7 @@ class GraphedStep:
         # The loader's threads may pin memory.
         captured = torch.cuda.graph(graph, capture_error_mode="thread_local")
         with captured, sdpa_kernel(_ATTENTION):
-            output = self._take(inputs)
+            output = self._take(inputs, shares)
         gradients = [parameter.grad for parameter in self.trained]
 
         def replay() -> TrainingOutput:
@@ -130,15 +131,3 @@ class GraphedTrainer(EmbeddingTrainer):
             output = self._step({**inputs, "num_items_in_batch": num_items_in_batch})
         self.count_terms(output.terms, inputs)
         return output.loss.clone()
-
-
-def _tensors(inputs: dict) -> Iterator[tuple[object, Tensor, object]]:
-    """Name, tensor and fixed facts of every part of a batch; layouts are tensors with facts."""
-    for name, value in sorted(inputs.items()):
-        if isinstance(value, Tensor):
-            yield name, value, None
-        if not isinstance(value, dict):
-            continue
-        for group, layout in value.items():
-            facts = {key: fact for key, fact in vars(layout).items() if key != "numbers"}
-            yield (name, group), layout.numbers, repr(sorted(facts.items()))

@@ -14,18 +14,20 @@ from models.families import APART, packs
 from models.fast import packed, padded
 from models.fast.casting import cast_matrices, cast_together
 from models.fast.kernels.dropout import count_operations, exchange_dropout, lighten_dropout
-from models.fast.packing import Grid, Layout, Mask, Packing
+from models.fast.packing import EDGE, Shares, fixed, shares_of
 from models.fast.padded import States
 
 __all__ = [
-    "Grid",
-    "Mask",
+    "EDGE",
+    "Shares",
     "States",
     "cast_matrices",
     "cast_together",
     "count_operations",
     "exchange_dropout",
+    "fixed",
     "lighten_dropout",
+    "shares_of",
 ]
 logger = logging.getLogger(__name__)
 
@@ -50,40 +52,26 @@ def is_packed(config) -> bool:
 
 
 def sample_rates(model: PreTrainedModel) -> None:
-    """Let the attention of a model with exchanged dropout take its rates from the batch, with padding too."""
+    """Let attention with exchanged dropout take its rates from the batch, with padding too."""
     if not is_packed(model.config):
         model.set_attn_implementation(padded.SAMPLED)
 
 
-def tokens_of(config, mask: Mask | Tensor, rates: Tensor | None = None) -> padded.Padded:
+def tokens_of(config, mask: Tensor, rates: Tensor | None = None) -> padded.Padded:
     """The tokens of a batch for a model with this configuration; None: with padding, whatever the
     model.
 
     `mask` is 1 for a real token, (B, L); `rates` are the sentences' dropout rates, (B, O).
     """
-    real, layout = mask if isinstance(mask, Mask) else (mask, None)
-    return (packed.Packed if config and is_packed(config) else padded.Padded).of(
-        real, rates, layout
-    )
+    kind = packed.Packed if config and is_packed(config) else padded.Padded
+    return kind.of(mask, rates)
 
 
-def real(mask: Mask | Tensor) -> Tensor:
-    """The tensor of a mask, (B, L)."""
-    return mask.real if isinstance(mask, Mask) else mask
+def embedded(model: nn.Module, input_ids: Tensor, mask: Tensor, causal: bool = False) -> States:
+    """Ids (B, L) -> the input of the first layer.
 
-
-def packing(pack: bool, chunk: int = 0, static: bool = False) -> Packing:
-    """What the collator needs to know of a model: see `Packing`."""
-    return Packing(Layout if pack else Grid, chunk, static)
-
-
-def embedded(
-    model: nn.Module, input_ids: Tensor, mask: Mask | Tensor, causal: bool = False
-) -> States:
-    """Ids (B, L) -> the input of the first layer of a backbone, or of a copy of its embeddings with
-    a `config`.
-
-    With `causal` no token sees those behind it.
+    The model is a backbone, or a copy of its embeddings with a `config`. With `causal` no token
+    sees those behind it.
     """
     tokens = tokens_of(model.config, mask)
     tokens = tokens.causal() if causal else tokens

@@ -26,7 +26,7 @@ from models.families import embed, family_of, layers_of, output_of
 from models.fast.kernels import on_cpu
 from models.fast.kernels.dropout import SampledDropout, attend, backward_is_slow
 from models.fast.kernels.vocabulary_loss import vocabulary_loss
-from models.fast.packing import Labels, Layout
+from models.fast.packing import EDGE, filled, fixed_number, places, up
 from models.fast.padded import LOGITS, SAMPLED, Labelled, Padded, Read, States, earlier, ready_mask
 from models.perturb import UNCHANGED, Perturbation
 
@@ -35,14 +35,19 @@ NAME = "packed"
 
 @dataclass(frozen=True)
 class Packed(Padded):
-    """Runs layers on the tokens of a Layout only.
+    """Runs layers on N tokens of a batch (B, L), in a grid of B rows and `length` columns.
 
-    As in the padded call, the padding positions among them attend but are not attended to, and no
-    loss or pooling reads them.
+    They are the real tokens and the first padding positions, as many as make N a round number. As
+    in the padded call, padding positions attend but are not attended to, and no loss or pooling
+    reads them.
 
     Attributes:
-        layout: the positions of the N tokens in the grid of B rows; `slots`, `source` and `first`
-            are its parts.
+        batch, columns: B and L.
+        length: L rounded up to a multiple of EDGE.
+        slots: the index of each token in the flattened grid, ascending, (N,).
+        source: its index in the flattened mask, where columns beyond the mask count as the last
+            one, (N,).
+        first: the index of each sentence's first token among the N, (B,).
         queries: the grid indices of the tokens that attend; `slots`, or a part of them.
         keys: which grid positions are attended to, (B or 1, 1, 1 or length, length), see
             `ready_mask`; None for all.
@@ -52,7 +57,9 @@ class Packed(Padded):
             the modules' rates.
     """
 
-    layout: Layout
+    batch: int
+    columns: int
+    length: int
     slots: Tensor
     source: Tensor
     first: Tensor
@@ -62,29 +69,34 @@ class Packed(Padded):
     rates: Tensor | None = None
 
     @classmethod
-    def of(
-        cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Layout | None = None
-    ) -> Packed:
-        layout = layout if isinstance(layout, Layout) else Layout.of(attention_mask)
-        keys = None
-        if not layout.full:
-            keys = ready_mask(F.pad(attention_mask, (0, layout.length - layout.columns)), rates)
-        parts = layout.parts
-        slots, source, first = (parts[name] for name in ("slots", "source", "first"))
-        return cls(layout, slots, source, first, slots, keys, rates=rates)
+    def of(cls, attention_mask: Tensor, rates: Tensor | None = None) -> Packed:
+        (batch, columns), length = attention_mask.shape, up(attention_mask.shape[1], EDGE)
+        grid = F.pad(attention_mask, (0, length - columns))
+        kept = grid != 0
+        kept[:, 0] = True  # even if the padding is on the left
+        size, count = kept.numel(), fixed_number(kept.numel())
+        full = count is None and bool(grid.all())
+        if count is None:
+            count = min(filled(int(kept.sum())), size)
+        slots = places(~kept.flatten(), count)
+        column = slots % length
+        source = slots // length * columns + column.clamp(max=columns - 1)
+        first = torch.searchsorted(slots, torch.arange(0, size, length, device=slots.device))
+        keys = None if full else ready_mask(grid, rates)
+        return cls(batch, columns, length, slots, source, first, slots, keys, rates=rates)
 
     def causal(self) -> Packed:
-        return replace(self, keys=earlier(self.layout.length, self.slots.device))
+        return replace(self, keys=earlier(self.length, self.slots.device))
 
     @property
     def row(self) -> Tensor:
         """The sentence of each token, (N,)."""
-        return self.slots // self.layout.length
+        return self.slots // self.length
 
     @property
     def position(self) -> Tensor:
-        """The column of each token in the padded batch, (N,); columns beyond it count as the last one."""
-        return self.source % self.layout.columns
+        """The column of each token, (N,); columns beyond the padded batch count as the last one."""
+        return self.source % self.columns
 
     def per_token(self, vectors: Tensor) -> Tensor:
         return vectors.index_select(0, self.row).unsqueeze(0)
@@ -95,18 +107,19 @@ class Packed(Padded):
 
     def align(self, labels: Tensor) -> Tensor:
         """(B, L) -> (N,); columns beyond the padded batch have no label."""
-        beyond = self.slots % self.layout.length >= self.layout.columns
+        beyond = self.slots % self.length >= self.columns
         return self.pack(labels).masked_fill(beyond, IGNORED)
 
     def unpack(self, states: Tensor) -> Tensor:
         """States (1, N, H) -> (B, L, H), zeros elsewhere."""
-        batch, length = self.layout.batch, self.layout.length
-        return spread(states[0], self.slots, batch * length).view(batch, length, -1)[
-            :, : self.layout.columns
-        ]
+        rows = spread(states[0], self.slots, self.batch * self.length)
+        return rows.view(self.batch, self.length, -1)[:, : self.columns]
 
     def at(self, states: States, tokens: Tensor) -> Tensor:
-        """The states of some distinct tokens, (1, number of tokens, H); a layer that waits runs for these only."""
+        """The states of some distinct tokens, (1, number of tokens, H).
+
+        A layer that waits runs for these only.
+        """
         some = collect(states.values[0], tokens).unsqueeze(0)
         if states.last is None:
             return some
@@ -118,14 +131,35 @@ class Packed(Padded):
     def first_of(self, states: States) -> Tensor:
         return self.at(states, self.first)[0]
 
-    def labels(self, name: str | None, labels: Tensor) -> Labels:
-        return self.layout.labels(name, labels)
+    def marked(self, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The tokens with a label and others that fill them up, first tokens last; their labels.
 
-    def both(self, states: States, labels: Tensor, name: str | None) -> tuple[Tensor, Labelled]:
-        marked = self.labels(name, labels)
-        read = States(self, self.at(states, marked.read))
-        first, late = (self.at(read, part) for part in (marked.first_among, marked.tokens_among))
-        return first[0], Labelled(late, marked.targets)
+        (B, L) -> (M,) each; the label of a token without one is IGNORED.
+        """
+        targets = self.align(labels)
+        unmarked = targets == IGNORED
+        rank = unmarked.to(torch.uint8)
+        rank[self.first] *= 2
+        count = fixed_number(self.batch * self.length, labels=True)
+        if count is None:
+            count = filled(int((~unmarked).sum()))
+        tokens = places(rank, min(count, len(targets)))
+        return tokens, targets[tokens]
+
+    def labelled(self, states: States, labels: Tensor) -> Labelled:
+        tokens, targets = self.marked(labels)
+        return Labelled(self.at(states, tokens), targets)
+
+    def both(self, states: States, labels: Tensor) -> tuple[Tensor, Labelled]:
+        tokens, targets = self.marked(labels)
+        unread = torch.ones_like(self.slots, dtype=torch.bool)
+        unread[self.first] = unread[tokens] = False
+        read = places(unread, min(len(self.first) + len(tokens), len(self.slots)))
+        states = States(self, self.at(states, read))
+        first, late = (
+            self.at(states, torch.searchsorted(read, part)) for part in (self.first, tokens)
+        )
+        return first[0], Labelled(late, targets)
 
     def encode(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> States:
         return self.through(self._embedded(backbone, input_ids, change), layers_of(backbone))
@@ -162,7 +196,7 @@ class Packed(Padded):
     def embed(
         self, model: nn.Module, input_ids: Tensor, position_ids: Tensor | None = None
     ) -> Tensor:
-        """Ids (B, L), and positions if not the default ones -> embeddings of the N tokens, (1, N, H)."""
+        """Ids (B, L), and positions if not the default ones -> embeddings, (1, N, H)."""
         if position_ids is not None:
             positions = self.pack(position_ids)
         elif family_of(model.config).offset_positions:
@@ -221,8 +255,7 @@ def packed_attention(
         )
         return mixed.transpose(1, 2), None
     packing, (_, heads, _, width) = attention_mask, key.shape
-    layout = packing.layout
-    size = layout.batch * layout.length
+    size = packing.batch * packing.length
     if packing.seen is not None:
         names = family_of(module.config).keys_values
         key, value = (
@@ -232,11 +265,8 @@ def packed_attention(
 
     def grid(x: Tensor, indices: Tensor) -> Tensor:
         rows = x.transpose(1, 2).reshape(-1, heads * width)
-        return (
-            spread(rows, indices, size)
-            .view(layout.batch, layout.length, heads, width)
-            .transpose(1, 2)
-        )
+        spread_out = spread(rows, indices, size)
+        return spread_out.view(packing.batch, packing.length, heads, width).transpose(1, 2)
 
     query, key, value = (
         grid(query, packing.queries),

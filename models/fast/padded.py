@@ -19,12 +19,13 @@ from transformers.masking_utils import create_bidirectional_mask
 from data.views import IGNORED
 from models.families import embed, family_of, layers_of
 from models.fast.kernels import on_cpu
-from models.fast.packing import Grid, Labels
+from models.fast.packing import fixed_number, up
 from models.perturb import Perturbation
 from models.precision import at_least_float32
 
 SAMPLED = "sampled"  # attention with rates from the batch, registered in `models.fast.packed`
 READY = ("sdpa", "packed", SAMPLED)  # attention functions that accept a prepared mask
+ROWS = 128  # labelled tokens of a padded batch are filled up to a multiple of this
 LOGITS = 1024  # tokens with logits in memory at once: 62 MB in bfloat16 with BERT's vocabulary
 Read = Callable[[Tensor], Tensor]
 
@@ -79,43 +80,41 @@ class States:
         """[h ; M > 0]: with the first tokens replaced by vectors, (B, H)."""
         return replace(self, values=self.tokens.with_first(self.all, vectors), last=None)
 
-    def labelled(self, labels: Tensor, name: str | None = None) -> Labelled:
-        """The states for a loss at the labels, (B, L), whose positions may have come with the batch under `name`."""
-        marked = self.tokens.labels(name, labels)
-        return Labelled(self.tokens.at(self, marked.tokens), marked.targets)
+    def labelled(self, labels: Tensor) -> Labelled:
+        """The states for a loss at the labels, (B, L)."""
+        return self.tokens.labelled(self, labels)
 
-    def both(self, labels: Tensor, name: str | None = None) -> tuple[Tensor, Labelled]:
+    def both(self, labels: Tensor) -> tuple[Tensor, Labelled]:
         """`first` and `labelled` in one reading."""
-        return self.tokens.both(self, labels, name)
+        return self.tokens.both(self, labels)
 
     def token_loss(
-        self, transform: nn.Module, decoder: Callable, labels: Tensor, name: str | None = None
+        self, transform: nn.Module, decoder: Callable, labels: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Sum of the cross entropies of the labels, (B, L), through transform and vocabulary matrix; their number."""
-        return self.tokens.token_loss(transform, decoder, self.labelled(labels, name))
+        """Sum of the cross entropies of the labels, (B, L), and their number.
+
+        Logits go through transform and vocabulary matrix.
+        """
+        return self.tokens.token_loss(transform, decoder, self.labelled(labels))
 
 
 class Padded:
-    """Runs layers on the padded batch as the library does: for unknown families, and the reference for `Packed`."""
+    """Runs layers on the padded batch as the library does.
 
-    def __init__(
-        self, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None
-    ) -> None:
+    For unknown families, and the reference for `Packed`.
+    """
+
+    def __init__(self, attention_mask: Tensor, rates: Tensor | None = None) -> None:
         self.mask, self.rates = attention_mask, rates
-        self.layout = (
-            layout if type(layout) is Grid else None
-        )  # the batch may be laid out for a packed model
 
     @classmethod
-    def of(
-        cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None
-    ) -> Padded:
-        """For a batch with this mask, (B, L), dropout rates of its sentences, (B, O), and the mask's layout, if any."""
-        return cls(attention_mask, rates, layout)
+    def of(cls, attention_mask: Tensor, rates: Tensor | None = None) -> Padded:
+        """For a batch with this mask, (B, L), and dropout rates of its sentences, (B, O)."""
+        return cls(attention_mask, rates)
 
     def causal(self) -> Padded:
         """The same batch with causal attention; its padding must be on the right."""
-        return type(self)(earlier(self.mask.shape[1], self.mask.device), self.rates, self.layout)
+        return type(self)(earlier(self.mask.shape[1], self.mask.device), self.rates)
 
     def encode(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> States:
         """Run a whole backbone on ids (B, L)."""
@@ -189,21 +188,23 @@ class Padded:
         """Run layers; see `States.through`. Here none waits."""
         return States(self, self.run(layers, states))
 
-    def labels(self, name: str | None, labels: Tensor) -> Labels:
-        """The tokens with a label, see `Grid.labels`."""
-        return (self.layout or Grid.of(labels)).labels(name, labels)
-
-    def at(self, states: States, tokens: Tensor) -> Tensor:
-        """The states of some tokens, (number of tokens, H)."""
-        return states.values.flatten(0, 1)[tokens]
+    def labelled(self, states: States, labels: Tensor) -> Labelled:
+        """See `States.labelled`."""
+        targets = labels.flatten()
+        marked = targets != IGNORED
+        count = fixed_number(len(targets), labels=True)
+        if count is None:
+            count = min(up(int(marked.sum()), ROWS), len(targets))
+        tokens = (~marked).to(torch.uint8).argsort(stable=True)[:count]
+        return Labelled(states.values.flatten(0, 1)[tokens], targets[tokens])
 
     def first_of(self, states: States) -> Tensor:
         """The states of the first tokens, (B, H)."""
         return states.values[:, 0]
 
-    def both(self, states: States, labels: Tensor, name: str | None) -> tuple[Tensor, Labelled]:
+    def both(self, states: States, labels: Tensor) -> tuple[Tensor, Labelled]:
         """See `States.both`."""
-        return states.first, states.labelled(labels, name)
+        return states.first, states.labelled(labels)
 
     def unpack(self, states: Tensor) -> Tensor:
         """States -> (B, L, H)."""

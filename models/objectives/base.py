@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from common.errors import BadInput
 from data.views import IGNORED, Masking, View
 from models.collectives import means_over_tokens
-from models.fast import Grid, Mask
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -75,9 +74,6 @@ class Batch:
             views with a target, B, L'), see `View.target`.
         words: the distinct tokens of each view's text, IGNORED elsewhere, (V, B, L').
         seed: for an objective's own draws; the same in all processes.
-        layouts: what `mask` needs, see `models.fast.packing.Packing`; if absent, the mask alone
-            will do.
-        start: index of its first sentence in the batch of the layouts.
     """
 
     input_ids: Tensor
@@ -91,21 +87,6 @@ class Batch:
     target_attention_mask: Tensor | None = None
     words: Tensor | None = None
     seed: int = 0
-    layouts: dict[tuple, Grid] = field(default_factory=dict)
-    start: int = 0
-
-    def mask(self, views: Sequence[int] | None = None) -> Mask:
-        """The mask of some views together, or of all, for an encoder or another network: (T, L)."""
-        views = tuple(range(len(self.attention_mask)) if views is None else views)
-        return Mask(torch.cat([self.attention_mask[view] for view in views]), self._layout(views))
-
-    @property
-    def target_mask(self) -> Mask:
-        """The mask of the targets' tokens that have a predecessor, (T, L' - 1)."""
-        return Mask(self.target_attention_mask.flatten(0, 1)[:, 1:], self._layout("target"))
-
-    def _layout(self, group: tuple[int, ...] | str) -> Grid | None:
-        return self.layouts.get((group, self.start, self.start + self.attention_mask.shape[1]))
 
     @classmethod
     def of(cls, **inputs: Tensor) -> Batch:
@@ -127,8 +108,7 @@ class Batch:
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         parts = {name: value[:, rows] for name, value in tensors.items()}
         twins = {name: twin.sentences(rows) for name, twin in self.twins.items()}
-        more = {"layouts": self.layouts, "start": self.start + rows.start, "seed": self.seed}
-        return Batch(twins=twins, **more, **parts)
+        return Batch(twins=twins, seed=self.seed, **parts)
 
 
 @dataclass

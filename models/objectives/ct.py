@@ -87,9 +87,8 @@ class ContrastiveTension(Objective):
         pairing(count, self.negatives)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        pooled = self.second(batch.input_ids.flatten(0, 1), batch.mask()).pooled.view_as(
-            encoded.pooled
-        )
+        ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
+        pooled = self.second(ids, mask).pooled.view_as(encoded.pooled)
         first, second = (
             gather_with_gradient(at_least_float32(side)).flatten(0, 1)
             for side in (encoded.pooled, pooled)

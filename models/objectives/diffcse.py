@@ -85,7 +85,7 @@ class ReplacedTokens(Objective):
             rewritten = rewritten * mask  # padding has id 0 in that code, whatever the tokenizer's
         else:
             labels = labels.masked_fill(mask == 0, IGNORED)
-        states = auxiliary.embedded(self.discriminator, rewritten, batch.mask()).with_first(vectors)
+        states = auxiliary.embedded(self.discriminator, rewritten, mask).with_first(vectors)
         logits = at_least_float32(self.head(states.through(layers_of(self.discriminator)).all))
         labels = states.tokens.align(labels)
         total = F.cross_entropy(
@@ -107,7 +107,7 @@ class ReplacedTokens(Objective):
         kept = mask == 0
         kept[:, 0] = True
         return torch.where(
-            kept, ids, auxiliary.read_logits(self.generator, masked, batch.mask(), likeliest)
+            kept, ids, auxiliary.read_logits(self.generator, masked, mask, likeliest)
         )
 
 

@@ -116,9 +116,10 @@ class AuxiliaryMLM(Objective):
     def _loss(self, cls: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         twin = batch.twins["masked"]
         cls, labels = cls.flatten(0, 1), twin.labels.flatten(0, 1)  # (T, H), (T, L)
+        mask = batch.attention_mask[: len(self.views)].flatten(0, 1)
         with torch.no_grad() if self.args.aux_detach else nullcontext():
-            lower = self.lower(twin.input_ids.flatten(0, 1), batch.mask(self.views))
-        return self.output.token_loss(lower.with_first(cls).through(self.c_head), labels, "masked")
+            lower = self.lower(twin.input_ids.flatten(0, 1), mask)
+        return self.output.token_loss(lower.with_first(cls).through(self.c_head), labels)
 
 
 def _head(args: Arguments, backbone: nn.Module, source: str) -> nn.ModuleList:

@@ -149,7 +149,7 @@ class Memory(nn.Module):
     def encode(self, batch: Batch, view: int, encoded: Encoded) -> Tensor:
         """Keys of one view from all processes, without gradient, (N, D); `encoded.chunk_size` sentences at a time."""
         chunks = batch.split(encoded.chunk_size)
-        parts = [self.keys(c.input_ids[view], c.mask((view,))) for c in chunks]
+        parts = [self.keys(c.input_ids[view], c.attention_mask[view]) for c in chunks]
         pooled = gather_rows(torch.cat(parts))
         head = encoded.projection if self.keys.projection is None else self.keys.projection
         with torch.autocast(pooled.device.type, enabled=False):  # as the queries are projected

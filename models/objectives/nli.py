@@ -102,7 +102,7 @@ class Classified(Objective):
     def adversarial(self, encoded: Encoded, batch: Batch) -> Tensor:
         """The projected texts after moving their embeddings along the classification loss's gradient, (2, N, D)."""
         encoder, size = encoded.encoder, batch.input_ids.shape[1]
-        ids, mask = batch.input_ids[:2].flatten(0, 1), batch.mask((0, 1))
+        ids, mask = batch.input_ids[:2].flatten(0, 1), batch.attention_mask[:2].flatten(0, 1)
         zero = torch.zeros(
             *ids.shape, encoder.config.hidden_size, device=ids.device, requires_grad=True
         )

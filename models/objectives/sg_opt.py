@@ -124,7 +124,8 @@ class SelfGuided(Contrast):
         return everyone.unflatten(0, (-1, means.shape[1])).flatten(1, 2)
 
     def _means(self, batch: Batch) -> Tensor:
-        means = self.start.layer_means(batch.input_ids.flatten(0, 1), batch.mask())
+        ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
+        means = self.start.layer_means(ids, mask)
         return at_least_float32(means).unflatten(1, batch.input_ids.shape[:2])
 
 

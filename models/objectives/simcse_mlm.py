@@ -39,8 +39,9 @@ class MaskedTokens(Objective):
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         twin, encoder = batch.twins["masked"], encoded.encoder
-        states = encoder.states(twin.input_ids.flatten(0, 1), batch.mask())
-        total, count = self.output.token_loss(states, twin.labels.flatten(0, 1), "masked")
+        ids, mask = twin.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
+        states = encoder.states(ids, mask)
+        total, count = self.output.token_loss(states, twin.labels.flatten(0, 1))
         return {"mlm": Term(total, self.weight, count)}
 
     def tokens(self, batch: Batch) -> Tensor:

@@ -91,16 +91,16 @@ class Reconstruction(Objective):
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         backbone, vectors = encoded.encoder.backbone, encoded.pooled.flatten(0, 1)
-        ids, mask = batch.target_input_ids.flatten(0, 1), batch.target_mask  # (T, L), (T, L - 1)
-        states = embedded(
-            backbone, ids[:, :-1], mask, causal=True
-        )  # all tokens but the last, which has no successor
+        ids = batch.target_input_ids.flatten(0, 1)  # (T, L)
+        mask = batch.target_attention_mask.flatten(0, 1)[:, 1:]  # of tokens with a predecessor
+        # All tokens but the last, which has no successor.
+        states = embedded(backbone, ids[:, :-1], mask, causal=True)
         pairs = zip(layers_of(backbone), self.cross, strict=True)
         states = states.through(
             [DecoderLayer(*pair, vectors, states.tokens.per_token) for pair in pairs], late=False
         )
-        following = ids[:, 1:].masked_fill(mask.real == 0, IGNORED)
-        total, count = self.output.token_loss(backbone, states, following, "target")
+        following = ids[:, 1:].masked_fill(mask == 0, IGNORED)
+        total, count = self.output.token_loss(backbone, states, following)
         return {"reconstruction": Term(total, 1.0, count)}
 
     def tokens(self, batch: Batch) -> Tensor:

@@ -1,96 +1,106 @@
-"""Where tokens and labels are, against slow loops; and what travels is what the mask alone would give."""
+"""Which positions are computed, against slow loops; fixed numbers are enough for every batch."""
 
-import numpy as np
 import pytest
 import torch
 
-from models.fast.packing import EDGE, IGNORED, Grid, Layout, Packing, filled
+from data.views import IGNORED
+from models import fast
+from models.fast.packed import Packed
+from models.fast.packing import EDGE, filled
+from models.fast.padded import Padded, States
+from tests.methods import CASES, build_model, make_batch, mask_of
 
 
 def batch(seed, rows=6, columns=13, left=False):
-    generator = np.random.default_rng(seed)
-    mask = np.arange(columns) < generator.integers(1, columns + 1, rows)[:, None]
-    mask = mask[:, ::-1].copy() if left else mask
-    labels = np.where(
-        mask & (generator.random(mask.shape) < 0.3), generator.integers(5, 99, mask.shape), IGNORED
-    )
-    return mask, labels
+    """A mask, and labels of about a third of its tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, columns + 1, (rows, 1), generator=generator)
+    mask = torch.arange(columns) < lengths
+    mask = mask.flip(1) if left else mask
+    labels = torch.randint(5, 99, mask.shape, generator=generator)
+    chosen = mask & (torch.rand(mask.shape, generator=generator) < 0.3)
+    return mask.long(), labels.where(chosen, IGNORED)
 
 
-def by_loops(mask, labels, static):
+def by_loops(mask, labels):
     """The places of the tokens in the grid, and among them the labelled ones with their labels."""
     rows, columns = mask.shape
     length = columns + -columns % EDGE
-    real = {
+    kept = {
         row * length + column
         for row in range(rows)
         for column in range(columns)
-        if mask[row, column]
+        if mask[row, column] or column == 0
     }
-    kept = real | {row * length for row in range(rows)}
 
-    def close(chosen, spare, share):
-        step = max(1, rows * length // share)
-        wanted = step * -(-max(len(chosen), 1) // step) if static else filled(len(chosen))
-        return sorted(chosen | set(sorted(spare - chosen)[: wanted - len(chosen)]))
+    def close(chosen, spare):
+        return sorted(chosen | set(sorted(spare - chosen)[: filled(len(chosen)) - len(chosen)]))
 
-    slots = close(kept, set(range(rows * length)), 8)
+    slots = close(kept, set(range(rows * length)))
     first = [slots.index(row * length) for row in range(rows)]
 
     def label(token):
         row, column = divmod(slots[token], length)
-        return labels[row, column] if column < columns else IGNORED
+        return int(labels[row, column]) if column < columns else IGNORED
 
     marked = {token for token in range(len(slots)) if label(token) != IGNORED}
-    tokens = close(marked, set(range(len(slots))) - set(first), 16)
+    tokens = close(marked, set(range(len(slots))) - set(first))
     return slots, first, tokens, [label(token) for token in tokens]
 
 
-@pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_layout_equals_a_plain_loop(seed, left, static):
+def test_the_computed_tokens_equal_a_plain_loop(seed, left):
     mask, labels = batch(seed, left=left)
-    layout = Layout(mask, {"masked": labels}, static)
-    slots, first, tokens, targets = by_loops(mask, labels, static)
-    parts, marks = layout.parts, layout.labels("masked", None)
-    assert parts["slots"].tolist() == slots and parts["first"].tolist() == first
-    assert marks.tokens.tolist() == tokens and marks.targets.tolist() == targets
-    assert marks.read.tolist() == sorted({*first, *tokens})
-    assert (
-        marks.read[marks.first_among].tolist() == first
-        and marks.read[marks.tokens_among].tolist() == tokens
-    )
-    source = mask.ravel()[parts["source"].numpy()]
-    assert source.sum() >= mask.sum() and set(np.flatnonzero(mask)) <= set(parts["source"].tolist())
+    packed = Packed.of(mask)
+    slots, first, tokens, targets = by_loops(mask, labels)
+    assert packed.slots.tolist() == slots and packed.first.tolist() == first
+    chosen, given = packed.marked(labels)
+    assert chosen.tolist() == tokens and given.tolist() == targets
+    assert set(mask.flatten().nonzero().flatten().tolist()) <= set(packed.source.tolist())
 
 
-@pytest.mark.parametrize("layout", [Layout, Grid])
-def test_labels_that_did_not_travel_are_found_from_the_batch(layout):
-    mask, labels = batch(3)
-    travelled = layout(mask, {"masked": labels}).labels("masked", None)
-    marks = layout.of(torch.from_numpy(mask).long()).labels("masked", torch.from_numpy(labels))
-    for part, other in zip(travelled, marks, strict=True):
-        assert (part is None and other is None) or torch.equal(part, other)
+@pytest.mark.parametrize("kind", [Padded, Packed])
+@pytest.mark.parametrize("seed", range(5))
+def test_states_at_the_labels_are_those_of_their_tokens(kind, seed):
+    """Counted, and with a fixed number: every label once, with its own state."""
+    mask, labels = batch(seed, rows=30)
+    grid = torch.arange(mask.numel()).view(*mask.shape, 1).float()
+    tokens = kind.of(mask)
+    inputs = {"attention_mask": mask[None], "masked_labels": labels[None]}
+    shares = fast.shares_of(inputs)
+    expected = sorted(zip(labels[labels != IGNORED].tolist(), grid[labels != IGNORED], strict=True))
+    for fixed in (False, True):
+        if fixed:
+            with fast.fixed(shares):
+                tokens = kind.of(mask)
+                read, late = placed(tokens, grid).both(labels)
+        else:
+            read, late = placed(tokens, grid).both(labels)
+        assert read[:, 0].tolist() == grid[:, 0, 0].tolist()
+        real = late.labels != IGNORED
+        states = late.states.reshape(-1, 1)[real]
+        assert sorted(zip(late.labels[real].tolist(), states, strict=True)) == expected
 
 
-def test_a_padded_batch_knows_its_labelled_places():
-    mask, labels = batch(4, rows=30)
-    marks = Grid(mask, {"masked": labels}).labels("masked", None)
-    count = (labels != IGNORED).sum()
-    assert len(marks.tokens) % 128 == 0 and len(marks.tokens) - count < 128
-    assert marks.tokens[:count].tolist() == np.flatnonzero(labels != IGNORED).tolist()
-    assert (marks.targets[count:] == IGNORED).all()
-    assert marks.targets[:count].tolist() == labels[labels != IGNORED].tolist()
+def placed(tokens, grid):
+    """States (B, L, 1), padded or packed."""
+    packed = isinstance(tokens, Packed)
+    return States(tokens, tokens.pack(grid)[None] if packed else grid)
 
 
-def test_groups_of_views_and_chunks_of_sentences_have_layouts_of_their_own():
-    masks = [batch(seed) for seed in (5, 6)]
-    mask, labels = (np.stack(arrays) for arrays in zip(*masks, strict=True))
-    made = Packing(Layout, chunk=4).layouts(mask, {"masked": ((1,), labels[1:])})
-    assert set(made) == {
-        (views, *rows) for views in ((0, 1), (0,), (1,)) for rows in ((0, 6), (0, 4), (4, 6))
-    }
-    chunk, whole = made[(1,), 4, 6], Layout(mask[1, 4:], {"masked": labels[1, 4:]})
-    assert torch.equal(chunk.numbers, whole.numbers)
-    assert made[(0, 1), 0, 6].batch == 12
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_with_fixed_numbers_a_loss_is_the_same_and_only_the_batchs_shares_decide_them(
+    tiny_bert, case, packed
+):
+    model = build_model(case, tiny_bert, packed=packed, spread=0.1).eval()
+    shapes = []
+    for lengths in ([3, 9, 5, 2, 10], [4, 9, 5, 2, 10]):
+        made = make_batch(case, tiny_bert, mask_of(lengths))
+        expected = model(**made).loss.item()
+        shares = fast.shares_of(made)
+        with fast.fixed(shares):
+            assert model(**made).loss.item() == pytest.approx(expected, rel=1e-4, abs=1e-6)
+            shapes.append((shares.tokens, Packed.of(made["attention_mask"][0]).slots.shape))
+    assert shapes[0] == shapes[1]

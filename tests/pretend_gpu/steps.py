@@ -15,6 +15,7 @@ import torch
 from accelerate.utils import send_to_device
 
 from bench.cases import FAMILIES, STAGE_ONE, TINY, Case, Materials
+from models import fast
 from tests.pretend_gpu.device import LOG, move, pretending
 from training.faults import FirstBad
 from training.methods import method_names
@@ -48,7 +49,7 @@ def rows(layers: int, batch: int, length: int) -> Iterator[dict]:
 
 
 def take_steps(model, collator, bf16: bool, batch: int):
-    """Take steps like the Trainer; the log covers the last one without the batch's copy."""
+    """Take steps as in a CUDA graph; the log covers the last one, after the copy of its batch."""
     with pretending() as log:
         log.reset()
         move(model).train()
@@ -57,10 +58,14 @@ def take_steps(model, collator, bf16: bool, batch: int):
         bad = FirstBad(torch.device("cuda:0"))
         for step in range(STEPS):
             inputs = collator([(0, step * batch + row, step) for row in range(batch)])
+            shares = fast.shares_of(
+                {k: v for k, v in inputs.items() if isinstance(v, torch.Tensor)}
+            )
             log.reset()
             inputs = send_to_device(inputs, "cuda:0", non_blocking=True)
             log.reset(active=True)
-            with torch.autocast("cuda", dtype=torch.bfloat16) if bf16 else nullcontext():
+            half = torch.autocast("cuda", dtype=torch.bfloat16) if bf16 else nullcontext()
+            with half, fast.fixed(shares):
                 output = model(**inputs)
             output.loss.backward()
             norm = torch.nn.utils.clip_grad_norm_(
