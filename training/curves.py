@@ -154,7 +154,7 @@ def dev_unit(name: str) -> str | None:
     return _UNITS[match[1]] if match else None
 
 
-def draw(history: History, path: str | Path) -> None:
+def draw_log(history: History, path: str | Path) -> None:
     """Plot one panel for each kind of curve, readable at 400 pixels; no curves, no file."""
     from matplotlib.figure import Figure  # here: a slow import
     from matplotlib.ticker import MaxNLocator

@@ -53,7 +53,7 @@ def model(tiny_bert, tmp_path):
 
 @pytest.fixture
 def arguments(corpus, model, tmp_path, monkeypatch):
-    monkeypatch.setattr("training.result.draw", lambda *_: None)
+    monkeypatch.setattr("training.result.draw_log", lambda *_: None)
 
     def arguments(name="out", *others, model=model, **changed):
         """The command's words; None leaves a flag out."""

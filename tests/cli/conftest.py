@@ -33,7 +33,7 @@ SMALL |= {"template": 'the "{text}" {mask}.', "template_2": 'this "{text}" {mask
 @pytest.fixture(autouse=True)
 def _no_picture(monkeypatch):
     """Drawing `curves.png` takes a third of a short run; only `infocse_run` has it."""
-    monkeypatch.setattr("training.result.draw", lambda *_: None)
+    monkeypatch.setattr("training.result.draw_log", lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,7 @@ def here(made, tmp_path, monkeypatch):
     """A copy of `made` as the working folder."""
     monkeypatch.chdir(shutil.copytree(made, tmp_path / "here", symlinks=True))
     monkeypatch.setattr(
-        training.result, "draw", lambda *_: None
+        training.result, "draw_log", lambda *_: None
     )  # curves.png: the slowest part of a tiny run
     return tmp_path / "here"
 

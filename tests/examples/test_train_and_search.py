@@ -12,7 +12,7 @@ from examples.grammar import generate
 def test_the_example_trains_searches_and_draws(tiny_bert, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(example, "generate", lambda seed, sentences, pairs: generate(seed, 600, 60))
-    monkeypatch.setattr("training.result.draw", lambda *_: None)
+    monkeypatch.setattr("training.result.draw_log", lambda *_: None)
     matplotlib.use("Agg")
     picture = example.example(str(tiny_bert), steps=6)
     height, width, _ = plt.imread(picture).shape

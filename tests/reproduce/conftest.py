@@ -160,7 +160,7 @@ def hub(tiny_bert, sentences, tmp_path, monkeypatch):
     monkeypatch.setattr("data.prepare.WIKI", replace(WIKI, min_lines=len(sentences)))
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between attempts
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("training.result.draw", lambda *_: None)  # slow, and tested elsewhere
+    monkeypatch.setattr("training.result.draw_log", lambda *_: None)  # slow, and tested elsewhere
     cache = tmp_path / "cache"
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
     full = replace(reproduce.SCALES["full"], steps=12, size=(2, 32, 2), examples=len(sentences))

@@ -12,7 +12,7 @@ from training.curves import (
     auxiliary_losses,
     describe_collapse,
     describe_gap,
-    draw,
+    draw_log,
     logged,
 )
 
@@ -55,11 +55,11 @@ def test_a_curve_has_the_steps_and_values_of_one_name():
 
 def test_a_picture_shows_terms_scores_and_spread_if_any_were_logged(tmp_path, drawn):
     """The score of a prefix of the vectors is no loss term; the closing line makes no picture."""
-    draw(
+    draw_log(
         [*HISTORY, {"step": 50, "eval_search_ndcg": 40.0, "eval_search_ndcg_16": 30.0}],
         tmp_path / "curves.png",
     )
-    draw(HISTORY[3:], tmp_path / "none.png")
+    draw_log(HISTORY[3:], tmp_path / "none.png")
     [(terms, scores, searches, spread)] = [picture.values() for picture in drawn]
     assert terms == {"contrastive": [[25, 1.9], [50, 0.9]], "aux": [[25, 7.0], [50, 6.0]]}
     assert scores == {"eval_stsb_spearman": [[50, 71.5]]}
