@@ -14,8 +14,9 @@ from common.flags import Parser
 from common.streams import show
 from eval.compare.sides import PREFIX, published, records
 from eval.scores import AVERAGE, Key, markdown
+from infocse import methods
 from papers.page import rewritten
-from training.methods import load_method, method_names
+from training.methods import load_method
 
 PAGE = ROOT / "docs" / "methods.md"
 _AVERAGE = Key(AVERAGE, "test", "test", "spearman")
@@ -24,7 +25,7 @@ _AVERAGE = Key(AVERAGE, "test", "test", "spearman")
 def methods_table() -> str:
     """The table of all methods, as Markdown."""
     titles = ["method", "file", "configurations", "published STS average"]
-    return markdown([titles, *(_line(name) for name in method_names())])
+    return markdown([titles, *(_line(name) for name in methods())])
 
 
 def _line(name: str) -> list[str]:

@@ -7,9 +7,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from transformers import AutoConfig
+
 from common.arguments import NLI_COLUMNS
 from eval.compare.sides import backbone_of
-from models.loading import load_config
 from papers.runs import CONFIGS, Choice, RunPlan, read_once
 from papers.specification import Table, TableRow
 from training.methods import SUP, UNSUP, load_method, script_of
@@ -213,6 +214,7 @@ def model_difference(
     if backbone != papers:
         return "other backbone"
     if model and (Path(model) / "config.json").is_file():
-        published = backbone_of(load_config(model)) or ""
+        config = AutoConfig.from_pretrained(model, trust_remote_code=False)
+        published = backbone_of(config) or ""
         return None if published.startswith(papers) else "other initial model"
     return None if model == usual else "initial model not compared"

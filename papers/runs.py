@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from baselines import __main__ as baselines
 from common.errors import BadInput, ProjectError, Stopped
 from common.files import ROOT, digest, find_files
 from data.lines import content_hash
@@ -19,7 +18,7 @@ from eval.encode import Encode, Encoder, device_here
 from eval.scores import rows_of, write_scores
 from eval.tasks import Task, score_all
 from export.facts import BASELINE
-from models.encoder import load_encoder
+from infocse import load
 from training.config_files import read_config, words_of
 from training.methods import STAGE_ONE, script_of
 from training.provenance import contents, provenance
@@ -188,6 +187,8 @@ class RunPlan:
         folder = self.folder(choice, seed)
         missing = [name for name in tasks if not (folder / f"{name}.json").is_file()]
         if missing and self.scored_at_once:
+            from baselines import __main__ as baselines  # slow to import
+
             encode, facts = baselines.fitted(self.command(choice, seed)[2:])
             for name in missing:
                 write(folder / f"{name}.json", tasks[name], choice.data_dir, encode, facts)
@@ -276,9 +277,7 @@ def score(
 
     `model` replaces the folder's model; `settings` are `pooling`, `max_length` and `bf16`.
     """
-    encoder, tokenizer = load_encoder(
-        model or str(folder), settings["pooling"], settings["max_length"]
-    )
+    encoder, tokenizer = load(model or folder, settings["pooling"], settings["max_length"])
     encode = Encode(encoder.to(device_here()), tokenizer, bf16=settings["bf16"])
     write(folder / f"{name}.json", tasks, data_dir, encode, encode.settings)
 
