@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from transformers import TrainingArguments
 from transformers.training_args import OptimizerNames
+from transformers.utils import is_torch_bf16_gpu_available
 
 from common.errors import BadInput
 from common.ranges import Count, Positive, Seed, Weight, flag
@@ -90,6 +91,8 @@ class RunArguments(TrainingArguments):
         """
         if self.fp16 and self.use_cpu:
             raise BadInput("--fp16: needs a GPU; on a CPU it would do nothing, see --bf16")
+        if self.bf16 and not self.use_cpu and not is_torch_bf16_gpu_available():
+            raise BadInput("--bf16: no GPU here computes in it; leave out --use_cpu and --bf16")
         compiles = self.torch_compile or self.torch_compile_mode or self.torch_compile_backend
         if self.tf32 is None and compiles:
             self.tf32 = False  # transformers would turn it on

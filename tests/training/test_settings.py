@@ -203,6 +203,12 @@ def test_a_flag_that_would_do_nothing_is_refused(config, words, said):
     assert said in refusal("seed: 1", *words.split(), config=config)
 
 
+def test_bf16_without_a_gpu_for_it_says_what_to_leave_out(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(BadInput, match="leave out --use_cpu and --bf16"):
+        fill(UNSUP, {"method": "simcse", "use_cpu": False, "bf16": True})
+
+
 def test_a_flag_of_the_head_needs_one():
     with pytest.raises(BadInput, match="--aux_mask_rate: does nothing without --head_layers"):
         fill(STAGE_ONE, {"head_layers": 0, "aux_mask_rate": 0.5})
