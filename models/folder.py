@@ -123,6 +123,15 @@ def read(path: str, name: str, expected: type = dict) -> Any:
     )
 
 
+def tokenizer_files(path: str) -> tuple[Path | None, dict[str, Any]]:
+    """The tokenizer.json of a folder or hub id, None without one, and its tokenizer_config.json."""
+    check_folder(path)
+    try:
+        return fetch(path, "tokenizer.json"), read(path, "tokenizer_config.json") or {}
+    except Unreachable:  # then transformers does not read it either
+        return None, {}
+
+
 def hashes_of(path: str) -> dict[str, str]:
     """The sha256 of every file that determines a local model, by name; {} for anything else.
 
@@ -149,10 +158,16 @@ _NOT_FOLLOWED = {
 }
 
 
-def check_counts(path: str, config: Any) -> None:
-    """Raise BadInput for a config.json that makes the library build a great many objects."""
+def check_config(path: str) -> None:
+    """Raise BadInput for a folder or a config.json that the library should not read."""
+    check_folder(path)
+    _check_counts(path, PreTrainedConfig.get_config_dict(path)[0])
+
+
+def _check_counts(path: str, config: Any) -> None:
+    """Refuse a configuration that makes the library build a great many objects."""
     for key, value in config.items() if isinstance(config, dict) else ():
-        check_counts(path, value)
+        _check_counts(path, value)
         found = _COUNT.search(key)
         most = _MOST_LABELS if found and found["labels"] else _MOST_OBJECTS
         if found and isinstance(value, (int, float)) and value > most:

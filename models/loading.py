@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,6 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoTokenizer,
-    PreTrainedConfig,
     PreTrainedTokenizerFast,
 )
 from transformers.utils import WEIGHTS_INDEX_NAME, WEIGHTS_NAME
@@ -29,13 +27,11 @@ from common.errors import BadInput, brief
 from common.files import RUN_FILE
 from models.families import FAMILIES, attends_backwards, without_pooler
 from models.folder import (
-    Unreachable,
-    check_counts,
+    check_config,
     check_finite,
-    check_folder,
-    fetch,
     head_as_pooler,
     settle,
+    tokenizer_files,
     weights_of,
 )
 
@@ -172,14 +168,11 @@ def _try_out(path: str, model: PreTrainedModel) -> None:
 
 def load_config(path: str):
     """Load the configuration of a folder or hub id; BadInput without one, or for an unusual one."""
-    check_folder(path)
     try:
-        stated, _ = PreTrainedConfig.get_config_dict(path)
-    except Exception as error:  # as above
-        raise _unreadable("configuration (config.json)", path, error) from error
-    check_counts(path, stated)  # before the library makes what it counts
-    try:
+        check_config(path)
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    except BadInput:
+        raise
     except Exception as error:  # as above
         raise _unreadable("configuration (config.json)", path, error) from error
     settle(path, config)
@@ -204,7 +197,6 @@ def load_tokenizer(path: str):
     Raises:
         BadInput: there is none, it has only special tokens, or an impossible maximum length.
     """
-    check_folder(path)
     try:
         tokenizer = _built_or_read(path)
     except BadInput:
@@ -246,7 +238,8 @@ def load_tokenizer(path: str):
 
 def _built_or_read(path: str):
     """The tokenizer as transformers builds it or, if that has other ids, as its file states it."""
-    file, built = _cached(path, "tokenizer.json"), None
+    file, stated = tokenizer_files(path)
+    built = None
     try:
         built = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     except Exception:  # the class it names may not fit its file
@@ -255,7 +248,7 @@ def _built_or_read(path: str):
     if file is None:
         return built
     vocabulary = Tokenizer.from_file(str(file)).get_vocab()
-    options = _frame_settings(path)
+    options = _frame_settings(stated)
     for name, token in ({} if built is None else built.special_tokens_map).items():
         if token in vocabulary:  # as the class names them, unless the folder does
             options[name] = token
@@ -269,13 +262,6 @@ def _built_or_read(path: str):
     return built if _ids(built, texts) == _ids(read, texts) else read
 
 
-def _cached(path: str, name: str) -> Path | None:
-    try:
-        return fetch(path, name)
-    except Unreachable:  # then transformers does not read it either
-        return None
-
-
 def _ids(tokenizer, texts: list[str]) -> list[list[int]] | None:
     try:
         return tokenizer(texts)["input_ids"]
@@ -283,10 +269,8 @@ def _ids(tokenizer, texts: list[str]) -> list[list[int]] | None:
         return None
 
 
-def _frame_settings(path: str) -> dict[str, Any]:
+def _frame_settings(stated: dict[str, Any]) -> dict[str, Any]:
     """Whether a text begins and ends with a special token, if tokenizer_config.json decides it."""
-    file = _cached(path, "tokenizer_config.json")
-    stated = json.loads(file.read_text(encoding="utf-8")) if file else {}
     told = "add_bos_token" in stated or "add_eos_token" in stated
     if not told or str(stated.get("tokenizer_class")).removesuffix("Fast") not in _FRAMED:
         return {}
