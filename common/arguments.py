@@ -22,8 +22,7 @@ class ModelArguments:
     pooling: str = flag(
         "cls_before_pooler",
         "cls_before_pooler, cls (keeps the projection head), avg, last_token, avg_top2, "
-        "avg_first_last, "
-        "avg_embedding_last, mask (of promptbert's template); saved in the model",
+        "avg_first_last, avg_embedding_last, mask (of promptbert's template); saved in the model",
     )
     query_prompt: str | None = flag(
         None, "text put before every query, such as 'query: '; default: the model's own"
@@ -43,14 +42,12 @@ class ModelArguments:
     bow_weight: Weight | None = flag(
         None,
         "weight of an extra loss that predicts the text's words from its vector with the "
-        "checkpoint's MLM head "
-        "(2401.11248); default: none",
+        "checkpoint's MLM head (2401.11248); default: none",
     )
     packed: bool | None = flag(
         None,
         "skip padding tokens (the losses are the same; an unsupported family runs padded and says "
-        "so); default: true "
-        "on a CPU and with --cuda_graph",
+        "so); default: true on a CPU and with --cuda_graph",
     )
     attn_implementation: str | None = flag(
         None,
@@ -59,14 +56,13 @@ class ModelArguments:
     )
     probe_gradients: bool = flag(
         False,
-        "at each evaluation, log the norm of every loss term's gradient at the sentence vectors as "
-        "eval_gradient_TERM; needs one process",
+        "at each evaluation, log the norm of every loss term's gradient at the sentence vectors "
+        "as eval_gradient_TERM; needs one process",
     )
     chunk_size: CountOrZero = flag(
         0,
         "process a batch this many sentences at a time, so that batches larger than memory fit; "
-        "costs one more "
-        "forward pass (gradient caching, 2101.06983); 0: the whole batch at once",
+        "costs one more forward pass (gradient caching, 2101.06983); 0: the whole batch at once",
     )
 
 
@@ -80,8 +76,7 @@ class PretrainArguments:
     config_name: str | None = flag(
         None,
         "instead of model_name_or_path: configuration (JSON file or folder) of a model to train "
-        "from scratch, with a "
-        "vocabulary learned from train_file",
+        "from scratch, with a vocabulary learned from train_file",
     )
     vocabulary_size: Count = flag(4000, "with config_name: size of the vocabulary in word pieces")
     output_init: Literal["checkpoint", "new"] = flag(
@@ -131,21 +126,18 @@ class DataArguments:
     train_file: list[str] = flag(
         [],
         "UTF-8 text, plain, .gz, .xz, .bz2 or .zst: files, folders (read with subfolders, sorted "
-        "by path) or patterns "
-        "(*, **); searched as given, then below data_dir. A file's name decides whether it is a "
-        "table (csv, json, "
-        "jsonl, parquet, arrow) or lines of text",
+        "by path) or patterns (*, **); searched as given, then below data_dir. A file's name "
+        "decides whether it is a table (csv, json, jsonl, parquet, arrow) or lines of text",
     )
     dataset_name: list[str] = flag(
         [],
-        "instead of train_file: a dataset on the hub, OWNER/NAME, then its configuration if it has "
-        "several, and its split (default: train)",
+        "instead of train_file: a dataset on the hub, OWNER/NAME, then its configuration if it "
+        "has several, and its split (default: train)",
     )
     text_column: list[str] = flag(
         [],
         "column with the text (default: text; labelled pairs: premise hypothesis label); several "
-        "columns are the "
-        "sentences of a row; a text file needs a tab-separated header line",
+        "columns are the sentences of a row; a text file needs a tab-separated header line",
     )
     title_column: str | None = flag(
         None, "column with the title, which becomes the first text of a row"
@@ -159,8 +151,7 @@ class DataArguments:
     held_out: CountOrZero = flag(
         128,
         "examples to hold out of training for diagnostics at every evaluation; at most one in a "
-        "hundred, and none if "
-        "that is fewer than ten",
+        "hundred, and none if that is fewer than ten",
     )
     dry_run: bool = flag(False, "print the plan and where every setting is from, and stop")
 
@@ -179,15 +170,14 @@ class ScoredArguments(DataArguments):
     )
     dev_beir: str | None = flag(
         None,
-        "your search set instead of all these, a folder in BEIR's format: nDCG@10 on qrels/dev.tsv "
-        "selects the best "
-        "model; qrels/test.tsv, if present, compares it with the initial model",
+        "your search set instead of all these, a folder in BEIR's format: nDCG@10 on "
+        "qrels/dev.tsv selects the best model; qrels/test.tsv, if present, compares it with the "
+        "initial model",
     )
     patience: Count | None = flag(
         None,
         "stop after this many evaluations in a row without a higher dev score (early stopping, "
-        "Prechelt 1998); "
-        "default: train to the last step",
+        "Prechelt 1998); default: train to the last step",
     )
     max_rows: Count | None = flag(
         None,
@@ -196,9 +186,8 @@ class ScoredArguments(DataArguments):
     )
     upsample: bool = flag(
         False,
-        "repeat the rows of max_rows until the text has its size again, so that few sentences fill "
-        "a batch (ConSERT's "
-        "code, --do_upsampling)",
+        "repeat the rows of max_rows until the text has its size again, so that few sentences "
+        "fill a batch (ConSERT's code, --do_upsampling)",
     )
     test_tasks: list[str] = flag(
         ["sts"], "tasks to score once at the end: sts, task names, or none"

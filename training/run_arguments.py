@@ -69,15 +69,13 @@ class RunArguments(TrainingArguments):
     )
     adamw: Literal["torch", "transformers", "uncorrected"] = flag(
         "torch",
-        "AdamW implementation: torch, transformers 4 (official scripts of SimCSE, ESimCSE, DiffCSE "
-        "and InfoCSE), "
-        "or transformers 4 without bias correction (ConSERT, IS-BERT)",
+        "AdamW implementation: torch, transformers 4 (official scripts of SimCSE, ESimCSE, "
+        "DiffCSE and InfoCSE), or transformers 4 without bias correction (ConSERT, IS-BERT)",
     )
     cuda_graph: bool = flag(
         False,
         "replay the whole step as one CUDA graph for every shape of batch: 2.5 to 5 times as fast "
-        "on an H200 "
-        "(results/gpu-h200.md); needs one GPU; on a CPU it has no effect",
+        "on an H200 (results/gpu-h200.md); needs one GPU; on a CPU it has no effect",
     )
     include_num_input_tokens_seen: bool = False
     logging_nan_inf_filter: bool = False
@@ -130,7 +128,7 @@ def determines_weights(name: str) -> bool:
 
 
 def recomputes(args: TrainingArguments) -> bool:
-    """Whether layers are recomputed in the backward pass; releases of transformers name the flag differently."""
+    """Whether layers are recomputed in the backward pass; transformers has named the flag twice."""
     return bool(
         getattr(args, "activation_checkpointing", None)
         or getattr(args, "gradient_checkpointing", None)

@@ -78,11 +78,9 @@ def followers(model):
 @pytest.mark.parametrize(("method", "flags"), [("infocse", {"aux_weight": 1.0}), ("moco", {})])
 def test_a_chosen_attention_function_runs_padded_in_the_methods_copies_too(unsup, method, flags):
     losses = []
-    for chosen in ({}, {"attn_implementation": "eager"}):
+    for chosen in ({"packed": "true"}, {"attn_implementation": "eager"}):
         torch.manual_seed(0)
-        model, batch = model_of(
-            unsup(method=method, dropout=0.0, packed="true", **flags, **chosen), method
-        )
+        model, batch = model_of(unsup(method=method, dropout=0.0, **flags, **chosen), method)
         parts = [part for part in model.modules() if type(part).__name__ == "BertSelfAttention"]
         assert {part.config._attn_implementation for part in parts} == {
             "eager" if chosen else "packed"
