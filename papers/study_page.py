@@ -230,9 +230,9 @@ def gradients(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
     ratio = evaluations["eval_gradient_aux_mlm"] / evaluations["eval_gradient_contrastive"]
     evaluations["gradient_ratio"] = ratio
     cells = [[*study.levels, "step", *LOSSES, "n"]]
-    for (*levels, step), group in groups_of(evaluations, [*study.levels, "step"]):
+    for place, group in groups_of(evaluations, [*study.levels, "step"]):
         figures = [f"{group[name].mean():.3g}" for name in LOSSES.values()]
-        cells.append([*levels, str(step), *figures, str(len(group))])
+        cells.append([*map(str, place), *figures, str(len(group))])
     yield cells
     names = ["contrastive gradient", "auxiliary gradient"]
     cells = [[*study.levels, *(f"{name} moves by" for name in names), "n"]]
@@ -289,14 +289,13 @@ TABLES = {
 }
 
 
-def draw_curves(study: Study, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+def draw_curves(spec: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Draw how the runs of a study develop: means over the seeds, in panels.
 
-    `study.figure` has a `title`, the names of the axes, `x` and `y`, the factor `line` whose levels
-    are lines and, optionally, the factor `panel`, and the lines that are `named`, a legend by level;
+    `spec` has a `title`, the names of the axes, `x` and `y`, the factor `line` whose levels are
+    lines and, optionally, the factor `panel`, and the lines that are `named`, a legend by level;
     the others are grey.
     """
-    spec = study.figure
     points = _points(pd.DataFrame(rows))
     panels = list(groups_of(points, [spec["panel"]] if "panel" in spec else []))
     height = 4.6 if len(panels) == 1 else 6.4
@@ -306,23 +305,27 @@ def draw_curves(study: Study, rows: Sequence[Mapping[str, Any]], path: Path) -> 
     axes = figure.subplots(
         -(-len(panels) // columns), columns, squeeze=False, sharex=True, sharey=True
     )
-    levels = points[spec["line"]].unique()
-    named = spec.get("named") or dict(zip(levels, levels, strict=True))
-    looks = {
-        name: look | {"label": named[name], "zorder": 3} for name, look in styles(named).items()
-    }
+    named = spec.get("named") or {level: level for level in points[spec["line"]].unique()}
+    looks = styles(named)
+    for level, label in named.items():
+        looks[level].update(label=label, zorder=3)
     for panel, (title, of_panel) in zip(axes.flat, panels, strict=True):
         panel.set_title("\n".join(wrap(", ".join(title), 26)), fontsize=10)
         _draw_panel(panel, of_panel, spec["line"], looks)
     for panel in axes[-1]:
         panel.set_xlabel(spec["x"], fontsize=11)
     figure.supylabel(spec["y"], fontsize=11)
-    legend = {}
+    legend: dict[str, Any] = {}
     for panel in axes.flat:
         lines, names = panel.get_legend_handles_labels()
-        legend |= dict(zip(names, lines, strict=True))
-    columns = 3 if max(map(len, legend)) < 20 else 1
-    figure.legend(legend.values(), legend, loc="outside lower center", ncols=columns, frameon=False)
+        legend.update(zip(names, lines, strict=True))
+    figure.legend(
+        list(legend.values()),
+        list(legend),
+        loc="outside lower center",
+        ncols=3 if max(map(len, legend)) < 20 else 1,
+        frameon=False,
+    )
     with writing(path) as part:
         figure.savefig(part, dpi=200, format="png")
 

@@ -118,8 +118,8 @@ def _draw(axes: Axes, points: pd.DataFrame, log: bool) -> None:
     axes.patch.set_visible(False)
     axes.grid(axis="y")
     axes.margins(x=0.05, y=0.1)
-    for (dashed, number), line in points.groupby(["dashed", "run"]):
-        run = int(number)
+    for (dashed, _), line in points.groupby(["dashed", "run"]):
+        run = int(line["run"].iloc[0])
         axes.plot(
             line["step"],
             line["value"],
