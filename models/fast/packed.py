@@ -11,7 +11,6 @@ stream.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -27,7 +26,17 @@ from models.fast.kernels import on_cpu
 from models.fast.kernels.dropout import SampledDropout, attend, backward_is_slow
 from models.fast.kernels.vocabulary_loss import vocabulary_loss
 from models.fast.packing import EDGE, filled, fixed_number, places, up
-from models.fast.padded import LOGITS, SAMPLED, Labelled, Padded, Read, States, earlier, ready_mask
+from models.fast.padded import (
+    LOGITS,
+    SAMPLED,
+    Labelled,
+    Layers,
+    Padded,
+    Read,
+    States,
+    earlier,
+    ready_mask,
+)
 from models.perturb import UNCHANGED, Perturbation
 
 NAME = "packed"
@@ -170,7 +179,7 @@ class Packed(Padded):
         states = self._each(layers_of(backbone), self._embedded(backbone, input_ids, change))
         return [self.unpack(layer) for layer in states]
 
-    def through(self, states: Tensor, layers: Sequence[nn.Module], late: bool = True) -> States:
+    def through(self, states: Tensor, layers: Layers, late: bool = True) -> States:
         if not late or not len(layers):
             return States(self, self.run(layers, states))
         return States(self, self.run(layers[:-1], states), layers[-1])
@@ -210,7 +219,7 @@ class Packed(Padded):
         }
         return embed(model, **ids, **self.sampled())
 
-    def run(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
+    def run(self, layers: Layers, states: Tensor) -> Tensor:
         sampled = self.sampled()
         for layer in layers:
             states = layer(states, self, **sampled)

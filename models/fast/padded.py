@@ -28,6 +28,7 @@ READY = ("sdpa", "packed", SAMPLED)  # attention functions that accept a prepare
 ROWS = 128  # labelled tokens of a padded batch are filled up to a multiple of this
 LOGITS = 1024  # tokens with logits in memory at once: 62 MB in bfloat16 with BERT's vocabulary
 Read = Callable[[Tensor], Tensor]
+Layers = Sequence[nn.Module] | nn.ModuleList
 
 
 def earlier(length: int, device: torch.device) -> Tensor:
@@ -57,7 +58,7 @@ class States:
     values: Tensor
     last: nn.Module | None = None
 
-    def through(self, layers: Sequence[Callable], late: bool = True) -> States:
+    def through(self, layers: Layers, late: bool = True) -> States:
         """The states behind some layers; `late`: the last one may wait, which not every layer can."""
         return self.tokens.through(self.all, layers, late)
 
@@ -163,7 +164,7 @@ class Padded:
         """The extra argument of a part with sampled dropout, see `models.fast.kernels.dropout`."""
         return {} if self.rates is None else {"rates": self.rates[:, None, None]}
 
-    def run(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
+    def run(self, layers: Layers, states: Tensor) -> Tensor:
         """Run transformer layers, states -> states; padding is masked as in the backbone."""
         if len(layers) == 0:
             return states
@@ -177,14 +178,14 @@ class Padded:
             states = layer(states, mask, **sampled)
         return states
 
-    def _each(self, layers: Sequence[nn.Module], states: Tensor) -> list[Tensor]:
+    def _each(self, layers: Layers, states: Tensor) -> list[Tensor]:
         """Run layers; the input and every layer's output."""
         every = [states]
         for layer in layers:
             every.append(self.run([layer], every[-1]))
         return every
 
-    def through(self, states: Tensor, layers: Sequence[nn.Module], late: bool = True) -> States:
+    def through(self, states: Tensor, layers: Layers, late: bool = True) -> States:
         """Run layers; see `States.through`. Here none waits."""
         return States(self, self.run(layers, states))
 
