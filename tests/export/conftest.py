@@ -62,7 +62,7 @@ def record() -> dict:
     return {
         "format": 1,
         "script": "run_unsup.py",
-        "command": ["python", "run_unsup.py", "--config", "configs/simcse-mini.yaml", "--bf16"],
+        "command": ["python", "run_unsup.py", "--config", "configs/simcse-bert-base.yaml", "--bf16"],
         "settings": {
             "method": "simcse",
             "seed": 17,
