@@ -71,7 +71,7 @@ def parser() -> Parser:
         "--language",
         choices=LANGUAGES,
         default="english",
-        help="stop words of BM25; only English words are stemmed",
+        help="stemmer and stop words of BM25",
     )
     p.add_argument("--seed", type=int, default=42, help="seed of the queries and of training")
     p.add_argument("--cache_dir", default="corpora/cache", help="folder for the prepared text")

@@ -23,7 +23,7 @@ from adapt.pseudo import KINDS, PseudoQueries
 from common.errors import BadInput
 from data.draws import permutation
 from eval.retrieval.beir_files import write_set
-from eval.retrieval.lexical import UNSPACED, word_places
+from eval.retrieval.lexical import MARKS, UNSPACED, normal, word_places
 from search import documents as files
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ COPY = 0.5  # a document with this share of another's shingles is a near-copy
 COMMON = 0.05
 MANY, SAMPLED = 10, 2000  # documents
 _SHINGLE = 8  # words, or characters of scripts without spaces
-_UNIT = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
+_UNIT = re.compile(rf"[{UNSPACED}]|(?:[^\W{UNSPACED}]+|[{MARKS}]+)+")
 
 
 class Passage(NamedTuple):
@@ -176,7 +176,7 @@ class _Shingles:
 
 
 def _shingles(text: str) -> set[int]:
-    units = _UNIT.findall(text.lower())
+    units = _UNIT.findall(normal(text).casefold())
     return {hash(tuple(units[i : i + _SHINGLE])) for i in range(max(1, len(units) - _SHINGLE + 1))}
 
 

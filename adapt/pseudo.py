@@ -15,7 +15,7 @@ from math import log
 
 import numpy as np
 
-from eval.retrieval.lexical import Words, word_places
+from eval.retrieval.lexical import Words, normal, word_places
 
 KINDS = ("first", "keywords")
 Pair = tuple[str, str]  # query, answer
@@ -47,7 +47,7 @@ class PseudoQueries:
 
     def _keywords(self, pair: Pair, rng: np.random.Generator) -> Pair | None:
         """2 to 8 words of a query, without replacement, by their frequency in it times rarity."""
-        query, answer = pair
+        query, answer = normal(pair[0]), pair[1]
         shown = {term: query[start:end].lower() for start, end, term in self._words.spans(query)}
         least, most = _KEYWORDS
         if len(shown) < least:

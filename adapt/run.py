@@ -34,7 +34,7 @@ from training.run_folder import read_run
 logger = logging.getLogger(__name__)
 FACTS, TRAINING = "adapt.json", "-training"
 # of the prepared text; increase it when the same documents would be split or written differently
-_VERSION = 7
+_VERSION = 8
 _LONGEST = 256  # tokens of a text, for a model that states no length
 Scores = Mapping[Search, np.ndarray]
 

@@ -90,7 +90,7 @@ def parser() -> Parser:
     )
     named = p.add_argument("--search", nargs="+", choices=[*SEARCHES], default=["dense"])
     named.metavar, named.help = "SEARCH", search
-    language = "stop words of BM25; only English words are stemmed"
+    language = "stemmer and stop words of BM25"
     p.add_argument("--language", choices=LANGUAGES, default="english", help=language)
     vectors = (
         "keep the document vectors of search tasks here (several models: in DIR/NAME), so that a "

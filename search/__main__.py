@@ -50,11 +50,10 @@ def parser() -> Parser:
     build.add_argument(
         "--dtype", choices=dtypes, default="float16", help="type of the stored vectors"
     )
-    stop_words = "stop words; only English words are stemmed"
     build.add_argument(
         "--language",
         choices=LANGUAGES,
-        help=f"{stop_words} (default: the model's search.json, or english)",
+        help="stemmer and stop words (default: the model's search.json, or english)",
     )
     query = commands.add_parser("query", help="search in an index")
     query.add_argument("index", metavar="INDEX", help="the folder that `build` wrote")

@@ -13,7 +13,7 @@ from typing import Any
 from common.errors import BadInput
 from common.files import files_of, open_regular
 from data.lines import numbered_lines
-from eval.retrieval.lexical import Words, word_places
+from eval.retrieval.lexical import Words, normal, word_places
 from search.index import Document
 
 logger = logging.getLogger(__name__)
@@ -111,6 +111,7 @@ class _Page(HTMLParser):
         "sub",
         "sup",
         "u",
+        "wbr",
     )
 
     def __init__(self) -> None:
@@ -164,8 +165,11 @@ def cutter(tokenizer: Any, window: int, stride: int) -> Callable[[str], list[tup
 
 
 def snippet(text: str, query: str, words: Words) -> str:
-    """The part of a text with the most different words of the query, which are marked `**so**`, on one line."""
-    wanted = set(words(query))
+    """The part of a text with the most different words of the query, on one line.
+
+    They are marked `**so**`. The text is shown in NFKC, as its words are compared.
+    """
+    text, wanted = normal(text), set(words(query))
     marked = [word for word in words.spans(text) if word[2] in wanted]
     last = _SNIPPET - _BEFORE
     counts = [

@@ -29,7 +29,7 @@ from eval.retrieval.hybrid import WEIGHT, best, fused
 from eval.retrieval.lexical import Lexical
 from eval.vectors import Vectors, write
 
-FORMAT = 2
+FORMAT = 3
 ENCODED = 20_000  # windows at a time
 BLOCK = 512  # vectors that are compared at a time: in float32 they fit the cache of a core
 SCORES = 2**26  # held at once, 256 MiB

@@ -1,4 +1,7 @@
-"""How to search with a model: `search.json` in its folder, which `python -m adapt` writes and `Embedder` reads."""
+"""How to search with a model: `search.json` in its folder.
+
+`python -m adapt` writes it, `Embedder` reads it.
+"""
 
 from __future__ import annotations
 

@@ -7,9 +7,11 @@ is repeated, of
     ln(1 + (N - n + 0.5) / (n + 0.5)) * f / (f + k1 * (1 - b + b * length / mean length))
 
 with k1 = 1.2, b = 0.75, N documents, n of which contain the word, and f times in this document.
-Words are lower-cased runs of at least two letters or digits (the library's default) and, in scripts
-without spaces, single characters. Stop words do not count. English words are reduced to their
-Snowball stem, words of other languages are not.
+Texts are folded as Unicode's NFKC_Casefold says: composed and decomposed letters, full-width ones
+and ligatures are the same, and soft hyphens and zero-width characters do not count; nor do the
+vowel points of Hebrew and Arabic. Words are runs of at least two letters, digits or combining marks
+and, in scripts without spaces, single characters. Stop words do not count, in the languages of
+which bm25s has them, and words are reduced to their Snowball stem.
 
 A document without a word of the query has score 0 and so has every document for a query without a
 known word.
@@ -20,6 +22,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import unicodedata
 from array import array
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -36,11 +39,8 @@ if TYPE_CHECKING:
     import bm25s
 
 K1, B = 1.2, 0.75
-# With stop words of the library, all but the last.
-LANGUAGES = (
-    "english danish dutch french german italian norwegian portuguese russian spanish swedish "
-    "turkish none"
-).split()
+# Two stemmers of PyStemmer are older ones of a language that has another.
+LANGUAGES = [name for name in Stemmer.algorithms() if not name.endswith("porter")] + ["none"]
 # A regex character class of scripts without spaces between words: Thai to Burmese, Khmer, Chinese
 # and Japanese with their punctuation.
 UNSPACED = (
@@ -48,7 +48,21 @@ UNSPACED = (
     "\U00020000-\U0003ffff"
 )
 _PLACE = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\s{UNSPACED}]+")
-_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]{{2,}}")
+# Of the first two planes: the third and fourth have none.
+_CHARACTERS = map(chr, range(0x20000))
+MARKS = "".join(char for char in _CHARACTERS if unicodedata.category(char).startswith("M"))
+_LETTER = rf"[^\W_{UNSPACED}]"  # or digit
+_WORD = re.compile(rf"[{UNSPACED}]|{_LETTER}(?:{_LETTER}+|[{MARKS}]+)+")
+# Unicode's Default_Ignorable_Code_Point, of those that are assigned.
+_IGNORED = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+)
+# Vowels of Hebrew and Arabic, which most texts leave out.
+_POINTS = re.compile("[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u064b-\u0652\u0670]")
+# Capitals of which Turkish has other small letters than the rest of the world.
+_TURKISH = str.maketrans("I\u0130", "\u0131i")
 
 
 @cache
@@ -67,19 +81,17 @@ def _library() -> ModuleType:
     return bm25s
 
 
-def _stop_words(language: str) -> frozenset[str]:
-    if language == "none":
-        return frozenset()
-    name = "EN_PLUS" if language == "english" else language.upper()
-    return frozenset(getattr(_library().stopwords, f"STOPWORDS_{name}"))
-
-
 def word_places(text: str) -> list[int]:
     """Return the start of every word, between spaces.
 
     Two characters are about one word of Chinese or Japanese.
     """
     return [match.start() for match in _PLACE.finditer(text)]
+
+
+def normal(text: str) -> str:
+    """The text in NFKC, without characters that show nothing; words keep their case."""
+    return unicodedata.normalize("NFKC", _IGNORED.sub("", text))
 
 
 class Words:
@@ -90,23 +102,31 @@ class Words:
             known = ", ".join(LANGUAGES)
             raise BadInput(f"language '{language}': must be one of {known}")
         self.language = language
-        self._stop = _stop_words(language)
-        self._stem = Stemmer.Stemmer("english").stemWord if language == "english" else str
+        self._stem = str if language == "none" else Stemmer.Stemmer(language).stemWord
+        name = "EN_PLUS" if language == "english" else language.upper()
+        words = getattr(_library().stopwords, f"STOPWORDS_{name}", ())
+        self._stop = {self._fold(word) for word in words}
         self._terms: dict[str, str | None] = {}  # every distinct word is stemmed once
 
     def spans(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """(start, end, term) of every word that counts."""
+        """(start, end, term) of every word of a `normal` text that counts."""
         for match in _WORD.finditer(text):
-            if term := self._term(match[0].lower()):
+            if term := self._term(match[0]):
                 yield *match.span(), term
 
     def __call__(self, text: str) -> list[str]:
         """The terms of a text, in order."""
-        return [term for word in _WORD.findall(text.lower()) if (term := self._term(word))]
+        return [term for word in _WORD.findall(normal(text)) if (term := self._term(word))]
+
+    def _fold(self, word: str) -> str:
+        if self.language == "turkish":
+            word = word.translate(_TURKISH)
+        return _POINTS.sub("", normal(word.casefold()))
 
     def _term(self, word: str) -> str | None:
         if word not in self._terms:
-            self._terms[word] = None if word in self._stop else self._stem(word)
+            folded = self._fold(word)
+            self._terms[word] = None if folded in self._stop else self._stem(folded)
         return self._terms[word]
 
 

@@ -9,8 +9,10 @@ from eval.retrieval.lexical import Words
 from search.documents import cutter, read_documents, snippet
 from search.index import Document
 
-PAGE = """<!doctype html><html><head><title>A  page</title><style>p {color: red}</style><script>var x = "<p>no</p>";
-</script></head><body><h1>Cats</h1><p>sleep &amp; <b>pur</b>r</p><ul><li>one</li><li>two</li></ul></body></html>"""
+PAGE = """<!doctype html><html><head><title>A  page</title><style>p {color: red}</style>
+<script>var x = "<p>no</p>";
+</script></head><body><h1>Cats</h1><p>sleep &amp; <b>pur</b>r so<wbr>ft&shy;ly</p>
+<ul><li>one</li><li>two</li></ul></body></html>"""
 
 
 def test_files_of_a_folder_are_documents(tmp_path):
@@ -28,7 +30,8 @@ def test_files_of_a_folder_are_documents(tmp_path):
     assert documents["b/notes.TXT"] == Document("b/notes.TXT", "notes", "two\nlines")
     page = documents["b/c/page.html"]
     assert (
-        page.title == "A page" and page.text.split() == "A page Cats sleep & purr one two".split()
+        page.title == "A page"
+        and page.text.split() == "A page Cats sleep & purr soft\u00adly one two".split()
     )
     (tmp_path / "a.md").write_bytes(b"caf\xe9")
     with pytest.raises(BadInput, match=r"a\.md: not UTF-8 \(byte 3\)"):
@@ -85,4 +88,5 @@ def test_the_part_with_the_most_words_of_the_query_is_shown():
     assert shown.endswith("again ...")
     assert snippet("A short text.", "nothing", Words()) == "A short text."
     assert snippet("猫が好き", "猫", Words()) == "**猫**が好き"
+    assert snippet("In Zu\u0308\u00adrich", "ZÜRICH", Words("german")) == "In **Zürich**"
     assert snippet("x" * 999, "y", Words()) == "x" * 240 + " ..."

@@ -129,15 +129,15 @@ def test_of_large_files_numbers_that_are_not_finite_are_refused_and_others_on_re
 def test_other_folders_and_formats_are_refused(model, tmp_path, monkeypatch):
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "index.json").write_text('{"format": 1}')
-    said = "an index of format 1, this version reads 2; `python -m search build`"
+    said = "an index of format 1, this version reads 3; `python -m search build`"
     assert said in refused(Index.load, tmp_path / "old")
     with filling(tmp_path / "model"):
         pass
     assert "model: no index; " in refused(Index.load, tmp_path / "model")
     with monkeypatch.context() as patch:
-        patch.setattr(search.index, "FORMAT", 3)
+        patch.setattr(search.index, "FORMAT", 4)
         model.save(tmp_path / "new")
-    assert "an index of format 3, this version reads 2" in refused(Index.load, tmp_path / "new")
+    assert "an index of format 4, this version reads 3" in refused(Index.load, tmp_path / "new")
 
 
 def test_a_killed_writer_leaves_nothing_that_can_be_loaded(model, tmp_path):

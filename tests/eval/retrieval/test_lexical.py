@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from common.files import ROOT
-from eval.retrieval.lexical import LANGUAGES, Lexical, Words
+from eval.retrieval.lexical import Lexical, Words
 
 K1, B = 1.2, 0.75
 TEXTS = [
@@ -70,18 +70,51 @@ def test_a_corpus_without_a_word_scores_nothing(tmp_path):
         assert either.scores("cat").tolist() == [0, 0]
 
 
-def test_words_are_stemmed_in_english_only_and_know_their_places():
+def test_words_know_their_places():
     text = "The Running dogs, 猫犬."
     assert Words()(text) == [term for *_, term in Words().spans(text)] == ["run", "dog", "猫", "犬"]
-    assert [text[start:end] for start, end, _ in Words().spans(text)] == [
-        "Running",
-        "dogs",
-        "猫",
-        "犬",
-    ]
+    found = [text[start:end] for start, end, _ in Words().spans(text)]
+    assert found == ["Running", "dogs", "猫", "犬"]
     assert Words("none")(text) == ["the", "running", "dogs", "猫", "犬"]
-    assert Words("german")("Die Hunde und Katzen") == ["hunde", "katzen"]
-    assert all(Words(name)._stop for name in LANGUAGES if name != "none")
+
+
+# ruff: disable[RUF001]
+FORMS = [
+    ("arabic", "وَقَرَأَ الكُتُبَ فِي المَكْتَبَةِ", "مكتبة", 1),
+    ("none", "ভাষা আন্দোলনের ইতিহাস", "ইতিহাস", 1),
+    ("none", "今天的天气很好", "天气", 2),
+    ("danish", "Bøgerne ligger på bordet", "bøger", 1),
+    (
+        "english",
+        "The o\ufb03ce \uff26\uff29\uff2c\uff25s, soft\u00adware",
+        "office file software",
+        3,
+    ),
+    ("finnish", "Asumme vanhoissa taloissa", "talossa", 1),
+    ("french", "Les e\u0301tudiantes travaillaient", "ÉTUDIANTE travailler", 2),
+    ("german", "Die Häuser an der Straße in Zu\u0308rich", "haus STRASSE zürich", 3),
+    ("greek", "Οι γάτες κοιμούνται", "ΓΑΤΑ", 1),
+    ("none", "יְרוּשָׁלַיִם עִיר", "ירושלים", 1),
+    ("hindi", "लड़कियाँ विद्यालय जाती हैं", "लड़की विद्यालयों", 2),
+    ("none", "\uff76\uff9e\uff7f\uff98\uff9dを買う", "ガソリン", 4),
+    ("none", "ភាសាខ្មែរ", "ខ្មែរ", 5),
+    ("none", "\u1112\u1161\u11ab국어 사전", "한국어", 1),
+    ("persian", "کتاب\u200cهای من", "کتابهای", 1),
+    ("russian", "Кошки спят в домах", "кошка дом", 2),
+    ("swedish", "Hundarna sover i trädgården", "hund trädgård", 2),
+    ("tamil", "புத்தகங்கள் மேசையில்", "புத்தகம்", 1),
+    ("none", "తెలుగు భాష మాట్లాడతారు", "భాష", 1),
+    ("none", "ภาษา\u200bไทย", "ไทย", 3),
+    ("turkish", "İSTANBUL'DA IŞIKLAR", "istanbul ışık", 2),
+    ("none", "Ti\u00eang Vi\u1ec7t", "vie\u0323\u0302t", 1),
+]
+# ruff: enable[RUF001]
+
+
+@pytest.mark.parametrize(("language", "document", "query", "count"), FORMS)
+def test_queries_in_other_forms_and_scripts_match(language, document, query, count):
+    words = Words(language)
+    assert len(words(query)) == count and {*words(query)} <= {*words(document)}
 
 
 def test_jax_is_not_imported(tmp_path):
