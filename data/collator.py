@@ -131,7 +131,7 @@ class Collator:
         return tensors
 
     def _shown(self, indices: np.ndarray, keyed: Keyed) -> list[Texts]:
-        """The texts of each view before its edit: its sentence, the only sentence, or a part of the document."""
+        """The texts of each view before its edit: a sentence of the row, or part of a document."""
         columns = range(self.text.columns)
         read = [self.text.sentences(indices, column, self.room) for column in columns]
         shown = [read[number % len(read)] for number in range(len(self.views))]
@@ -166,7 +166,7 @@ class Collator:
     def _padded(
         self, views: Sequence[Texts], frames: Sequence[Frame]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(V, B, L) each: padded ids, every text in its view's frame; the attention mask; where the texts are."""
+        """Padded ids, each text in its view's frame; the mask; where the texts are: (V, B, L)."""
         starts, added = (
             _column([len(frame.prefix) for frame in frames]),
             _column([frame.added for frame in frames]),
@@ -206,7 +206,7 @@ class Collator:
         return rates
 
     def _perturbed(self, mask: np.ndarray, keyed: Keyed) -> dict[str, np.ndarray]:
-        """Positions, (V, B, L), and kept entries of the embeddings, eight per byte, (V, B, L, width / 8)."""
+        """Positions, (V, B, L), and kept entries of embeddings as bits, (V, B, L, width / 8)."""
         positions = np.broadcast_to(np.arange(mask.shape[2]), mask.shape).copy()
         kept = np.full((*mask.shape, -(-self.width // 8)), 255, dtype=np.uint8)
         for number, view in enumerate(self.views):

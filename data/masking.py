@@ -12,7 +12,7 @@ from data.views import IGNORED
 
 
 def choose_tokens(maskable: np.ndarray, rate: float, uniform: np.ndarray) -> np.ndarray:
-    """Choose each maskable token with probability `rate`: (..., L) bool and (..., L) numbers -> (..., L) bool."""
+    """Choose each maskable token with probability `rate`: (..., L) -> (..., L) bool."""
     return maskable & (uniform < rate)
 
 
@@ -60,8 +60,7 @@ def corrupt(
     vocabulary: int,
     uniform: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return masked ids and labels, (..., L) each; a label is the original id where chosen, IGNORED
-    elsewhere.
+    """Return masked ids and labels, (..., L) each; a label is the original id, or IGNORED.
 
     The recipe `mask` masks all chosen tokens. `bert` masks those with a uniform number below 0.8,
     replaces those from 0.8 to 0.9 by a random id below `vocabulary` (the remainder picks it), and

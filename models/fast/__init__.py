@@ -58,8 +58,7 @@ def sample_rates(model: PreTrainedModel) -> None:
 
 
 def tokens_of(config, mask: Tensor, rates: Tensor | None = None) -> padded.Padded:
-    """The tokens of a batch for a model with this configuration; None: with padding, whatever the
-    model.
+    """The tokens of a batch for a model with this configuration; None: with padding.
 
     `mask` is 1 for a real token, (B, L); `rates` are the sentences' dropout rates, (B, O).
     """

@@ -11,8 +11,7 @@ from models.loading import recomputes_layers
 
 
 def cast_matrices(module: nn.Module, dtype: torch.dtype) -> None:
-    """Cast the frozen matrices of a module once to the dtype to which autocast would cast them in
-    every step.
+    """Cast the frozen matrices of a module once, as autocast would in every step.
 
     Under autocast to that dtype the states are bit-identical: norms, embeddings and sums do not
     change.
@@ -24,12 +23,11 @@ def cast_matrices(module: nn.Module, dtype: torch.dtype) -> None:
 
 @contextmanager
 def cast_together(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Within this context, the trained weights of linear layers are in autocast's dtype, cast by
-    one kernel on a GPU.
+    """Within this context, linear layers' trained weights are in autocast's dtype.
 
-    Autocast itself casts each of them, and each gradient back, separately: for bert-base 288
-    kernels per step, which take longer to launch than to run. The numbers are the same. Does
-    nothing on a CPU, without autocast, and where
+    On a GPU one kernel casts them. Autocast itself casts each of them, and each gradient back,
+    separately: for bert-base 288 kernels per step, which take longer to launch than to run. The
+    numbers are the same. Does nothing on a CPU, without autocast, and where
 
     - several processes average gradients during the backward pass, since they would all come at its
       end;

@@ -1,5 +1,4 @@
-"""Gradient caching: the gradient of a whole batch with the graph of a few sentences in memory (Gao
-et al. 2021).
+"""Gradient caching: a whole batch's gradient with the graph of a few sentences (Gao et al. 2021).
 
 A contrastive loss needs all vectors at once, but the encoder's gradient needs only d loss / d
 vector. So: encode every chunk without a graph; compute the loss of the whole batch with the vectors
@@ -74,7 +73,7 @@ class GradientCache:
     def _losses(
         self, leaves: list[Tensor], batch: Batch, chunks: list[Batch], scale: float
     ) -> TrainingOutput:
-        """Compute all terms and their gradients for the leaves, the head and the objectives' networks."""
+        """Compute all terms, and their gradients for leaves, head and objectives' networks."""
         pooled, cls, *others = leaves
         tokens = others[0] if others else None
         encoder, head = self.model.encoder, self.model.head
@@ -109,7 +108,7 @@ class GradientCache:
         scale: float,
         terms: dict[str, Tensor],
     ) -> Tensor:
-        """Return the loss of the objectives with `tokens`; add their terms to `terms` and backpropagate per chunk."""
+        """Backpropagate objectives with `tokens` per chunk; add their terms; return the loss."""
         loss = torch.zeros((), device=batch.input_ids.device)
         counted = [
             (part, count)

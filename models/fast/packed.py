@@ -247,8 +247,7 @@ class Packed(Padded):
 def packed_attention(
     module, query, key, value, attention_mask, dropout=0.0, scaling=None, **kwargs
 ):
-    """Attention within the sentences of a packed batch; transformers' `sdpa` if the mask is not a
-    Packed.
+    """Attention within the sentences of a packed batch; `sdpa` if the mask is not a Packed.
 
     Queries, keys and values are (1, heads, N, width); returns (1, number of queries, heads, width)
     and no weights.

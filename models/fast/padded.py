@@ -32,12 +32,12 @@ Layers = Sequence[nn.Module] | nn.ModuleList
 
 
 def earlier(length: int, device: torch.device) -> Tensor:
-    """Return a causal mask, True from each token to itself and to earlier ones, (1, 1, length, length)."""
+    """Return a causal mask, True to the token itself and earlier ones, (1, 1, length, length)."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
 
 
 class Labelled(NamedTuple):
-    """States of the labelled tokens and some unlabelled ones, with their labels (IGNORED for the latter), (M,)."""
+    """States of the labelled tokens and others, with their labels, (M,), IGNORED for the others."""
 
     states: Tensor
     labels: Tensor
@@ -45,8 +45,9 @@ class Labelled(NamedTuple):
 
 @dataclass(frozen=True)
 class States:
-    """The states of a batch's tokens. A last layer that waits runs for the tokens that are read:
-    read it once.
+    """The states of a batch's tokens.
+
+    A last layer that waits runs for the tokens that are read: read it once.
 
     Attributes:
         tokens: where the tokens are, and how layers run on them.
@@ -59,7 +60,7 @@ class States:
     last: nn.Module | None = None
 
     def through(self, layers: Layers, late: bool = True) -> States:
-        """The states behind some layers; `late`: the last one may wait, which not every layer can."""
+        """The states behind some layers; `late`: the last may wait, which not every layer can."""
         return self.tokens.through(self.all, layers, late)
 
     @property
@@ -226,10 +227,9 @@ class Padded:
     def token_loss(
         self, transform: nn.Module, decoder: nn.Linear, labelled: Labelled
     ) -> tuple[Tensor, Tensor]:
-        """Sum of the cross entropies of the labels, through transform and vocabulary matrix, and
-        their number.
+        """Sum of the cross entropies of the labels, and their number.
 
-        Logits are computed only for the labelled tokens.
+        Logits, through transform and vocabulary matrix, are computed only for the labelled tokens.
         """
         logits = decoder(transform(labelled.states))  # (M, vocabulary)
         total = F.cross_entropy(
@@ -238,11 +238,10 @@ class Padded:
         return total, (labelled.labels != IGNORED).sum()
 
     def _mask(self, config) -> Tensor:
-        """The mask to pass to the library: prepared on a GPU, where the library would synchronise
-        to look for padding.
+        """The mask to pass to the library.
 
-        On a CPU, for models called as a whole and for other attention functions, it is the mask
-        itself.
+        It is prepared on a GPU, where the library would synchronise to look for padding. On a CPU,
+        for models called as a whole and for other attention functions, it is the mask itself.
         """
         if (
             self.mask.dim() == 4

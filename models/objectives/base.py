@@ -155,7 +155,7 @@ class Term(NamedTuple):
 def add_up(
     terms: Iterable[tuple[str, Term]], device: torch.device
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the weighted sum of named terms, and their raw values; one all-reduce for all counts."""
+    """The weighted sum of named terms, and their raw values; one all-reduce for all counts."""
     terms = list(terms)
     counted = [term for _, term in terms if term.count is not None]
     means = iter(
@@ -192,7 +192,7 @@ class Objective(nn.Module):
         raise NotImplementedError
 
     def check_batch(self, count: int) -> None:
-        """Raise BadInput if batches of `count` sentences, over all processes, are too small for the loss."""
+        """Raise BadInput if `count` sentences, over all processes, are too few for the loss."""
         if self.compares and count < 2:
             raise BadInput(NO_NEGATIVES)
 
@@ -306,18 +306,17 @@ class Method:
         return ()
 
     def tokenizer(self, args: Any, tokenizer):
-        """Return the tokenizer for training and for the saved model; the checkpoint's by default."""
+        """The tokenizer for training and for the saved model; the checkpoint's by default."""
         return tokenizer
 
     def most_columns(self, args: Any) -> int:
-        """Sentences per row that the loss can read; masked or changed views exclude hard negatives."""
+        """Sentences per row that the loss can read; changed views exclude hard negatives."""
         views = self.views(args)
         changed = self.masking(args) or any(view.edit or view.perturb for view in views)
         return 1 if self.one_text else len(views) if changed else max(len(views), self.columns)
 
     def views_of_rows(self, args: Any, columns: int) -> list[View]:
-        """The views for rows of `columns` sentences: the method's views, or every sentence of a row
-        unchanged.
+        """The views for rows of `columns` sentences: the method's, or every sentence unchanged.
 
         BadInput if the loss reads fewer.
         """

@@ -37,8 +37,7 @@ class Arguments(MethodArguments):
 def perturb(
     count: int, width: int, generator: np.random.Generator, change: Change, rate: float
 ) -> Perturbed:
-    """Apply one change of section 3.2 to a sentence of `count` tokens, special ones included as in
-    the code.
+    """Apply one change of section 3.2 to a sentence of `count` tokens, special ones included.
 
     Positions are permuted, or int(rate x n) whole rows or columns are set to zero, or single values
     at random, or all rows outside one span of max(int((1 - rate) x n), 1) tokens. The rest is not
@@ -95,8 +94,10 @@ class ConSERT(Method):
         return [contrast(args)]
 
 
-CITATION = """@misc{yan2021consert, title = {{ConSERT}: A Contrastive Framework for Self-Supervised Sentence
+CITATION = """@misc{yan2021consert,
+  title = {{ConSERT}: A Contrastive Framework for Self-Supervised Sentence
   Representation Transfer},
-  author = {Yan, Yuanmeng and Li, Rumei and Wang, Sirui and Zhang, Fuzheng and Wu, Wei and Xu, Weiran},
+  author = {Yan, Yuanmeng and Li, Rumei and Wang, Sirui and Zhang, Fuzheng and Wu, Wei and Xu,
+  Weiran},
   year = {2021}, eprint = {2105.11741}, archivePrefix = {arXiv}}"""
 METHOD = ConSERT(CITATION, published=("consert-bert-base", "consert-bert-large"))

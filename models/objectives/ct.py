@@ -38,8 +38,7 @@ class Arguments(MethodArguments):
 
 
 def pairing(count: int, negatives: int) -> tuple[Tensor, Tensor]:
-    """Pair the rows of the encoders: the second encoder's row for row i, (count,), and whether it
-    is row i, (count,).
+    """Pair the rows of the encoders: the second's row for row i, and whether it is row i, (count,).
 
     In groups of 1 + `negatives` rows, the first row is paired with itself; the others, over all
     groups, with the next of them, the last with the first. Nothing is drawn, since the batch is
@@ -58,8 +57,7 @@ def pairing(count: int, negatives: int) -> tuple[Tensor, Tensor]:
 
 
 def tension(first: Tensor, second: Tensor, same: Tensor) -> Tensor:
-    """Binary cross entropy of "both are the same sentence" by the dot product, mean over the pairs;
-    float32.
+    """Binary cross entropy of "both are the same sentence" by the dot product; float32.
 
     loss = mean_i -[ y_i log sigma(a_i . b_i) + (1 - y_i) log(1 - sigma(a_i . b_i)) ]
 
@@ -111,7 +109,8 @@ class CT(Method):
 
 
 CITATION = r"""@misc{carlsson2021ct, title = {Semantic Re-tuning with Contrastive Tension},
-  author = {Carlsson, Fredrik and Gyllensten, Amaru Cuba and Gogoulou, Evangelia and Hellqvist, Erik Ylip{\"a}{\"a}
+  author = {Carlsson, Fredrik and Gyllensten, Amaru Cuba and Gogoulou, Evangelia and Hellqvist,
+  Erik Ylip{\"a}{\"a}
   and Sahlgren, Magnus},
   year = {2021}, note = {ICLR 2021}, url = {https://openreview.net/forum?id=Ov_sMNau-PF}}"""
 METHOD = CT(CITATION, published=("ct-bert-base",))

@@ -23,7 +23,7 @@ from models.teacher import Teacher, load_teacher
 
 @dataclass
 class Arguments(MethodArguments):
-    """DCLR's options; defaults are those of the official script for bert-base, but for the complementary model."""
+    """DCLR's options; defaults are the official script's for bert-base, but for the complement."""
 
     temperature: Positive = flag(0.05, "tau: cosines are divided by it (script)")
     complement: str = flag(
@@ -50,8 +50,7 @@ def standard_normal(seed: int, rows: int, like: Tensor) -> Tensor:
 def ascended(
     noise: Tensor, query: Tensor, key: Tensor, temperature: float, steps: int, rate: float
 ) -> Tensor:
-    """Move noise (M, D) by `steps` steps of length `rate` up the gradient of InfoNCE with it as
-    negatives.
+    """Move negatives, (M, D), up the gradient of InfoNCE: `steps` steps of length `rate`.
 
     Source: DCLR (arXiv 2205.00656) section 4.1; as in the code, the loss includes the batch's
     negatives.
@@ -113,7 +112,8 @@ class DCLR(Method):
         ]
 
 
-CITATION = """@misc{zhou2022dclr, title = {Debiased Contrastive Learning of Unsupervised Sentence Representations},
+CITATION = """@misc{zhou2022dclr,
+  title = {Debiased Contrastive Learning of Unsupervised Sentence Representations},
   author = {Zhou, Kun and Zhang, Beichen and Zhao, Wayne Xin and Wen, Ji-Rong},
   year = {2022}, eprint = {2205.00656}, archivePrefix = {arXiv}}"""
 METHOD = DCLR(CITATION, published=("dclr-bert-base",))

@@ -40,10 +40,10 @@ def repeat(
 
 
 class QueuedContrastive(moco.MomentumContrast):
-    """InfoNCE between the views, with the momentum encoder's earlier vectors as further negatives (equation 4)."""
+    """InfoNCE between the views; earlier vectors of the momentum encoder are negatives."""
 
     def vectors(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, ...]:
-        """Both views and the queue before them; the momentum encoder's vectors of the first view are then queued."""
+        """Both views and the queue before them; momentum vectors of the first are then queued."""
         queued = self.memory.queue.contents()
         self.memory.queue.push(self.memory.encode(batch, 0, encoded))
         return *encoded.projected, queued
@@ -62,9 +62,11 @@ class ESimCSE(moco.MoCo):
         return [QueuedContrastive(memory, args.temperature)]
 
 
-CITATION = """@misc{wu2021esimcse, title = {{ESimCSE}: Enhanced Sample Building Method for Contrastive Learning of
+CITATION = """@misc{wu2021esimcse,
+  title = {{ESimCSE}: Enhanced Sample Building Method for Contrastive Learning of
   Unsupervised Sentence Embedding},
-  author = {Wu, Xing and Gao, Chaochen and Zang, Liangjun and Han, Jizhong and Wang, Zhongyuan and Hu, Songlin},
+  author = {Wu, Xing and Gao, Chaochen and Zang, Liangjun and Han, Jizhong and Wang, Zhongyuan and
+  Hu, Songlin},
   year = {2021}, eprint = {2109.04380}, archivePrefix = {arXiv}}"""
 METHOD = ESimCSE(
     CITATION,

@@ -68,8 +68,7 @@ def twinned(args: Arguments) -> tuple[int, ...]:
 
 
 class AuxiliaryMLM(Objective):
-    """Cross entropy of the masked tokens, predicted from frozen lower layers and the encoder's
-    [CLS].
+    """Cross entropy of the masked tokens, from frozen lower layers and the encoder's [CLS].
 
     Args:
         lower: embeddings and lower layers of the checkpoint.
@@ -105,7 +104,7 @@ class AuxiliaryMLM(Objective):
         return batch.twins["masked"].count
 
     def probe(self, encoded: Encoded, batch: Batch) -> dict[str, Tensor]:
-        """The auxiliary loss with the sentence's [CLS] and with its neighbour's; the gap is what [CLS] contributes."""
+        """The auxiliary loss with a sentence's [CLS] and its neighbour's: what [CLS] adds."""
         cls = encoded.cls[: len(self.views)]
         losses = {}
         for name, vectors in (("aux_mlm", cls), ("aux_mlm_shuffled_cls", cls.roll(1, dims=1))):
@@ -171,11 +170,14 @@ class InfoCSE(simcse.SimCSE):
         return objectives
 
 
-CITATION = """@misc{wu2022infocse, title = {{InfoCSE}: Information-aggregated Contrastive Learning of Sentence
+CITATION = """@misc{wu2022infocse,
+  title = {{InfoCSE}: Information-aggregated Contrastive Learning of Sentence
   Embeddings},
-  author = {Wu, Xing and Gao, Chaochen and Lin, Zijia and Han, Jizhong and Wang, Zhongyuan and Hu, Songlin},
+  author = {Wu, Xing and Gao, Chaochen and Lin, Zijia and Han, Jizhong and Wang, Zhongyuan and Hu,
+  Songlin},
   year = {2022}, eprint = {2210.06432}, archivePrefix = {arXiv}}"""
-CONDENSER = """@misc{gao2021condenser, title = {Condenser: a Pre-training Architecture for Dense Retrieval},
+CONDENSER = """@misc{gao2021condenser,
+  title = {Condenser: a Pre-training Architecture for Dense Retrieval},
   author = {Gao, Luyu and Callan, Jamie},
   year = {2021}, eprint = {2104.08253}, archivePrefix = {arXiv}}"""
 METHOD = InfoCSE(CITATION, CONDENSER, published=("infocse-bert-base", "infocse-bert-large"))

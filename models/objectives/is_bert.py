@@ -112,7 +112,8 @@ class ISBERT(Method):
         return [MutualInformation(LocalFeatures(encoder.config.hidden_size, args.filters))]
 
 
-CITATION = """@misc{zhang2020isbert, title = {An Unsupervised Sentence Embedding Method by Mutual Information
+CITATION = """@misc{zhang2020isbert,
+  title = {An Unsupervised Sentence Embedding Method by Mutual Information
   Maximization},
   author = {Zhang, Yan and He, Ruidan and Liu, Zuozhu and Lim, Kwan Hui and Bing, Lidong},
   year = {2020}, eprint = {2009.12061}, archivePrefix = {arXiv}}"""

@@ -2,10 +2,11 @@
 
 Source: Wu et al. 2018 (arXiv 1805.01978), for images; MoCo (arXiv 1911.05722, figure 2b) compares
 with it. K negatives are drawn from the bank for every batch (Wu et al.: for every sample); they
-carry no gradient and are as old as an epoch. There is no published recipe for text: positive, negatives of the batch, temperature and
-loss are SimCSE's, where Wu et al. compare a sample with its own entry by noise-contrastive
-estimation and move an entry halfway to its new value. The bank keeps the last `bank_size` vectors.
-In a run of at most one epoch this is an entry per sentence; after it, a sentence can have two.
+carry no gradient and are as old as an epoch. There is no published recipe for text: positive,
+negatives of the batch, temperature and loss are SimCSE's, where Wu et al. compare a sample with its
+own entry by noise-contrastive estimation and move an entry halfway to its new value. The bank keeps
+the last `bank_size` vectors. In a run of at most one epoch this is an entry per sentence; after it,
+a sentence can have two.
 
     python run_unsup.py --config configs/memory-bank-bert-base.yaml
 """
@@ -67,7 +68,8 @@ class MemoryBank(simcse.SimCSE):
         return [BankContrast(args.temperature, args.queue_size, args.bank_size, width)]
 
 
-CITATION = """@misc{wu2018memory, title = {Unsupervised Feature Learning via Non-Parametric Instance-level
+CITATION = """@misc{wu2018memory,
+  title = {Unsupervised Feature Learning via Non-Parametric Instance-level
   Discrimination},
   author = {Wu, Zhirong and Xiong, Yuanjun and Yu, Stella and Lin, Dahua},
   year = {2018}, eprint = {1805.01978}, archivePrefix = {arXiv}}"""

@@ -64,7 +64,8 @@ class MirrorBERT(Method):
         ]  # both views are anchors, as in the code
 
 
-CITATION = r"""@misc{liu2021mirrorbert, title = {Fast, Effective, and Self-Supervised: Transforming Masked Language
+CITATION = r"""@misc{liu2021mirrorbert,
+  title = {Fast, Effective, and Self-Supervised: Transforming Masked Language
   Models into Universal Lexical and Sentence Encoders},
   author = {Liu, Fangyu and Vuli{\'c}, Ivan and Korhonen, Anna and Collier, Nigel},
   year = {2021}, eprint = {2104.08027}, archivePrefix = {arXiv}}"""

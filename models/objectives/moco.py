@@ -147,7 +147,7 @@ class Memory(nn.Module):
         self.queue = VectorQueue(args.queue_size, width)
 
     def encode(self, batch: Batch, view: int, encoded: Encoded) -> Tensor:
-        """Keys of one view from all processes, without gradient, (N, D); `encoded.chunk_size` sentences at a time."""
+        """Keys of one view from all processes, (N, D), `encoded.chunk_size` sentences at a time."""
         chunks = batch.split(encoded.chunk_size)
         parts = [self.keys(c.input_ids[view], c.attention_mask[view]) for c in chunks]
         pooled = gather_rows(torch.cat(parts))
@@ -157,7 +157,7 @@ class Memory(nn.Module):
 
 
 class MomentumContrast(Contrast):
-    """InfoNCE of sentences against the queue and the momentum encoder's keys (of the second sentence of a pair)."""
+    """InfoNCE against the queue and the momentum encoder's keys (of a pair's second sentence)."""
 
     not_replayed = "its queue grows in every step until it is full"
 
@@ -187,7 +187,8 @@ class MoCo(simcse.SimCSE):
         return [MomentumContrast(Memory(args, encoder, projection), args.temperature)]
 
 
-CITATION = """@misc{he2019moco, title = {Momentum Contrast for Unsupervised Visual Representation Learning},
+CITATION = """@misc{he2019moco,
+  title = {Momentum Contrast for Unsupervised Visual Representation Learning},
   author = {He, Kaiming and Fan, Haoqi and Wu, Yuxin and Xie, Saining and Girshick, Ross},
   year = {2019}, eprint = {1911.05722}, archivePrefix = {arXiv}}"""
 METHOD = MoCo(CITATION, simcse.CITATION)

@@ -53,17 +53,16 @@ def pair_features(first: Tensor, second: Tensor, squares: bool) -> Tensor:
 
 
 def fast_gradient(gradient: Tensor, size: float) -> Tensor:
-    """Fast gradient value (Rozsa et al. 2016): each text's gradient scaled to length `size`, (B, L,
-    H) -> (B, L, H).
+    """Fast gradient value (Rozsa et al. 2016): gradients scaled to length `size`, (B, L, H).
 
-    The official code scales each token's gradient to the length instead.
+    Each text's is scaled as a whole; the official code scales each token's.
     """
     norm = gradient.flatten(1).norm(dim=1).clamp(min=torch.finfo(torch.float32).tiny)
     return size * gradient / norm.view(-1, 1, 1)
 
 
 class Classified(Objective):
-    """Cross entropy of the pair's class (equation 2), and NT-Xent between two copies of each text (equation 1)."""
+    """Cross entropy of a pair's class (equation 2), NT-Xent of a text's copies (equation 1)."""
 
     def __init__(self, args: Arguments, width: int) -> None:
         super().__init__()
@@ -94,13 +93,13 @@ class Classified(Objective):
         return terms | {"contrastive": Term(total, self.contrast.weight)}
 
     def loss(self, pooled: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross entropy over the rows: (2, B, H) premises and hypotheses, (B,) classes -> ()."""
+        """Mean cross entropy of the rows: premises and hypotheses, (2, B, H), and classes, (B,)."""
         with torch.autocast(pooled.device.type, enabled=False):
             features = pair_features(*at_least_float32(pooled), self.args.features == "code")
             return F.cross_entropy(self.classifier(features), labels)
 
     def adversarial(self, encoded: Encoded, batch: Batch) -> Tensor:
-        """The projected texts after moving their embeddings along the classification loss's gradient, (2, N, D)."""
+        """The projected texts, (2, N, D), embeddings moved along the classification's gradient."""
         encoder, size = encoded.encoder, batch.input_ids.shape[1]
         ids, mask = batch.input_ids[:2].flatten(0, 1), batch.attention_mask[:2].flatten(0, 1)
         zero = torch.zeros(
@@ -122,7 +121,7 @@ class NLI(Method):
     labels = True
 
     def views(self, args: Arguments) -> list[View]:
-        """Premise and hypothesis unchanged, then each changed copy of both, except adversarial ones."""
+        """Premise and hypothesis unchanged, then each changed copy of both but adversarial ones."""
         changes = [
             change for change in (args.view_1, args.view_2) if change not in ("none", ADVERSARIAL)
         ]
@@ -139,7 +138,8 @@ class NLI(Method):
         return [Classified(args, encoder.config.hidden_size)]
 
 
-CITATION = """@misc{reimers2019sbert, title = {{Sentence-BERT}: Sentence Embeddings using Siamese {BERT}-Networks},
+CITATION = """@misc{reimers2019sbert,
+  title = {{Sentence-BERT}: Sentence Embeddings using Siamese {BERT}-Networks},
   author = {Reimers, Nils and Gurevych, Iryna},
   year = {2019}, eprint = {1908.10084}, archivePrefix = {arXiv}}"""
 METHOD = NLI(CITATION, consert.CITATION)

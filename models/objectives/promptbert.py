@@ -45,8 +45,7 @@ class Arguments(MethodArguments):
 
 
 def alone(encoder: SentenceEncoder, ids: Tensor, prefix: int, longest: int) -> Tensor:
-    """The vectors of an empty template, (longest + 1, H); row n has the positions around a text of
-    n tokens.
+    """The vectors of an empty template, (longest + 1, H); row n has positions around n tokens.
 
     The first `prefix` of the template's ids, (T,), precede a text.
 
@@ -106,8 +105,10 @@ class PromptBERT(Method):
         return [Denoised(args.temperature, frames)]
 
 
-CITATION = """@misc{jiang2022promptbert, title = {{PromptBERT}: Improving {BERT} Sentence Embeddings with Prompts},
-  author = {Jiang, Ting and Jiao, Jian and Huang, Shaohan and Zhang, Zihan and Wang, Deqing and Zhuang, Fuzhen and
+CITATION = """@misc{jiang2022promptbert,
+  title = {{PromptBERT}: Improving {BERT} Sentence Embeddings with Prompts},
+  author = {Jiang, Ting and Jiao, Jian and Huang, Shaohan and Zhang, Zihan and Wang, Deqing and
+  Zhuang, Fuzhen and
   Wei, Furu and Huang, Haizhen and Deng, Denvy and Zhang, Qi},
   year = {2022}, eprint = {2201.04337}, archivePrefix = {arXiv}}"""
 METHOD = PromptBERT(CITATION, published=("promptbert-bert-base",))

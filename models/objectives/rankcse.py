@@ -70,8 +70,7 @@ def jensen_shannon(logits: Tensor, others: Tensor) -> Tensor:
 
 
 def list_mle(scores: Tensor, ranked: Tensor) -> Tensor:
-    """Mean of -log P(order) over the rows: the items are picked in the teacher's order, each among
-    the rest.
+    """Mean of -log P(order) over the rows: items are picked in the teacher's order.
 
     -log P = sum_k ( log sum_{l >= k} exp(scores of the l-th) - score of the k-th ), after Xia et
     al. 2008.
@@ -101,7 +100,7 @@ def without_diagonal(square: Tensor) -> Tensor:
 
 
 def consistency(first: Tensor, second: Tensor, temperature: float) -> Tensor:
-    """Divergence of the distributions of a sentence's similarities to the batch between the two views."""
+    """Divergence between the views of the distributions of similarities to the batch."""
     logits = cosines(first, second) / temperature
     return jensen_shannon(logits, logits.T)
 
@@ -152,9 +151,11 @@ class RankCSE(Method):
         return objectives
 
 
-CITATION = """@misc{liu2023rankcse, title = {{RankCSE}: Unsupervised Sentence Representations Learning via Learning to
+CITATION = """@misc{liu2023rankcse,
+  title = {{RankCSE}: Unsupervised Sentence Representations Learning via Learning to
   Rank},
-  author = {Liu, Jiduan and Liu, Jiahao and Wang, Qifan and Wang, Jingang and Wu, Wei and Xian, Yunsen and Zhao,
+  author = {Liu, Jiduan and Liu, Jiahao and Wang, Qifan and Wang, Jingang and Wu, Wei and Xian,
+  Yunsen and Zhao,
   Dongyan and Chen, Kai and Yan, Rui},
   year = {2023}, eprint = {2305.16726}, archivePrefix = {arXiv}}"""
 METHOD = RankCSE(CITATION, published=("rankcse-bert-base",))

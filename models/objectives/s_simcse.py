@@ -87,7 +87,8 @@ class SSimCSE(simcse.SimCSE):
         return super().build(args, encoder, projection, source)
 
 
-CITATION = """@misc{zhang2021ssimcse, title = {{S-SimCSE}: Sampled Sub-networks for Contrastive Learning of Sentence
+CITATION = """@misc{zhang2021ssimcse,
+  title = {{S-SimCSE}: Sampled Sub-networks for Contrastive Learning of Sentence
   Embedding},
   author = {Zhang, Junlei and Lan, Zhenzhong},
   year = {2021}, eprint = {2111.11750}, archivePrefix = {arXiv}}"""

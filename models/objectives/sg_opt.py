@@ -6,7 +6,7 @@ l; the trained encoder gives its pooled vector c_i. With s(a, b) = cos(f(a), f(b
 being the projection head,
 
     loss = mean over i, k of -log( exp(s(c_i, h_ik)) / (exp(s(c_i, h_ik)) + Z_i) ),
-    Z_i = sum over sentences m != i and layers n of exp(s(c_i, h_mn))                        (their third optimisation)
+    Z_i = sum over sentences m != i and layers n of exp(s(c_i, h_mn)) (their third optimisation)
     + lambda |theta - theta_0|^2,
 
 theta_0 being the initial weights. Their simpler objectives (one layer drawn per sentence, other
@@ -54,8 +54,7 @@ class Arguments(MethodArguments):
 
 
 def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:
-    """Cross entropy of each of a sentence's guides against all guides of the other sentences;
-    float32.
+    """Cross entropy of each of a sentence's guides against those of other sentences; float32.
 
     `query` are the sentences' vectors, (N, D); `guides` those of the frozen copy's K layers, (K, N,
     D).
@@ -146,7 +145,8 @@ class SGOPT(Method):
         return [SelfGuided(args, initial)]
 
 
-CITATION = """@misc{kim2021sgopt, title = {Self-Guided Contrastive Learning for {BERT} Sentence Representations},
+CITATION = """@misc{kim2021sgopt,
+  title = {Self-Guided Contrastive Learning for {BERT} Sentence Representations},
   author = {Kim, Taeuk and Yoo, Kang Min and Lee, Sang-goo},
   year = {2021}, eprint = {2106.07345}, archivePrefix = {arXiv}}"""
 METHOD = SGOPT(CITATION, published=("sg-opt-bert-base",))

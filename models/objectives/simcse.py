@@ -28,7 +28,7 @@ class Arguments(MethodArguments):
 
 
 class Contrastive(Contrast):
-    """InfoNCE of the first view against the second; a third column has hard negatives (SimCSE equation 5)."""
+    """InfoNCE of two views; a third column has hard negatives (SimCSE equation 5)."""
 
     def __init__(
         self, temperature: float, weight: float = 1.0, hard_negative_weight: float = 0.0
@@ -40,7 +40,7 @@ class Contrastive(Contrast):
 
 
 class SimCSE(Method):
-    """InfoNCE of two views; the second sentence of a row is the positive, the third a hard negative."""
+    """InfoNCE of two views; a row's second sentence is the positive, its third a hard negative."""
 
     arguments = Arguments
     columns = 3
@@ -49,7 +49,8 @@ class SimCSE(Method):
         return [Contrastive(args.temperature, hard_negative_weight=args.hard_negative_weight)]
 
 
-CITATION = """@misc{gao2021simcse, title = {{SimCSE}: Simple Contrastive Learning of Sentence Embeddings},
+CITATION = """@misc{gao2021simcse,
+  title = {{SimCSE}: Simple Contrastive Learning of Sentence Embeddings},
   author = {Gao, Tianyu and Yao, Xingcheng and Chen, Danqi},
   year = {2021}, eprint = {2104.08821}, archivePrefix = {arXiv}}"""
 METHOD = SimCSE(

@@ -30,7 +30,7 @@ class Arguments(simcse.Arguments):
 
 
 class MaskedTokens(Objective):
-    """Cross entropy of the masked tokens under the encoder and its own vocabulary head (untied, as in the code)."""
+    """Cross entropy of the masked tokens; the vocabulary head is untied, as in the code."""
 
     def __init__(self, output: VocabularyHead, weight: float) -> None:
         super().__init__()

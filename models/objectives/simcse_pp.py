@@ -28,7 +28,7 @@ CLEAN = View(dropout=Rates(np.zeros_like, per_sentence=False))  # dropout rate 0
 
 @dataclass
 class Arguments(MethodArguments):
-    """SimCSE++'s options; defaults are those of the official script for both parts together (899e49b)."""
+    """SimCSE++'s options; defaults are the official script's for both parts together (899e49b)."""
 
     temperature: Positive = flag(0.05, "tau: cosines are divided by it (script)")
     off_dropout: bool = flag(True, "compute negatives without dropout; false: as SimCSE")
@@ -44,8 +44,7 @@ class Arguments(MethodArguments):
 def off_dropout_nce(
     first: Tensor, second: Tensor, clean: Tensor, temperature: float, scale: float
 ) -> Tensor:
-    """Cross entropy of each sentence's positive, with dropout, against negatives without dropout;
-    float32.
+    """Cross entropy of positives, with dropout, against negatives without; float32.
 
     loss = mean_i -log( exp(m s(a_i, b_i)) / (exp(m s(a_i, b_i)) + sum_{j != i} exp(s(c_i, c_j))) )
 
@@ -112,7 +111,8 @@ class SimCSEPlusPlus(Method):
         return objectives
 
 
-CITATION = """@misc{xu2023simcsepp, title = {{SimCSE++}: Improving Contrastive Learning for Sentence Embeddings from
+CITATION = """@misc{xu2023simcsepp,
+  title = {{SimCSE++}: Improving Contrastive Learning for Sentence Embeddings from
   Two Perspectives},
   author = {Xu, Jiahao and Shao, Wei and Chen, Lihui and Liu, Lemao},
   year = {2023}, eprint = {2305.13192}, archivePrefix = {arXiv}}"""

@@ -66,14 +66,14 @@ def show(
 def delete(
     ids: np.ndarray, starts: np.ndarray | None, generator: np.random.Generator, rate: float
 ) -> np.ndarray:
-    """Delete a share `rate` of the words, or of the tokens if `starts` is None; at least one is kept."""
+    """Delete a share `rate` of the words, of the tokens if `starts` is None; one is kept."""
     word = np.arange(len(ids)) if starts is None else np.cumsum(starts) - starts[:1].sum()
     drawn = generator.random(len(ids))[word]
     return ids[drawn >= min(rate, drawn.max(initial=0.0))]
 
 
 def two_way_nce(first: Tensor, second: Tensor, temperature: float) -> Tensor:
-    """The mean of InfoNCE in both directions, with the other documents of the batch as negatives."""
+    """The mean of InfoNCE in both directions; the batch's other documents are negatives."""
     return (info_nce(first, second, temperature) + info_nce(second, first, temperature)) / 2
 
 
@@ -90,9 +90,11 @@ class Spans(Method):
         return [Contrast(partial(two_way_nce, temperature=args.temperature))]
 
 
-CITATION = """@misc{izacard2021contriever, title = {Unsupervised Dense Information Retrieval with Contrastive
+CITATION = """@misc{izacard2021contriever,
+  title = {Unsupervised Dense Information Retrieval with Contrastive
   Learning},
-  author = {Izacard, Gautier and Caron, Mathilde and Hosseini, Lucas and Riedel, Sebastian and Bojanowski, Piotr and
+  author = {Izacard, Gautier and Caron, Mathilde and Hosseini, Lucas and Riedel, Sebastian and
+  Bojanowski, Piotr and
   Joulin, Armand and Grave, Edouard},
   year = {2021}, eprint = {2112.09118}, archivePrefix = {arXiv}}"""
 METHOD = Spans(CITATION)

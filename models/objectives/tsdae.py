@@ -58,7 +58,7 @@ class VectorAttention(nn.Module):
     def forward(
         self, states: Tensor, vectors: Tensor, per_token: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        """States of tokens, and one vector per sentence, (B, H) -> states; `per_token` repeats a sentence's values."""
+        """States, and sentences' vectors, (B, H) -> states; `per_token` repeats these."""
         values = per_token(self.value(vectors)).unflatten(-1, (self.heads, -1))
         weights = self.dropout(values.new_ones(*states.shape[:-1], self.heads, 1))
         return self.output((weights * values).flatten(-2), states)
@@ -82,7 +82,7 @@ class DecoderLayer(NamedTuple):
 
 
 class Reconstruction(Objective):
-    """Cross entropy of every token of the original sentence, given those before it and the vector."""
+    """Cross entropy of every token of the original, given those before it and the vector."""
 
     def __init__(self, backbone: PreTrainedModel, output: TiedHead) -> None:
         super().__init__()
@@ -132,7 +132,8 @@ class TSDAE(Method):
         return [Reconstruction(encoder.backbone, TiedHead(lm))]
 
 
-CITATION = """@misc{wang2021tsdae, title = {{TSDAE}: Using Transformer-based Sequential Denoising Auto-Encoder for
+CITATION = """@misc{wang2021tsdae,
+  title = {{TSDAE}: Using Transformer-based Sequential Denoising Auto-Encoder for
   Unsupervised Sentence Embedding Learning},
   author = {Wang, Kexin and Reimers, Nils and Gurevych, Iryna},
   year = {2021}, eprint = {2104.06979}, archivePrefix = {arXiv}}"""

@@ -99,7 +99,7 @@ def train(argv, method):
     ids=lambda case: " ".join([case[0], *(f"{name}={value}" for name, value in case[1].items())]),
 )
 def whole(request, unsup, stage_one_folder, tiny, tmp_path):
-    """A finished run of two steps, its method and start, and a function that gives the arguments of such a run."""
+    """A run of two steps, its method and start, and a function for the arguments of another."""
     method, flags = request.param[0], dict(request.param[1])
     start = tiny(flags.pop("family")) if "family" in flags else stage_one_folder
     torch.manual_seed(0)
@@ -202,8 +202,8 @@ def choices(options):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_choice_of_a_flag_trains_or_is_refused_in_a_line(unsup, monkeypatch, method):
     monkeypatch.setattr("models.heads.WIDE", 48)
-    flags = [("projection", value) for value in ("none", "linear_tanh", "wide_mlp")]
-    for name, value in flags + [*choices(load_method(method).arguments)]:
+    projections = [("projection", value) for value in ("none", "linear_tanh", "wide_mlp")]
+    for name, value in [*projections, *choices(load_method(method).arguments)]:
         try:
             model, batch = model_of(unsup(method=method, **{name: value}), method)
         except BadInput as error:

@@ -72,7 +72,7 @@ def test_the_noise_is_standard_normal_and_the_seed_decides_it():
 
 @pytest.mark.parametrize("threshold", [0.2, 1.1])
 def test_the_term_follows_from_the_vectors(tiny_bert, threshold):
-    """With the encoder itself as the complementary model, and with a threshold that nothing is above."""
+    """With the encoder as its own complement, and with a threshold that nothing is above."""
     flags = {
         "complement": "self",
         "complement_pooling": None,

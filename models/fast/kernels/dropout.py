@@ -41,7 +41,7 @@ def drop(x: Tensor, rates: Tensor | float) -> Tensor:
 def _draw(
     shape: torch.Size, rates: Tensor | float, device: torch.device, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Draw which units are kept, one byte each, and return their scale too; a float rate only on a CPU."""
+    """Draw which units are kept, one byte each, and their scale; a float rate only on a CPU."""
     cut = (
         ((rates if isinstance(rates, Tensor) else torch.tensor(rates)) * GRAIN)
         .round()
@@ -61,7 +61,7 @@ def _draw(
 
 
 def _scaled(x: Tensor, kept: Tensor, scale: Tensor) -> Tensor:
-    """Return the kept units of x times the scale; the scale's bits are multiplied by 0 or 1 as integers: faster."""
+    """The kept units of x times the scale; its bits times 0 or 1, as integers, are faster."""
     bits = _INTEGERS[x.element_size()]
     return kept.view(torch.int8).to(bits).mul_(scale.view(bits)).view(x.dtype).mul_(x)
 
@@ -86,8 +86,7 @@ def attend(
     rates: Tensor | float | None,
     scaling: float,
 ) -> Tensor:
-    """Scaled dot-product attention with dropout of the weights, at one rate, at a rate per
-    sentence, or without.
+    """Scaled dot-product attention with dropout of the weights, or without.
 
     Queries, keys and values are (B, heads, L, width), `keys` is True where attended to, `rates` (B,
     1, 1, 1), a number or None. On a CPU, torch's attention has no fast path with dropout and copies
@@ -104,14 +103,14 @@ def _weights(query: Tensor, key: Tensor, keys: Tensor | None, scaling: float) ->
 
 
 def backward_is_slow(query: Tensor) -> bool:
-    """Whether torch's attention is slower than `attend` on a CPU: its bfloat16 backward is, 7-fold at 32 tokens."""
+    """Whether torch's attention is slower than `attend`: its bfloat16 backward on a CPU, 7-fold."""
     return (
         query.requires_grad and query.dtype == torch.bfloat16 and query.shape[2] <= 256
     )  # at 512 it is faster
 
 
 class _Attend(torch.autograd.Function):
-    """Keeps the weights in the dtype of the queries, to which they are rounded before dropout, as in torch."""
+    """Keeps the weights in the dtype of the queries, rounded before dropout, as torch does."""
 
     @staticmethod
     def forward(ctx, query, key, value, keys, rates, scaling: float) -> Tensor:
@@ -177,7 +176,7 @@ def lighten_dropout(module: nn.Module) -> None:
 
 
 def exchange_dropout(module: nn.Module, parts: Iterable[nn.Module]) -> None:
-    """Replace every `nn.Dropout` below a module by a SampledDropout; its parts then take `rates`."""
+    """Replace every `nn.Dropout` below a module by a SampledDropout; parts then take `rates`."""
     plain = [name for name, child in module.named_modules() if type(child) in (nn.Dropout, Dropout)]
     for number, name in enumerate(plain):
         module.set_submodule(name, SampledDropout(module.get_submodule(name).p, number))
@@ -186,7 +185,7 @@ def exchange_dropout(module: nn.Module, parts: Iterable[nn.Module]) -> None:
 
 
 def _hand_down(part: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    """Take `rates` from the arguments of a part and set them on its dropout modules; None if absent."""
+    """Take `rates` from a part's arguments and set them on its dropout modules; None if absent."""
     rates = kwargs.pop("rates", None)
     for child in part.modules():
         if isinstance(child, SampledDropout):

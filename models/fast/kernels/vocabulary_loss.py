@@ -26,7 +26,7 @@ def vocabulary_loss(decoder: nn.Linear, states: Tensor, targets: Tensor) -> Tens
 
 
 class _SumOfCrossEntropies(torch.autograd.Function):
-    """Computes the gradients with the loss, chunk by chunk, while softmax minus target is in memory."""
+    """Computes gradients with the loss, chunk by chunk, while softmax minus target is in memory."""
 
     @staticmethod
     def forward(
@@ -71,7 +71,7 @@ class _SumOfCrossEntropies(torch.autograd.Function):
 
 
 def _become_gradient(logits: Tensor, targets: Tensor, d_bias: Tensor | None) -> Tensor:
-    """Return the sum of the rows' cross entropies; replace the logits by their gradient and add that of the bias."""
+    """Sum the rows' cross entropies; replace the logits by their gradient, add the bias's."""
     total = torch.zeros((), device=logits.device)
     size = BLOCK if logits.device.type == "cpu" else len(logits)
     for part, target in zip(logits.split(size), targets.split(size), strict=True):
