@@ -9,7 +9,7 @@ FUZZ ?= 100000
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo quickstart test test-all test-oldest test-newest verify gpu faults check format
+.PHONY: help demo quickstart test test-all test-oldest test-newest verify gpu faults check coverage format
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -57,9 +57,13 @@ faults: $(VENV)/.installed  ## hundreds of kills, signals and disk faults on rea
 	FAULT_STOPS=20 $(BIN)/python -m pytest -q -m slow tests/ddp
 	FUZZ_EXAMPLES=$(FUZZ) $(BIN)/python -m pytest -q -n 2 tests/fuzz
 
-check: $(VENV)/.installed  ## lint and format
+check: $(VENV)/.installed  ## lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+coverage: $(VENV)/.installed  ## lines that the offline tests run, by folder; those of commands in processes of their own do not count
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --cov=. --cov-config=pyproject.toml --cov-report=term:skip-covered
 
 format: $(VENV)/.installed  ## repair what check finds
 	$(BIN)/ruff check --fix .
