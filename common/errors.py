@@ -6,7 +6,9 @@ bug and keeps its traceback.
 
 from __future__ import annotations
 
+import atexit
 import errno
+import gc
 import io
 import logging
 import re
@@ -147,6 +149,8 @@ class _Messages(logging.StreamHandler):
 def run_command(main: Callable[[], object]) -> None:
     """Call `main`; an expected error becomes one line and an exit code."""
     keep_freed_memory()
+    # The end of the interpreter would look for cycles in all that was imported: a second of CPU.
+    atexit.register(gc.freeze)
     # The terminal's encoding may lack a character of a name.
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")

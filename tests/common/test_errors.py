@@ -1,10 +1,13 @@
 import errno
 import os
 import pickle
+import subprocess
+import sys
 
 import pytest
 
 from common.errors import BadInput, StorageError, run_command, unwritable
+from tests.sources import ROOT
 
 TOKEN = "hf_" + "aB3" * 11
 
@@ -84,3 +87,21 @@ def test_a_word_that_only_starts_like_a_hub_token_is_accepted(monkeypatch):
         "sys.argv", ["command", "--model", "hf_internal-testing/tiny-random-bert", "runs/hf_bert"]
     )
     run_command(lambda: None)
+
+
+def test_a_signal_lets_a_command_remove_its_temporary_files(tmp_path):
+    """And no end of a command looks for cycles in what it has imported."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import atexit, gc, os, signal, sys, tempfile\nfrom common.errors import run_command\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 0))\n"
+        "def main():\n    with tempfile.TemporaryDirectory(dir=sys.argv[1]):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\nrun_command(main)\n"
+    )
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, script, folder]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, [*folder.iterdir()]) == (75, "True\n", [])
+    assert done.stderr == "stopped by SIGTERM; repeat the command to resume\n"
