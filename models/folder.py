@@ -263,8 +263,9 @@ def unpickled(file: Path) -> dict[str, Tensor]:
     """
     try:
         tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
-        if not all(isinstance(value, Tensor) for value in tensors.values()):
-            raise TypeError("not a tensor")
+        for value in tensors.values():
+            if not (isinstance(value, Tensor) and value.is_cpu and value.layout == torch.strided):
+                raise TypeError("not a tensor with its numbers")
     except Exception as error:  # a damaged file can make the restricted unpickler raise anything
         raise BadInput(
             f"{file}: damaged, or contains more than weights; refused, and no code of it was run"

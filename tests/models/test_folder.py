@@ -19,7 +19,7 @@ from models.encoder import SentenceEncoder, load_encoder
 from models.heads import Dense, Head
 from models.loading import load_backbone, load_config, load_tokenizer
 from tests.encoders import encode_of
-from tests.folders import Evil, change_json
+from tests.folders import Evil, change_json, normalise
 from tests.refusals import refused
 
 KERNEL = "somebody/kernel"
@@ -320,6 +320,12 @@ def test_a_setting_that_cannot_be_or_would_change_vectors_is_refused(modules, na
     refusal(modules, said)
 
 
+def test_the_dot_product_of_unit_vectors_is_the_cosine(modules):
+    change_json(modules / SETTINGS, similarity_fn_name="dot")
+    normalise(modules)
+    assert load_encoder(str(modules))[0].normalizes
+
+
 def first_module(modules, **values):
     content = json.loads((modules / "modules.json").read_text())
     content[0] |= values
@@ -381,16 +387,21 @@ def test_a_dense_module_may_be_pickled(folder, sentences, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("layout", ["repeated", "sparse"])
-def test_a_pickle_whose_tensors_are_larger_than_itself_is_refused(folder, layout):
+@pytest.mark.parametrize(
+    ("tensor", "said"),
+    [
+        (
+            torch.zeros(1).expand(10**6, 10**4),
+            "its tensors repeat their numbers, to 40,000,000,000",
+        ),
+        (torch.eye(3).to_sparse(), "contains more than weights"),
+        (torch.empty(10**6, 10**4, device="meta"), "contains more than weights"),
+    ],
+)
+def test_a_pickle_of_tensors_without_their_numbers_is_refused(folder, tensor, said):
     (folder / "model.safetensors").unlink()
-    huge = torch.zeros(1).expand(10**6, 10**4)
-    if layout == "sparse":
-        huge = torch.sparse_coo_tensor(torch.zeros(2, 1), torch.zeros(1), huge.shape)
-    torch.save({"embeddings.word_embeddings.weight": huge}, folder / "pytorch_model.bin")
-    refusal(
-        folder, r"pytorch_model\.bin: its tensors repeat their numbers, to 40,000,000,000 bytes"
-    )
+    torch.save({"embeddings.word_embeddings.weight": tensor}, folder / "pytorch_model.bin")
+    refusal(folder, said)
 
 
 def test_an_adapter_is_refused_with_or_without_a_model_beside_it(folder):
