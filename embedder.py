@@ -100,8 +100,10 @@ class Embedder:
 
     @property
     def longest(self) -> int:
-        """The tokens that the model reads of a text, special ones left out."""
-        return self.encoder.max_length - self.tokenizer.num_special_tokens_to_add()
+        """The tokens that the model reads of a document, without special ones and its prompt."""
+        prompt = self.encoder.of("document").prompt
+        before = len(self.tokenizer(prompt, add_special_tokens=False)["input_ids"])
+        return self.encoder.max_length - self.tokenizer.num_special_tokens_to_add() - before
 
     @checked
     def encode(
@@ -150,6 +152,7 @@ class Embedder:
         top_k: Count = 5,
         threshold: float | None = None,
         weight: Part | None = None,
+        under: str | None = None,
     ) -> list[tuple[str, float]] | list[list[tuple[str, float]]]:
         """The best texts and their scores, best first: a list for a query, else a list of lists.
 
@@ -161,10 +164,11 @@ class Embedder:
             top_k: maximum hits per query.
             threshold: minimum cosine of a hit.
             weight: of the cosine in an index with BM25; default: the recipe's, or 0.5.
+            under: only documents with this id, or whose id is a path below it.
         """
         texts = self.index.documents["text"] if self.index else []
         least = -np.inf if threshold is None else threshold
-        rows = self.hits([queries] if isinstance(queries, str) else queries, top_k, weight)
+        rows = self.hits([queries] if isinstance(queries, str) else queries, top_k, weight, under)
         hits = [
             [(texts[hit.document].as_py(), hit.score) for hit in row if hit.cosine >= least]
             for row in rows
@@ -173,13 +177,17 @@ class Embedder:
 
     @checked
     def hits(
-        self, queries: Iterable[str], top_k: Count = 5, weight: Part | None = None
+        self,
+        queries: Iterable[str],
+        top_k: Count = 5,
+        weight: Part | None = None,
+        under: str | None = None,
     ) -> list[list[Hit]]:
         """As `search`, with the document's number, the best window and both parts of the score."""
         queries = _list(queries)
         weight = (self.recipe or Recipe()).weight if weight is None else weight
         return self._built().search(
-            self.encode(queries, "query"), queries, top_k, weight, self.device
+            self.encode(queries, "query"), queries, top_k, weight, self.device, under
         )
 
     @checked
@@ -187,7 +195,13 @@ class Embedder:
         self, folder: str | PathLike, dtype: Literal["float16", "float32", "int8"] = "float16"
     ) -> None:
         """Write the index to a new folder, see `search.index`; `dtype` is that of its vectors."""
-        self._built().save(Path(folder), {**self._source, "identity": self.encoder.identity}, dtype)
+        self._built().save(Path(folder), {**self._source, "identity": self._identity}, dtype)
+
+    @property
+    def _identity(self) -> list[str]:
+        """What determines the vectors of both roles, besides max_length."""
+        prompts = [self.encoder.of(role).prompt for role in ("query", "document")]
+        return [self.encoder.identity, *prompts]
 
     def _built(self) -> Index:
         if self.index is None:
@@ -200,6 +214,7 @@ class Embedder:
         folder: str | PathLike,
         model: str | PathLike | None = None,
         verify: bool = False,
+        pooling: str | None = None,
         **options,
     ) -> Embedder:
         """The index in a folder, with the model that built it.
@@ -208,26 +223,29 @@ class Embedder:
             folder: written by `save`.
             model: where the model is now; default: where it was.
             verify: compare the sha256 of large files too, and not only their sizes.
+            pooling: of a `model` that does not define one; default: as the index was built.
             options: `device` and `progress`.
 
         Raises:
-            BadInput: the folder is damaged, or the model is not the one that built it.
+            BadInput: the folder is damaged, or the model or its prompts are not those that built
+                it.
         """
         index = Index.load(Path(folder), verify)
         source = model or index.facts["model"]
         settings = {name: index.facts[name] for name in _SETTINGS}
+        settings["pooling"] = pooling or settings["pooling"]
         embedder = cls(source, **settings, **options)
-        if embedder.encoder.identity != index.facts["identity"]:
+        if embedder._identity != index.facts["identity"]:
             raise BadInput(
-                f"{folder}: {source} is not the model that built the index; its vectors would not "
-                "fit; give that model, or build the index again"
+                f"{folder}: {source} is not the model that built the index, or has other prompts; "
+                "its vectors would not fit; give that model, or build the index again"
             )
         embedder.index = index
         return embedder
 
 
 def _list(texts: Iterable[str]) -> list[str]:
-    """The texts; BadInput for a string, a mapping or a table: its letters or names would be them."""
+    """The texts; BadInput for a string, a mapping or a table, whose letters or names they'd be."""
     if isinstance(texts, (str, Mapping)) or hasattr(texts, "columns"):
         raise BadInput(
             f"texts of type {type(texts).__name__}: give a list of strings (df['text'].tolist())"

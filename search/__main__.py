@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import sys
 import time
@@ -10,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from common.errors import BadInput, run_command
-from common.flags import Parser, add_encoder, positive
+from common.flags import Parser, add_encoder, add_pooling, positive
 from common.folders import locked, refuse_existing
 from common.streams import show
 from embedder import Embedder
@@ -67,6 +68,9 @@ def parser() -> Parser:
         help=f"share of the cosine, from 0 to 1 (default: the model's search.json, or {WEIGHT})",
     )
     query.add_argument("--model", help="where the index's model is now (default: where it was)")
+    add_pooling(query)
+    query.add_argument("--under", metavar="PATH", help="only documents whose id is PATH or below")
+    query.add_argument("--json", action="store_true", help="one JSON object per hit and line")
     large = "read the large files too, to see that they are as they were written"
     query.add_argument("--verify", action="store_true", help=large)
     return p
@@ -90,14 +94,15 @@ def build(args: argparse.Namespace) -> None:
         )
     refuse_existing(Path(args.output))
     documents = read_documents([Path(name) for name in args.documents])
-    model, start = (
-        Embedder(args.model, args.pooling, args.max_length, bf16=args.bf16, progress=True),
-        time.perf_counter(),
-    )
-    window = min(args.window, model.longest)
-    if window < args.window:
-        logger.info("windows have %d tokens, the model's limit", window)
-    cut = cutter(model.tokenizer, window, min(args.stride, window))
+    model = Embedder(args.model, args.pooling, args.max_length, bf16=args.bf16, progress=True)
+    start = time.perf_counter()
+    window, stride = min(args.window, model.longest), args.stride
+    if window < 1:
+        raise BadInput(f"{args.model}: its document prompt leaves no room for a document's tokens")
+    if window < args.window:  # windows overlap by the same share
+        stride = max(1, stride * window // args.window)
+        logger.info("windows have %d tokens, one every %d: the model's limit", window, stride)
+    cut = cutter(model.tokenizer, window, stride)
     recipe = model.recipe or Recipe()
     language = args.language or (recipe.language if recipe.weight < 1 else None)
     model.index = Index.build(partial(model.encode, role="document"), documents, cut, language)
@@ -111,19 +116,29 @@ def query(args: argparse.Namespace) -> None:
 
     A hit is title, id, score and its parts, and a snippet.
     """
-    model = Embedder.load_index(args.index, args.model, args.verify)
+    model = Embedder.load_index(args.index, args.model, args.verify, args.pooling)
     words = model.index.lexical.words if model.index.lexical else Words()
     for text in [args.query] if args.query is not None else filter(None, map(str.strip, sys.stdin)):
-        lines = [] if args.query is not None else [f"query: {text}"]
-        for number, hit in enumerate(model.hits([text], args.top_k, args.weight)[0], start=1):
+        lines = []
+        if args.query is None and not args.json:
+            lines.append(f"query: {text}")
+        [hits] = model.hits([text], args.top_k, args.weight, args.under)
+        for number, hit in enumerate(hits, start=1):
             document = model.index.document(hit.document)
+            shown = snippet(document.text[hit.start : hit.end], text, words)
+            if args.json:
+                facts = {"query": text, "rank": number, "id": document.id, "title": document.title}
+                lines.append(json.dumps(facts | hit._asdict() | {"snippet": shown}))
+                continue
             name = f"{document.title} ({document.id})" if document.title else document.id
-            parts = f"cosine {hit.cosine:.3f}" + (
-                "" if hit.bm25 is None else f", BM25 {hit.bm25:.2f}"
-            )
-            lines += [f"{number}. {name}: score {hit.score:.2f} ({parts})"]
-            lines += [f"   {snippet(document.text[hit.start : hit.end], text, words)}"]
-        show("\n".join(lines) + ("" if args.query is not None else "\n"))
+            parts = f"cosine {hit.cosine:.3f}"
+            if hit.bm25 is not None:
+                parts += f", BM25 {hit.bm25:.2f}"
+            lines.append(f"{number}. {name}: score {hit.score:.2f} ({parts})")
+            lines.append(f"   {shown}")
+        if args.query is None and not args.json:
+            lines.append("")
+        show("\n".join(lines))
 
 
 if __name__ == "__main__":

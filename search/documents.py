@@ -140,8 +140,7 @@ class _Page(HTMLParser):
 
 
 def cutter(tokenizer: Any, window: int, stride: int) -> Callable[[str], list[tuple[int, int]]]:
-    """A function that cuts a text into windows of `window` tokens, the next one `stride` tokens
-    further.
+    """A function that cuts a text into windows of `window` tokens, one every `stride` tokens.
 
     It returns first and end character of every window; the last one ends with the text. A tokenizer
     without places of tokens counts words.

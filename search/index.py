@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
 from common.errors import BadInput, brief
@@ -129,6 +130,7 @@ class Index:
         k: int,
         weight: float = WEIGHT,
         device: str = "cpu",
+        under: str | None = None,
     ) -> list[list[Hit]]:
         """The best documents for every query, best first, ties by order in the index.
 
@@ -138,11 +140,13 @@ class Index:
             k: maximum hits per query.
             weight: of the cosines, from 0 to 1; the rest is BM25's.
             device: where vectors are compared.
+            under: only documents with this id, or whose id is a path below it.
         """
         if not 0 <= weight <= 1:
             raise BadInput(
                 f"search: weight {weight} must be from 0 (BM25 alone) to 1 (cosine alone)"
             )
+        among = np.arange(len(self.documents)) if under is None else self._below(under)
         hits, size = [], max(1, SCORES // len(self.windows))
         left = torch.from_numpy(unit(vectors).astype(np.float32)).to(device)
         for start in range(0, len(queries), size):
@@ -151,7 +155,7 @@ class Index:
                 queries[start : start + size],
                 strict=True,
             )
-            hits += [self._hits(cosines, query, k, weight) for cosines, query in rows]
+            hits += [self._hits(cosines, query, k, weight, among) for cosines, query in rows]
         return hits
 
     @torch.no_grad()
@@ -164,12 +168,22 @@ class Index:
             cosines[:, start : start + BLOCK] = queries @ rows.float().T
         return cosines.numpy() if scales is None else cosines.numpy() * scales
 
-    def _hits(self, cosines: np.ndarray, query: str, k: int, weight: float) -> list[Hit]:
+    def _below(self, path: str) -> np.ndarray:
+        """The numbers of the documents at or below a path."""
+        path, ids = path.removeprefix("./").rstrip("/"), self.documents["id"]
+        found = pc.or_(pc.equal(ids, path), pc.starts_with(ids, f"{path}/"))
+        if not pc.any(found).as_py():
+            raise BadInput(f"'{path}': the index has no document below it, such as '{ids[0]}'")
+        return np.flatnonzero(found.to_numpy())
+
+    def _hits(
+        self, cosines: np.ndarray, query: str, k: int, weight: float, among: np.ndarray
+    ) -> list[Hit]:
         words = self.lexical.scores(query) if self.lexical else None
         scores = cosines if words is None else fused(cosines, words, weight)
         if not np.isfinite(scores).all():  # a large file, which is not hashed at loading
             raise BadInput("the index has a number that is not finite; build it again")
-        documents = best(np.maximum.reduceat(scores, self._first), k)
+        documents = among[best(np.maximum.reduceat(scores, self._first)[among], k)]
         hits = []
         for first, end in zip(self._first[documents], self._end[documents], strict=True):
             window = first + int(np.argmax(scores[first:end]))

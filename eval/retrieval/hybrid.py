@@ -30,9 +30,11 @@ def scaled(lexical: np.ndarray) -> np.ndarray:
 def fused(cosines: np.ndarray, lexical: np.ndarray, weight: float = WEIGHT) -> np.ndarray:
     """The scores of every document for one query, (N,) and (N,) -> (N,) float64.
 
-    Where BM25 knows no word of the query all its scores are 0, and the order is that of the
-    cosines.
+    Where BM25 knows no word of the query all its scores are 0, and the cosines alone count, also
+    at weight 0.
     """
+    if not lexical.any():
+        return standardised(cosines)
     return weight * standardised(cosines) + (1 - weight) * scaled(lexical)
 
 

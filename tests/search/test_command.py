@@ -1,6 +1,8 @@
 """`python -m search` as a user types it."""
 
 import io
+import json
+from itertools import pairwise
 
 import pytest
 
@@ -30,6 +32,10 @@ def test_long_files_are_built_and_queried(tiny_bert, folder, tmp_path, capsys, m
     first, shown, second, _ = capsys.readouterr().out.splitlines()
     assert first.startswith("1. Page 1 (1.md): score ") and second.startswith("2. Page ")
     assert "(cosine " in first and ", BM25 " in first and "**Zanzibar** is far" in shown
+    command.main(["query", index, "zanzibar", "--weight=0.1", "--json", "--under=1.md"])
+    [found] = map(json.loads, capsys.readouterr().out.splitlines())
+    assert found["id"] == "1.md" and found["rank"] == 1 and found["bm25"] > 0
+    assert "**Zanzibar**" in found["snippet"]
     monkeypatch.setattr("sys.stdin", io.StringIO("zanzibar\n\nunheardof\n"))
     command.main(["query", index, "--top_k=1", "--weight=0.1"])
     printed = capsys.readouterr().out.splitlines()
@@ -40,6 +46,24 @@ def test_long_files_are_built_and_queried(tiny_bert, folder, tmp_path, capsys, m
     assert printed[1].startswith("1. Page 1 (1.md)") and "BM25 0.00" in printed[5]
     with pytest.raises(BadInput, match="exists already"):
         command.main(build)
+
+
+def test_windows_leave_room_for_the_prompt_and_overlap(tiny_bert, monkeypatch, tmp_path):
+    """Every token is encoded: a word at every place of a text changes a window's vector."""
+    (tmp_path / "long.md").write_text(" ".join(f"{number}" for number in range(100, 200)))
+    model = Embedder(tiny_bert, "avg", max_length=30, document_prompt="a long prompt of ten tokens")
+    monkeypatch.setattr(command, "Embedder", lambda *_, **__: model)
+    output = f"--output={tmp_path / 'index'}"
+    command.main(["build", str(tmp_path / "long.md"), "--model=m", output])
+    tokens = model.tokenizer("a long prompt of ten tokens", add_special_tokens=False)["input_ids"]
+    text, *_ = model.texts
+    bounds = model.index.windows[:, 1:].tolist()
+    for (start, end), (after, _) in pairwise(bounds):
+        ids = model.tokenizer(text[start:end], add_special_tokens=False)["input_ids"]
+        assert len(ids) <= 28 - len(tokens) + 2 and after < end
+    model.encoder.module.prompts["document"] = "word " * 40
+    with pytest.raises(BadInput, match="its document prompt leaves no room"):
+        command.main(["build", str(tmp_path / "long.md"), "--model=m", f"{output}2"])
 
 
 def test_a_query_may_begin_with_a_dash(tmp_path):

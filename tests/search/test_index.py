@@ -14,6 +14,7 @@ from eval.retrieval.lexical import Lexical
 from search.index import Document, Index
 from search.recipe import Recipe
 from tests.faults.forked import check_kills
+from tests.folders import change_json
 from tests.refusals import refused
 
 
@@ -96,12 +97,32 @@ def test_an_index_without_words_has_cosines_only(model, sentences, tmp_path):
     assert {hit.bm25 for hit in hits} == {None}
 
 
-def test_another_model_and_another_folder_are_refused(model, tiny_roberta, tmp_path):
+def test_only_documents_below_a_path_are_found():
+    names = ["a/b.md", "a/c/d.md", "ab.md", "a"]
+    index = Index.build(encode, [Document(name, "", "a cat") for name in names])
+    for under, found in (("a", [0, 1, 3]), ("./a/c/", [1]), ("ab.md", [2]), (None, [0, 1, 2, 3])):
+        [hits] = index.search(encode(["cat"]), ["cat"], 9, under=under)
+        assert [hit.document for hit in hits] == found
+    with pytest.raises(BadInput, match=r"'b': the index has no document below it"):
+        index.search(encode(["cat"]), ["cat"], 9, under="b")
+
+
+def test_another_model_other_prompts_and_another_folder_are_refused(model, tiny_roberta, tmp_path):
     model.save(tmp_path / "index")
     with pytest.raises(BadInput, match="is not the model that built the index"):
         Embedder.load_index(tmp_path / "index", tiny_roberta)
     with pytest.raises(BadInput, match="exists already; remove it"):
         model.save(tmp_path / "index")
+    assert Embedder.load_index(tmp_path / "index", pooling="avg").texts
+    refused_pooling = refused(Embedder.load_index, tmp_path / "index", pooling="cls_before_pooler")
+    assert "is not the model" in refused_pooling
+    folder = tmp_path / "model"
+    model.encoder.module.save(str(folder), model.tokenizer)
+    Embedder(folder).build_index(["a text"]).save(tmp_path / "other")
+    prompts = {"prompts": {"query": "query: "}}
+    change_json(folder / "config_sentence_transformers.json", **prompts)
+    change_json(folder / "config.json", sentence_embedding=...)
+    assert "or has other prompts" in refused(Embedder.load_index, tmp_path / "other")
     with pytest.raises(BadInput, match=r"infocse\.json is missing; .*build"):
         Embedder.load_index(tmp_path)
 

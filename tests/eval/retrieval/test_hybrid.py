@@ -16,13 +16,11 @@ def test_cosines_are_standardised_over_the_corpus_and_bm25_is_scaled_over_its_ma
     assert standardised(np.full(3, 0.1, np.float32)).tolist() == [0, 0, 0]
 
 
-def test_without_a_known_word_the_dense_order_stays_ties_included():
+@pytest.mark.parametrize("weight", [0, 0.5, 1])
+def test_without_a_known_word_the_dense_order_stays_ties_included(weight):
     dense = np.nextafter(np.float32([0.5, 0.5, 0.5, 0.5]), np.float32([0, 1, 1, 0]))
-    assert (
-        best(fused(dense, np.zeros(4, np.float32)), 4).tolist()
-        == best(dense, 4).tolist()
-        == [1, 2, 0, 3]
-    )
+    both = fused(dense, np.zeros(4, np.float32), weight)
+    assert best(both, 4).tolist() == best(dense, 4).tolist() == [1, 2, 0, 3]
 
 
 @pytest.mark.parametrize("k", [0, 1, 3, 7, 9])
