@@ -23,7 +23,7 @@ from common.streams import show
 from eval.dev import BETTER, verdict
 from eval.retrieval.beir import name_of
 from eval.scores import markdown
-from models.encoder import SentenceEncoder, load_encoder
+from models.encoder import SentenceEncoder
 from models.heads import Dense, Head, Normalize
 from models.saved_format import read_modules
 from search.recipe import Recipe
@@ -77,14 +77,14 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
             return done
     refuse_existing(output)
 
-    start, tokenizer = load_encoder(args.model, args.pooling or ("avg" if plain else None))
+    start, tokenizer = infocse.load(args.model, args.pooling or ("avg" if plain else None))
     start.max_length = min(start.max_length, _LONGEST) if plain else start.max_length
     models = {False: start}
     if train:
         trained = Path(infocse.train(**settings(args, given, folder)))
         if not trained.is_dir() or int(os.environ.get("RANK", "0")):
             return {}  # a dry run, which leaves no folder, or not the main process
-        models[True], _ = load_encoder(str(trained))
+        models[True], _ = infocse.load(str(trained))
         models[True].max_length = start.max_length  # it was trained on shorter texts
 
     halves = [SearchSet.of(folder / "task", part) for part in ("dev", "test")]

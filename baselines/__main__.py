@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import infocse
 from common.errors import BadInput, run_command
 
 # isort: split
@@ -36,7 +37,6 @@ from eval.scores import rows_of, score_tables, write_scores
 from eval.sts import own_pairs
 from eval.tasks import Options, score_all, tasks_named
 from export.facts import BASELINE
-from models.encoder import load_encoder
 from models.heads import Head
 
 logger = logging.getLogger(__name__)
@@ -226,7 +226,7 @@ def _encoded(args: argparse.Namespace) -> tuple[Encode, np.ndarray, dict[str, An
         BadInput: the text or the model cannot be read, or the model ends in a normalisation.
     """
     texts, origin = _sentences(args)
-    encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
+    encoder, tokenizer = infocse.load(args.model, args.pooling, args.max_length)
     if encoder.normalizes:
         raise BadInput(
             f"'{args.model}' ends in a normalisation; give --pooling for the encoder without it"

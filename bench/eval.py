@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from scipy.stats import spearmanr
 
+import infocse
 from bench.timing import alternate
 from common.errors import ProjectError
 from eval.encode import Encode
 from eval.sts import STS_TEST, Pairs, merged, read_sick, read_stsb
-from models.encoder import load_encoder
 from models.pooling import POOLINGS
 
 BATCH = 128  # SentEval's
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rows(args: argparse.Namespace) -> list[dict]:
     """One row; ProjectError if scores differ by more than rounding."""
-    encoder, tokenizer = load_encoder(args.model, args.pooling)
+    encoder, tokenizer = infocse.load(args.model, args.pooling)
     data_dir, precision = Path(args.data_dir), "bf16" if args.bf16 else "fp32"
     encode = Encode(encoder, tokenizer, bf16=args.bf16)
     theirs = PlainEncode(encoder, tokenizer, args.bf16)

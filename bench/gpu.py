@@ -35,6 +35,7 @@ import torch
 from accelerate.utils import send_to_device
 from torch import Tensor, nn
 
+import infocse
 from bench import pair
 from bench.cases import STAGE_ONE, TINY, Case, Materials
 from common.errors import BadInput, brief
@@ -44,7 +45,6 @@ from eval.scores import write_rows
 from training.config_files import words_of
 from training.curves import read_log
 from training.graph import GraphedStep
-from training.methods import method_names
 
 logger = logging.getLogger(__name__)
 DEVICE = torch.device("cuda")
@@ -110,7 +110,7 @@ def right(args: argparse.Namespace, folder: Path) -> Iterator[dict]:
     dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     sizes = TINY | dropout | {"initializer_range": 0.1}
     materials = Materials(folder, sizes, batch=8, length=32)
-    for name in (*method_names(), STAGE_ONE):
+    for name in (*infocse.methods(), STAGE_ONE):
         for path in ("padded", "packed"):
             model, inputs = sample(materials, name, path)
             expected = gradients(model, inputs, torch.device("cpu"), "float32")

@@ -3,13 +3,13 @@
 import logging
 from pathlib import Path
 
+import infocse
 from common.errors import BadInput, run_command
 from common.flags import Parser, add_pooling
 from common.folders import filling
 from export.card import Model, card
 from export.facts import read_facts
 from export.hub import push
-from models.encoder import load_encoder
 from models.saved_format import read_modules
 from search.recipe import Recipe
 
@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> None:
             "it out"
         )
     with filling(output) as folder:
-        encoder, tokenizer = load_encoder(args.run, args.pooling)
+        encoder, tokenizer = infocse.load(args.run, args.pooling)
         used = {"pooling": encoder.pooling, "max_length": encoder.max_length}
         for name, value in used.items():  # older rows do not record them
             if other := {row.get(name, value) for row in facts.rows} - {value}:

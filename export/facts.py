@@ -7,12 +7,13 @@ from typing import Any
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
+import infocse
 from common.errors import BadInput
-from common.files import read_json
+from common.files import RUN_FILE, read_json
 from eval.scores import has_scores, read_scores
 from models.objectives.base import Method
-from training.methods import load_method, method_names
-from training.run_folder import RUN_FILE, read_run
+from training.methods import load_method
+from training.run_folder import read_run
 
 BASELINE = "baseline.json"  # as `python -m baselines` writes it
 
@@ -34,7 +35,7 @@ class Facts:
     def method(self) -> Method | None:
         """The method that trained the weights, if this version has it."""
         name = self.mapping("settings").get("method")
-        return load_method(name) if name in method_names() else None
+        return load_method(name) if name in infocse.methods() else None
 
     @property
     def dev_scores(self) -> tuple[float, float] | None:

@@ -7,7 +7,7 @@ without colour.
 import io
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 from markupsafe import Markup
@@ -16,8 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
-from training.curves import GAP, OTHER, OWN, History, dev_unit, logged
+from training.curves import GAP, OTHER, OWN, dev_unit, logged
 
+Log: TypeAlias = Sequence[dict[str, Any]]  # the lines of log.jsonl
 # `--c0` to `--c6` in style.css
 COLOURS = ("#0072b2", "#c04e00", "#00795a", "#b04a86", "#8a6100", "#5f55b5", "#444b54")
 MARKERS = ("o", "s", "^", "D")  # `.mark-0` to `.mark-3`
@@ -58,7 +59,7 @@ STYLE: dict[Any, Any] = {  # matplotlib's names
 }
 
 
-def curves(labels: Sequence[str], histories: Sequence[History]) -> list[tuple[str, str, Markup]]:
+def curves(labels: Sequence[str], histories: Sequence[Log]) -> list[tuple[str, str, Markup]]:
     """Title, name and SVG of every logged quantity, the dev score first.
 
     Both auxiliary losses share a chart.
@@ -77,7 +78,7 @@ def curves(labels: Sequence[str], histories: Sequence[History]) -> list[tuple[st
     return charts
 
 
-def _points(run: int, history: History) -> pd.DataFrame:
+def _points(run: int, history: Log) -> pd.DataFrame:
     """The points that can be drawn: the `run`, the `name` of the quantity, `step` and `value`."""
     points = [
         (run, name, step, value)
