@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -104,7 +105,7 @@ class Collator:
             some.name: self._stop_words(some.stop_words) for some in self.masking if some.stop_words
         }
 
-    def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
+    def __call__(self, batch: Sequence[Key]) -> dict[str, Any]:
         epochs, indices, steps = np.array(batch, dtype=np.int64).T
         keyed = partial(draws.keys, self.seed, epochs, indices)
         shown = self._shown(indices, keyed)
@@ -126,9 +127,9 @@ class Collator:
             arrays["words"] = self._words(shown)
         if self.text.labels is not None:
             arrays["labels"] = self.text.labels[indices][None]
-        tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
-        tensors["seed"] = int(of_step("objectives")[0] >> np.uint64(1))
-        return tensors
+        made: dict[str, Any] = {name: torch.from_numpy(value) for name, value in arrays.items()}
+        made["seed"] = int(of_step("objectives")[0] >> np.uint64(1))
+        return made
 
     def _shown(self, indices: np.ndarray, keyed: Keyed) -> list[Texts]:
         """The texts of each view before its edit: a sentence of the row, or part of a document."""

@@ -89,7 +89,7 @@ class Batch:
     seed: int = 0
 
     @classmethod
-    def of(cls, **inputs: Tensor) -> Batch:
+    def of(cls, **inputs: Any) -> Batch:
         """Build from the collator's flat names; a twin is `NAME_input_ids` and `NAME_labels`."""
         twins = {}
         for name in [name.removesuffix("_labels") for name in inputs if name.endswith("_labels")]:

@@ -76,6 +76,9 @@ class VectorQueue(nn.Module):
     rows.
     """
 
+    vectors: Tensor
+    pushed: Tensor
+
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
         self.register_buffer("vectors", torch.zeros(size, width))
