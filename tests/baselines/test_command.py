@@ -44,7 +44,7 @@ def test_whitening_from_text_to_scores(tiny_bert, text_file, dev_file, sentences
 
 @pytest.mark.parametrize("flag", ["--power=1.1", "--power=nan", "--dimensions=0"])
 def test_flags_are_checked_before_the_text_is_encoded(tiny_bert, tmp_path, monkeypatch, flag):
-    monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
+    monkeypatch.setattr(command.infocse, "load", lambda *_: pytest.fail("was begun"))
     with pytest.raises(BadInput, match=flag.split("=")[0]):
         command.main(
             [
@@ -90,7 +90,7 @@ def test_word_vectors_from_file_to_scores(tmp_path):
 
 
 def test_missing_test_data_is_known_before_the_fit(tiny_bert, text_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
+    monkeypatch.setattr(command.infocse, "load", lambda *_: pytest.fail("was begun"))
     flags = [f"--train_file={text_file}", f"--data_dir={tmp_path}"]
     with pytest.raises(BadInput, match="STS12"):
         command.main(["flow", str(tiny_bert), "--pooling=avg", *flags])
