@@ -40,8 +40,8 @@ def load_masked_lm(path: str, config=None, new_output: bool = False) -> PreTrain
     if not family_of(config).transform:
         raise BadInput(
             f"'{path}': this method needs a masked-language-model head of a known family "
-            f"({WITH_HEAD}), not that of a "
-            f"'{config.model_type}'; purely contrastive methods work without one"
+            f"({WITH_HEAD}), not that of a '{config.model_type}'; purely contrastive methods work "
+            "without one"
         )
     if new_output:
         lm = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)

@@ -99,27 +99,20 @@ class SentenceEncoder(Composite):
         self.head: Any = head
         self.prompts, self.default_prompt = dict(prompts), default_prompt
         self.pooling, self.place = pooling, place
-        self._pooling, self._train_pooling = (
-            pooling_named(pooling),
-            pooling_named(train_pooling or pooling),
-        )
-        self.normalized = (
-            False  # whether the saved model normalises its vectors, as the initial one did
-        )
+        self._pooling = pooling_named(pooling)
+        self._train_pooling = pooling_named(train_pooling or pooling)
+        # Whether the saved model normalises its vectors, as the initial one did.
+        self.normalized = False
         if place is None and (self._pooling.at_mask or self._train_pooling.at_mask):
             raise BadInput(
                 "pooling mask reads the mask of a template, but this tokenizer adds none: choose "
-                "another pooling, or "
-                "train with --method promptbert and a template with {mask}"
+                "another pooling, or train with --method promptbert and a template with {mask}"
             )
-        if (self._pooling.only_first or self._train_pooling.only_first) and attends_backwards(
-            backbone
-        ):
-            flag = (
-                f"--pooling {pooling}"
-                if self._pooling.only_first
-                else f"--train_pooling {train_pooling}"
-            )
+        only_first = self._pooling.only_first or self._train_pooling.only_first
+        if only_first and attends_backwards(backbone):
+            flag = f"--train_pooling {train_pooling}"
+            if self._pooling.only_first:
+                flag = f"--pooling {pooling}"
             raise BadInput(
                 f"{flag}: the first token of a '{self.config.model_type}' attends to no other; use "
                 "avg or last_token"

@@ -92,8 +92,8 @@ def check_apart(config, what: str) -> None:
     if family_of(config).whole:
         raise BadInput(
             f"{what} needs a backbone whose layers run by themselves ({APART}), not "
-            f"'{config.model_type}': "
-            f"{family_of(config).whole}; purely contrastive methods work with any encoder"
+            f"'{config.model_type}': {family_of(config).whole}; purely contrastive methods work "
+            "with any encoder"
         )
 
 
