@@ -84,7 +84,7 @@ def args(monkeypatch):
 
 
 def test_right_steps_are_called_right_on_every_path(args, tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu, "method_names", lambda: ["infocse"])
+    monkeypatch.setattr(gpu.infocse, "methods", lambda: ["infocse"])
     rows = list(gpu.right(args, tmp_path))
     assert len(rows) == 12 and all(row["right"] for row in rows), rows
 
