@@ -14,7 +14,7 @@ import pytest
 
 
 def pytest_configure(config):
-    """Load the shared fixtures, and torch with them, except in the process that only hands tests to workers."""
+    """Load the shared fixtures, and torch, but not in the process that only hands out tests."""
     if not config.getoption("numprocesses", None):
         config.pluginmanager.import_plugin("tests.fixtures")
 
@@ -43,7 +43,7 @@ def _no_bfloat16():
 
 @pytest.fixture(autouse=True)
 def _online_where_the_hub_is_a_stand_in(request, monkeypatch):
-    """The tests in tests/data that ask for `hub` talk to a server on this machine, which offline mode forbids too."""
+    """Tests that ask for `hub` talk to a server on this machine, which offline mode forbids."""
     if "hub" in request.fixturenames:
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
         monkeypatch.setenv("HF_HUB_OFFLINE", "0")  # for commands they start

@@ -11,8 +11,9 @@ writes loads its own model from the folder (`from_pretrained`) or copies the fol
     bert_tokenizer     WordPiece learned from the text, lower-casing, words of one to several pieces
     roberta_tokenizer  byte-level BPE learned from the text; special ids, order and framing as in
     roberta-base
-    xlm_tokenizer      unigram learned from the text as sentencepiece does; special ids and framing as in XLM-R
-    tiny_bert          folder: BertForMaskedLM (hidden 32, 4 layers, 4 heads, 64 positions, dropout 0.1), bert_tokenizer
+    xlm_tokenizer      unigram, as sentencepiece learns it; special ids and framing of XLM-R
+    tiny_bert          folder: BertForMaskedLM (4 layers of 32, 4 heads, 64 positions, dropout 0.1)
+                       with bert_tokenizer
     tiny_roberta       folder: RobertaForMaskedLM (the same, 66 positions), roberta_tokenizer
     tiny_xlm_roberta   folder: XLMRobertaForMaskedLM (the same, 66 positions), xlm_tokenizer
     tiny               function: the name of any family of models.families -> folder of the same
@@ -75,8 +76,12 @@ _WORDS = {
         "; "
     ),
     "article": "a the every this another".split(),
-    "quality": "small brown unbelievable careful wooden quiet remarkable yellow weatherproof tired".split(),
-    "noun": "dog teacher river musician lighthouse child bicycle newspaper gardener understanding".split(),
+    "quality": (
+        "small brown unbelievable careful wooden quiet remarkable yellow weatherproof tired"
+    ).split(),
+    "noun": (
+        "dog teacher river musician lighthouse child bicycle newspaper gardener understanding"
+    ).split(),
     "verb": "watches follows paints remembers overtakes carries misunderstands photographs".split(),
     "adverb": "slowly twice again enthusiastically today".split(),
 }
@@ -113,7 +118,7 @@ def text_file(sentences, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def dev_file(sentences, tmp_path_factory) -> Path:
-    """Each pair is a sentence and the same with a growing share of its words replaced; the score is what is left."""
+    """Each pair is a sentence and a copy with words replaced; the score is the share kept."""
     rng = random.Random(11)
     lines = ["sentence1\tsentence2\tscore"]
     for number, sentence in enumerate(sentences[:30]):
@@ -137,7 +142,7 @@ def bert_tokenizer(text_file, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def roberta_tokenizer(sentences, tmp_path_factory):
-    """As in roberta-base: <s> 0, <pad> 1, </s> 2, <unk> 3, <mask> last; no space in front of the first word."""
+    """As in roberta-base: <s> 0, <pad> 1, </s> 2, <unk> 3, <mask> last; no space in front."""
     folder = tmp_path_factory.mktemp("byte-level")
     learned = ByteLevelBPETokenizer(add_prefix_space=False)
     special = ["<s>", "<pad>", "</s>", "<unk>"]

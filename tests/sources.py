@@ -1,4 +1,4 @@
-"""This project's own source files, found on disk (the scripts of the root, the packages beside them), and its YAML."""
+"""This project's own source files, found on disk, and its YAML."""
 
 import ast
 from pathlib import Path
@@ -28,7 +28,7 @@ def imports(path):
 
 
 def check_entry(entry, needed, optional=None):
-    """Fail unless `entry` has all needed keys, no unknown ones, and values of these types (a bool is no number)."""
+    """Fail unless `entry` has all needed keys, no unknown ones, and values of these types."""
     assert needed.keys() <= entry.keys() <= needed.keys() | (optional or {}).keys(), entry
     for name, value in entry.items():
         kinds = (needed | (optional or {}))[name]

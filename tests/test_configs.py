@@ -1,4 +1,4 @@
-"""Every shipped configuration parses, and the values that papers and official code give are the ones written there."""
+"""Every configuration parses, and has the values that papers and official code give."""
 
 import pytest
 import yaml

@@ -120,7 +120,7 @@ class Sst2(AbsTaskClassification):
 
 
 def test_classification_by_mteb_of_our_vectors_equals_that_of_its_loader(minilm, theirs, data_dir):
-    """SentEval's protocol is another: all 67,349 training rows, where mteb draws ten times eight of a label."""
+    """SentEval's protocol is another: all training rows, where mteb draws eight of a label."""
     [sst2] = (task for task in transfer_tasks() if task.name == "SST2")
     train, _, test = sst2.load(data_dir).values()
     task = Sst2()

@@ -1,4 +1,4 @@
-"""Compare a real checkpoint with published scores, a plain computation and classifiers trained one at a time."""
+"""A real checkpoint against published scores, a plain computation, single classifiers."""
 
 from pathlib import Path
 

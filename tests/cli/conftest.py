@@ -89,7 +89,7 @@ def unsup_in(stage_one_folder, text_file, nli_file, dev_file, tmp_path_factory):
 
 @pytest.fixture
 def unsup(unsup_in, tmp_path):
-    """Arguments of a short run of run_unsup.py or run_sup.py; keyword arguments are further flags."""
+    """Arguments of a short run of run_unsup.py or run_sup.py; keywords are further flags."""
     return partial(unsup_in, tmp_path)
 
 
@@ -149,7 +149,7 @@ def unscored(unsup_in, tmp_path_factory):
 
 @pytest.fixture
 def stopped(unscored, tmp_path):
-    """A copy of a run that was killed after its checkpoint of step 3 of 6: `unsup(method="simcse", dev="none")`."""
+    """A run that was killed after its checkpoint of step 3 of 6, with SimCSE and --dev none."""
     run = shutil.copytree(unscored, tmp_path / "run")
     rewind(run, 3)
     return run

@@ -106,7 +106,7 @@ def test_the_masked_views_are_those_asked_for(text, tokenizer, views):
 def test_special_tokens_also_those_in_the_text_and_padding_are_never_masked(
     tokenizer, tmp_path, whole_words
 ):
-    """As in the official collators, which ask the tokenizer; its special tokens are the unknown word too."""
+    """As in the official collators, which ask the tokenizer; the unknown word is special too."""
     line = f"The \U0001f9ff dog {tokenizer.unk_token} sat{tokenizer.sep_token}down twice"
     (tmp_path / "text.txt").write_text(f"{line}\n{line} today\n" * 32, encoding="utf-8")
     texts = load_tokenised(Source((tmp_path / "text.txt",)), tokenizer, tmp_path)
@@ -231,7 +231,7 @@ def test_stop_words_are_masked_like_the_others_but_have_no_label(
 
 
 def test_which_tokens_are_masked_is_independent_of_what_replaces_them(text, tokenizer):
-    """Were the second draw the first one's number, the masked tokens would be those of low numbers: no swaps."""
+    """Were the second draw the first one's number, only low numbers would be masked: no swaps."""
     made = collator(text, tokenizer, masking=Masking(0.3))(batch_of(*range(300)))
     chosen = made["masked_labels"][0] != IGNORED
     is_mask = made["masked_input_ids"][0][chosen] == tokenizer.mask_token_id

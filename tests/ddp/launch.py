@@ -36,7 +36,7 @@ def flags(**values):
 
 
 def start(arguments):
-    """Start a run in two processes by accelerate's launcher, which ends with 1 whatever they end with."""
+    """Start a run in two processes by accelerate's launcher, which ends with 1 if they fail."""
     command = [
         sys.executable,
         "-m",
@@ -77,7 +77,7 @@ class Rank:
         os.kill(self._process.pid, number)
 
     def end(self, seconds=120):
-        """Wait for it, kill it if that takes too long, and return what it has written to its standard error."""
+        """Wait for it, kill it if that takes too long; returns its standard error."""
         self._process.join(seconds)
         self._process.kill()
         self._process.join()

@@ -1,4 +1,4 @@
-"""Two processes that were not started alike: both say in what they differ, and end before the first step."""
+"""Two processes that differ in a setting both say so, and end before the first step."""
 
 import shutil
 

@@ -126,9 +126,7 @@ def serve(rank, processes, store, connection):
     except Exception:
         with suppress(OSError):  # nobody listens: the tests have ended
             connection.send(traceback.format_exc())
-    os._exit(
-        1
-    )  # gloo's threads are not always joined, and then this would hang; the other processes fail too
+    os._exit(1)  # gloo's threads are not always joined: this would hang; the others fail too
 
 
 def measure_share(rank, processes, case, folder, detached, cached, steps):
@@ -153,7 +151,7 @@ def gather_without_gradient(local):
 
 @pytest.fixture(scope="module")
 def measure_in(tmp_path_factory):
-    """Measure a case in so many processes, which are started once: a start takes longer than a case."""
+    """Measure a case in so many processes, started once: a start takes longer than a case."""
     groups = {}
 
     def start(processes):
@@ -231,7 +229,7 @@ def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, measure_
 def test_two_processes_train_what_one_trains(
     tiny_bert, text_file, dev_file, tmp_path, launched, chunk_size, accumulation
 ):
-    """Sampling, masking, losses, optimizer, evaluation and best model: 2 x 4 sentences against 1 x 8 taken whole."""
+    """From sampling to the best model: 2 x 4 sentences against 1 x 8."""
     common = {
         "method": "infocse",
         "aux_init": "random",

@@ -1,4 +1,4 @@
-"""The commands that a Markdown page shows: cheap ones are run on tiny data, the others parse their flags."""
+"""The commands of a Markdown page: cheap ones run on tiny data, the others parse their flags."""
 
 import argparse
 import re
@@ -26,7 +26,8 @@ RUN = re.compile(
 )
 # tests/cli/test_stranger.py makes the method and runs this
 TOY = "python run_unsup.py --method toy --help"
-SHORT = "--max_steps=2 --eval_steps=2 --save_steps=2 --per_device_train_batch_size=8 --max_length=24".split()
+SHORT = """--max_steps=2 --eval_steps=2 --save_steps=2 --per_device_train_batch_size=8
+    --max_length=24""".split()
 SHORT += "--use_cpu=true --disable_tqdm=true --bf16=false".split()
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(python [^`]*\s--[^`]*)`")
@@ -42,7 +43,7 @@ def blocks(text, language):
 
 
 def commands(text):
-    """Every command of a page's sh blocks, without comments, and every inline command with flags."""
+    """Every command of a page's sh blocks, and every inline command with flags."""
     lines = "".join(blocks(text, "sh")).replace("\\\n", " ").splitlines()
     shown = [
         " ".join(shlex.quote(word) for word in shlex.split(line, comments=True)) for line in lines
@@ -52,7 +53,7 @@ def commands(text):
 
 
 def check(command):
-    """Run a command in the working folder or parse its flags; AssertionError or SystemExit if it is wrong."""
+    """Run a command or parse its flags; AssertionError or SystemExit if it is wrong."""
     command = re.sub(r"^(\w+=\S+ )+", "", command)  # environment variables
     words = shlex.split(command)
     for word in words:
@@ -81,7 +82,7 @@ def _check_target(words):
 
 
 def _shortened(words):
-    """A training command with flags that make it short; a start checkpoint on the hub is replaced by MODEL."""
+    """A training command made short; a checkpoint on the hub is replaced by MODEL."""
     flags = list(SHORT)
     if "run_pretrain_aux.py" not in words:
         flags.append("--test_tasks=none")
@@ -109,7 +110,7 @@ def call(words):
 
 
 def parse(words):
-    """Run `python ...` until its flags are parsed; a helper parser, which knows a few flags, has no --help."""
+    """Run `python ...` until its flags are parsed; a helper's parser has no --help."""
     original = argparse.ArgumentParser.parse_known_args
 
     def parse_known_args(self, *args, **named):

@@ -1,4 +1,4 @@
-"""The Python of the pages runs as it stands; that of python.md, in its order, gives what the command line gives."""
+"""The Python of the pages runs as it stands, and gives what the command line gives."""
 
 import json
 import re

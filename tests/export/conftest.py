@@ -62,7 +62,7 @@ def record() -> dict:
     return {
         "format": 1,
         "script": "run_unsup.py",
-        "command": ["python", "run_unsup.py", "--config", "configs/simcse-bert-base.yaml", "--bf16"],
+        "command": "python run_unsup.py --config configs/simcse-bert-base.yaml --bf16".split(),
         "settings": {
             "method": "simcse",
             "seed": 17,
@@ -82,7 +82,7 @@ def record() -> dict:
 
 @pytest.fixture
 def make_run(tiny_bert, tmp_path):
-    """A run folder: `pooling` and `head` of its model, `run` and `scores` in its files (None: no such file)."""
+    """A run folder with this `pooling` and `head`, `run` and `scores` (None: no such file)."""
 
     def make(pooling="avg", head=None, run=None, scores=SCORES, name="run"):
         folder = tmp_path / name

@@ -39,7 +39,7 @@ _ODD += [[], [[]], [1], {}, {"a": 1}, [{}], ["x", "x"]]
 
 @st.composite
 def damaged(draw, valid, scraps=()):
-    """Random bytes, or a valid file after one to four edits, `scraps` among what is written into it."""
+    """Random bytes, or a valid file after one to four edits, with `scraps` among them."""
     if draw(st.integers(0, 4)) == 0:
         return draw(st.binary(max_size=60))
     content = bytearray(valid)

@@ -2,8 +2,8 @@
 
 import pytest
 
-SHORT = """method simcse dev none test_tasks none use_cpu true disable_tqdm true pooling avg max_steps 1
-    per_device_train_batch_size 4""".split()
+SHORT = """method simcse dev none test_tasks none use_cpu true disable_tqdm true pooling avg
+    max_steps 1 per_device_train_batch_size 4""".split()
 
 
 @pytest.fixture(params=["tiny_bert", "tiny_roberta"])
@@ -14,7 +14,7 @@ def folder(request):
 
 @pytest.fixture
 def short_run(text_file, tmp_path):
-    """Arguments of one step of run_unsup.py on a CPU, from a folder into `run`; keyword arguments are further flags."""
+    """Arguments of one step of run_unsup.py, from a folder into `run`; keywords are flags."""
 
     def arguments(folder, **flags):
         values = dict(zip(SHORT[::2], SHORT[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""Gradient caching gives the gradients of the plain pass, and with dropout those of the chunks with all graphs kept."""
+"""Gradient caching gives the gradients of the plain pass, or of chunks with all graphs kept."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -29,7 +29,7 @@ def build(folder, case, double=True, head="batch_norm", **options):
 
 
 def batch_of(case, folder):
-    """Seven sentences; the last has no masked token, so that with chunks of 2 or 3 one chunk has none."""
+    """Seven sentences; the last has no masked token, so one chunk of 2 or 3 has none."""
     mask = torch.ones(ROWS, 9)
     mask[::3, 6:] = 0
     return make_batch(case, folder, mask, torch.tensor([0.4] * (ROWS - 1) + [0.0]).view(-1, 1))
@@ -129,7 +129,7 @@ def test_the_key_encoder_too_sees_a_chunk_at_a_time(folder, case, size, chunks):
 
 
 def all_graphs_kept(model, batch, size):
-    """The same forward in chunks, nothing cached: one graph, one backward, random numbers in their natural order."""
+    """The same forward in chunks, nothing cached: one graph, one backward."""
     batch = Batch.of(**batch)
     chunks = batch.split(size)
     parts = [model.encode(chunk) for chunk in chunks]

@@ -1,4 +1,4 @@
-"""ConSERT: NT-Xent and every change of the embeddings against what the paper says, padded and packed."""
+"""ConSERT: NT-Xent and every change of the embeddings as in the paper, padded and packed."""
 
 import math
 from typing import get_args

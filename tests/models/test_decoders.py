@@ -1,4 +1,4 @@
-"""Decoders as encoders: which way they attend, what padding changes (nothing), and who loads what is saved."""
+"""Decoders as encoders: how they attend, what padding changes (nothing), who loads them."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ SIZE |= {
 
 @pytest.fixture(scope="module")
 def decoder(roberta_tokenizer, tmp_path_factory):
-    """Folder of a tiny causal language model of a kind; its tokenizer adds nothing and has no padding token."""
+    """A tiny causal language model; its tokenizer adds nothing and has no padding token."""
     backend = Tokenizer.from_str(roberta_tokenizer.backend_tokenizer.to_str())
     backend.post_processor = processors.ByteLevel(trim_offsets=False)
     options = {"eos_token": "</s>", "padding_side": "left", "model_max_length": 64}

@@ -19,7 +19,7 @@ LENGTHS = [9, 8, 7, 6, 5]
 
 
 def built(folder, packed=False, **options):
-    """The model, its objective, and a batch; as a call of the model makes it, and as a dictionary."""
+    """The model, its objective, and a batch, as the model makes it and as a dictionary."""
     batch = make_batch("diffcse", folder, mask_of(LENGTHS), **options)
     model = build_model("diffcse", folder, packed, **options)
     return model, model.objectives[1], Batch.of(**batch), batch
@@ -57,7 +57,7 @@ def test_the_loss_equals_a_computation_sentence_by_sentence(folder, pad_as_negat
 
 
 def test_the_new_layer_starts_with_torch_s_own_values(tiny_bert):
-    """The official code adds it behind the model's own initialisation, which would draw with a spread of 0.3 here."""
+    """The official code adds it after the model's own initialisation."""
     rtd = built(tiny_bert)[1]
     limit = rtd.head.in_features**-0.5
     for drawn in (rtd.head.weight, rtd.head.bias):

@@ -1,4 +1,4 @@
-"""Dropout by random bits: rate, expectation, gradient, and attention with it against plain operations."""
+"""Dropout by random bits: rate, expectation, gradient, attention against plain operations."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def test_rate_scale_and_gradient(rate, dtype):
 
 
 def test_units_are_independent_within_a_draw_and_over_a_row():
-    """Correlations at the distances at which random bits are shared, against those of independent units."""
+    """Correlations at the distances at which bits are shared, against independent units."""
     torch.manual_seed(1)
     dropped = (drop(torch.ones(400_000), 0.3) == 0).float() - 0.3
     for distance in (1, 2, 3, 4, 5, 8, 16, 64):

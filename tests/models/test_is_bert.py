@@ -21,7 +21,7 @@ def softplus(x):
 
 
 def estimate(features, vectors, row):
-    """The paper's estimate, summed over one sentence's tokens; its vector is number `row` of the vectors."""
+    """The paper's estimate over one sentence's tokens; its vector is number `row`."""
     total = 0.0
     for token in features:
         total += math.log(2) - softplus(-(token @ vectors[row]).item())

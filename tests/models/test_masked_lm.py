@@ -1,4 +1,4 @@
-"""Stage 1's options, against a slow computation: one sentence at a time, without padding, from the equations."""
+"""Stage 1's options against the equations, one sentence at a time, without padding."""
 
 import pytest
 import torch
@@ -111,7 +111,7 @@ def test_without_head_layers_it_is_the_plain_masked_language_model(lm, packed):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_gradient_reaches_the_encoder_through_the_clean_cls_alone(lm, packed):
-    """With a head over the embeddings and clean [CLS], the auxiliary loss trains every layer of the encoder."""
+    """Over the embeddings and with a clean [CLS], the loss trains every layer."""
     model, batch = model_of(lm, packed, skip_from=0, clean=True), batch_of(lm.config)
     batch = {name: batch[name] for name in (*PLAIN, *OWN)}
     model(

@@ -1,4 +1,4 @@
-"""Losses with a memory against a computation sentence by sentence: what is in the queue counts as a negative."""
+"""Losses with a memory, sentence by sentence: what is in the queue counts as a negative."""
 
 import math
 

@@ -26,7 +26,7 @@ LENGTHS = {
 
 
 def stage_two(folder, packed, case="infocse", **options):
-    """With the linear-tanh head: batch norm over a few rows multiplies rounding more than the tolerance allows."""
+    """With the linear-tanh head: batch norm over a few rows multiplies rounding."""
     return build_model(case, folder, packed=packed, spread=0.1, **options)
 
 
@@ -124,7 +124,7 @@ def test_a_batch_without_a_masked_token_has_loss_zero_and_gradients_for_every_pa
 
 
 def test_bfloat16_stays_as_near_to_the_padded_call_as_that_to_float32(folder):
-    """Both round to 8 bits in another order: within 2 % in the loss, and a gradient of the same direction."""
+    """Both round to 8 bits in another order: 2 % in the loss, the gradient's direction."""
     batch, seen = batch_of(folder, LENGTHS["random"]), []
     for packed in (False, True):
         model = stage_two(folder, packed)
@@ -156,7 +156,7 @@ def test_frozen_matrices_held_in_bfloat16_change_no_bit_under_autocast(folder):
 
 @pytest.mark.parametrize(("packed", "operations"), [(True, 13), (False, 9)])
 def test_every_operation_drops_at_the_rate(tiny_bert, packed, operations, monkeypatch):
-    """Embeddings, and of each layer attention weights, attention output, feed-forward output; padded, torch attends."""
+    """Embeddings, and of each layer attention weights and both outputs; padded, torch attends."""
     rates, draw = [], dropout._draw
     monkeypatch.setattr(
         dropout, "_draw", lambda shape, rate, *rest: rates.append(rate) or draw(shape, rate, *rest)

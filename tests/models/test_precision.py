@@ -1,4 +1,4 @@
-"""Weights that are cast together give the numbers that autocast gives, which casts them one by one."""
+"""Weights that are cast together give the numbers of autocast, which casts them singly."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""PromptBERT against a loop over the sentences, with the library's own model and positions written out."""
+"""PromptBERT against a loop over the sentences, with the library's own model."""
 
 import pytest
 import torch

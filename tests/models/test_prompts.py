@@ -1,4 +1,4 @@
-"""Prompts: before the texts that sentence-transformers puts them before, in evaluation, search and training."""
+"""Prompts stand where sentence-transformers puts them: evaluation, search, training."""
 
 import json
 

@@ -35,7 +35,7 @@ def jensen_shannon(rows, others):
 
 
 def likelihood(scores, order):
-    """Of drawing the items in this order, each among those that are left, by the softmax of their scores."""
+    """Of drawing the items in this order, each by the softmax of those that are left."""
     left, product = list(order), 1.0
     for item in order:
         product *= math.exp(scores[item]) / sum(math.exp(scores[other]) for other in left)

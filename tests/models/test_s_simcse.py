@@ -68,7 +68,7 @@ def test_rates_end_with_their_call(tiny_bert, packed):
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("pooling", ["cls_before_pooler", "avg"])
 def test_every_operation_drops_at_its_own_rate(folder, packed, pooling, count, monkeypatch):
-    """In the order of the network, and of every row at the rate of the row's sentence; one rate is that of all."""
+    """In the network's order, and each row at its sentence's rate; one rate is that of all."""
     encoder, seen = encoder_of(folder, packed, pooling=pooling), []
     draw = sampled._draw
     monkeypatch.setattr(

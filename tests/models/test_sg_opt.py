@@ -1,4 +1,4 @@
-"""SG-OPT against loops over sentences and layers; what is frozen stays, and is what is measured from."""
+"""SG-OPT against loops over sentences and layers; what is frozen stays."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Spans: lengths, places, deletions and titles; the loss against a loop; whole documents in the collator."""
+"""Spans: lengths, places, deletions, titles; the loss against a loop; whole documents."""
 
 import numpy as np
 import pytest

@@ -63,7 +63,7 @@ def test_a_batch_has_twins_of_any_name_and_its_chunks_have_theirs():
 
 
 def test_the_processes_agree_on_the_counts_of_all_terms_by_one_message(monkeypatch):
-    """Two processes, of which the other one has 6 and 2 tokens: each mean is scaled so that DDP's average is exact."""
+    """The other process has 6 and 2 tokens: means are scaled so that DDP's average is exact."""
     sent = []
     monkeypatch.setattr(collectives, "world_size", lambda: 2)
     monkeypatch.setattr(

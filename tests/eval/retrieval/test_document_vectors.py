@@ -33,9 +33,7 @@ def test_a_folder_of_another_model_size_or_corpus_is_refused_with_the_difference
 ):
     kept = tmp_path / "kept"
     filled(Letters(), corpus, kept)
-    assert "model letters, now others" in refused(
-        filled, Letters(identity="others"), corpus, kept
-    )
+    assert "model letters, now others" in refused(filled, Letters(identity="others"), corpus, kept)
     assert "shard_size 7, now 8" in refused(filled, Letters(), corpus, kept, size=8)
     beir.documents["d7"] = "another text"
     beir.write()
