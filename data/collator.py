@@ -100,7 +100,8 @@ class Collator:
         needs_words = any(view.words for view in self.views) or any(
             some.whole_words for some in self.masking
         )
-        self._starts = word_starts(tokenizer) if needs_words else None
+        # Which tokens begin a word; not every tokenizer can say.
+        self._starts = word_starts(tokenizer) if needs_words else np.array([], dtype=bool)
         self._unlabelled = {
             some.name: self._stop_words(some.stop_words) for some in self.masking if some.stop_words
         }
@@ -234,7 +235,7 @@ class Collator:
     def _masked(
         self, masking: Masking, ids: np.ndarray, is_text: np.ndarray, keyed: Keyed
     ) -> dict[str, np.ndarray]:
-        views = list(masking.views)
+        views = list(masking.views or ())
         ids, text = ids[views], is_text[views]
         # One stream per purpose, not one stream cut in pieces: the numbers of a sentence must not
         # depend on the longest sentence of its batch.
