@@ -14,7 +14,7 @@ from common.errors import BadInput, run_command
 
 from adapt import CONFIG
 from adapt.run import run
-from common.flags import Parser, add_pooling, positive, refuse_repeated
+from common.flags import Parser, add_columns, add_pooling, positive, refuse_repeated
 from common.folders import locked
 from common.ranges import Seed, check_range
 from eval.retrieval.lexical import LANGUAGES
@@ -66,6 +66,7 @@ def parser() -> Parser:
         type=positive,
         help=f"training steps (default: {read_config(str(CONFIG))['max_steps']})",
     )
+    add_columns(p)
     add_pooling(p)
     p.add_argument(
         "--language",

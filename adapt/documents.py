@@ -50,14 +50,12 @@ class Passage(NamedTuple):
         return f"{self.title} {self.body}".strip()
 
 
-def read_documents(paths: Iterable[Path]) -> list[Passage]:
-    """The documents that `python -m search build` reads, in passages.
-
-    Raises:
-        BadInput: a file cannot be read; names file and line.
-    """
+def read_documents(
+    paths: Iterable[Path], text_column: str | None = None, title_column: str | None = None
+) -> list[Passage]:
+    """The documents that `python -m search build` reads, in passages; see `search.documents`."""
     found: list[Passage] = []
-    for document in files.read_documents(paths):
+    for document in files.read_documents(paths, text_column, title_column):
         found += passages(document.title, document.text)
     return found
 
@@ -105,6 +103,7 @@ def split(documents: Sequence[Passage], seed: int, language: str = "english") ->
     wanted = min(MOST, int(SHARE * len(documents)))
     order = permutation(seed, 0, len(documents), "held out").tolist()
     held: dict[int, tuple[str, str]] = {}
+    copies = 0
     shingles = _Shingles(documents[index].text for index in order[:SAMPLED])
     queries = PseudoQueries([documents[index].text for index in order[:SEARCHED]], language)
     for index in order:
@@ -114,13 +113,16 @@ def split(documents: Sequence[Passage], seed: int, language: str = "english") ->
         rng = np.random.default_rng([seed, index])
         for kind in rng.permutation(KINDS).tolist():
             pair = pair or queries.make(kind, *document, rng)
-        if pair and not shingles.has_copy_of(document.text):
+        if pair and shingles.has_copy_of(document.text):
+            copies += 1
+        elif pair:
             held[index] = pair
             shingles.add(document.text)
     if len(held) < FEWEST:
         raise BadInput(
             f"only {len(held)} of {len(documents)} documents can be held out as pseudo-queries "
-            f"(a third at most); {FEWEST} are needed: give more or longer documents"
+            f"(a third at most; {copies} are near-copies of others); {FEWEST} are needed: give "
+            "more or longer documents"
         )
     rest = [document for index, document in enumerate(documents) if index not in held]
     training = [document for document in rest if not shingles.has_copy_of(document.text)]

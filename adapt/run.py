@@ -58,7 +58,13 @@ def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
         raise BadInput(
             f"--{min(unused)} is for training, and a finished model is trained only with --train"
         )
-    folder = prepare(args.text, args.seed, args.cache_dir, args.language)
+    columns = args.text_column, args.title_column
+    folder = prepare(args.text, args.seed, args.cache_dir, args.language, *columns)
+    if train and not (folder / "documents.jsonl").stat().st_size:
+        raise BadInput(
+            f"{', '.join(args.text)}: no document is left to train on; all others are near-copies "
+            "of those that are held out"
+        )
     asked = {
         name: getattr(args, name)
         for name in ("model", "pooling", "labels", "steps", "seed", "language")
@@ -156,7 +162,12 @@ def compare(
 
 
 def prepare(
-    paths: Sequence[str | Path], seed: int, cache_dir: str, language: str = "english"
+    paths: Sequence[str | Path],
+    seed: int,
+    cache_dir: str,
+    language: str = "english",
+    text_column: str | None = None,
+    title_column: str | None = None,
 ) -> Path:
     """The cached folder with the search task, `documents.jsonl` and `titled.jsonl`.
 
@@ -165,7 +176,7 @@ def prepare(
     Raises:
         BadInput: see `read_documents` and `split` of `adapt.documents`.
     """
-    documents = read_documents([Path(path) for path in paths])
+    documents = read_documents([Path(path) for path in paths], text_column, title_column)
     key = digest([_VERSION, seed, language, documents])
 
     def make(folder: Path) -> None:

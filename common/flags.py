@@ -161,6 +161,13 @@ def add_encoder(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    """Add `--text_column` and `--title_column` for commands that read documents."""
+    parser.add_argument("--text_column", help="of tables and .jsonl (default: text)")
+    title = "of tables and .jsonl (default: title in .jsonl, none in tables)"
+    parser.add_argument("--title_column", help=title)
+
+
 def add_prompts(parser: argparse.ArgumentParser, *roles: str) -> None:
     """Add `--query_prompt` or `--document_prompt`."""
     for role in roles:

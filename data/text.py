@@ -115,6 +115,16 @@ def _batches(names: Sequence[str], rows: Iterator[list]) -> Iterator[dict[str, S
 
 def _rows(source: Source, counts: Counter[str]) -> Iterator[list]:
     """Yield the sentences of each row, then the index of its label if labelled; count rows."""
+    for _, row in rows_of(source):
+        if isinstance(row, str):
+            counts[row] += 1
+        else:
+            counts["rows"] += 1
+            yield row
+
+
+def rows_of(source: Source) -> Iterator[tuple[str, list[Any] | str]]:
+    """Yield where each row is in its file, such as ":3", and the row, or why it is dropped."""
     read = {"csv": _separated, "text": _separated, "json": _objects}.get(source.reader, _columns)
     for path in source.files:
         for where, cells in read(source, path):
@@ -122,11 +132,7 @@ def _rows(source: Source, counts: Counter[str]) -> Iterator[list]:
                 row = _row(source, cells or ())
             except ValueError as error:
                 raise BadInput(f"{path}{where}: {brief(error)}") from error
-            if isinstance(row, str):
-                counts[row] += 1
-            else:
-                counts["rows"] += 1
-                yield row
+            yield where, row
 
 
 def _row(source: Source, cells: Sequence[Any]) -> list[Any] | str:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from common.errors import BadInput, run_command
-from common.flags import Parser, add_encoder, add_pooling, positive
+from common.flags import Parser, add_columns, add_encoder, add_pooling, positive
 from common.folders import locked, refuse_existing
 from common.streams import show
 from embedder import Embedder
@@ -36,11 +36,14 @@ def parser() -> Parser:
     )
     commands = p.add_subparsers(dest="command", required=True, metavar="build|query")
     build = commands.add_parser("build", help="encode documents and write an index")
-    texts = "folders, whose .md, .txt and .html files are a document each; .jsonl (text, title, "
-    texts += "_id) and .txt files with one per line"
+    texts = (
+        "folders, whose .md, .txt and .html files are a document each; .csv, .tsv, .parquet and "
+    )
+    texts += ".jsonl files with one per row, .txt files with one per line"
     build.add_argument("documents", nargs="+", metavar="DOCUMENTS", help=texts)
     build.add_argument("--model", required=True, help="as for `python -m eval`")
     build.add_argument("--output", required=True, metavar="INDEX", help="a new folder")
+    add_columns(build)
     add_encoder(build)
     window = "tokens of a window of a long document, at most what the model reads"
     build.add_argument("--window", type=positive, default=200, help=window)
@@ -93,7 +96,8 @@ def build(args: argparse.Namespace) -> None:
             "be lost"
         )
     refuse_existing(Path(args.output))
-    documents = read_documents([Path(name) for name in args.documents])
+    paths = [Path(name) for name in args.documents]
+    documents = read_documents(paths, args.text_column, args.title_column)
     model = Embedder(args.model, args.pooling, args.max_length, bf16=args.bf16, progress=True)
     start = time.perf_counter()
     window, stride = min(args.window, model.longest), args.stride
@@ -117,6 +121,7 @@ def query(args: argparse.Namespace) -> None:
     A hit is title, id, score and its parts, and a snippet.
     """
     model = Embedder.load_index(args.index, args.model, args.verify, args.pooling)
+    assert model.index is not None
     words = model.index.lexical.words if model.index.lexical else Words()
     for text in [args.query] if args.query is not None else filter(None, map(str.strip, sys.stdin)):
         lines = []

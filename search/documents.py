@@ -4,115 +4,236 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from html import unescape
 from html.parser import HTMLParser
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from common.errors import BadInput
+import yaml
+
+from common.errors import BadInput, brief
 from common.files import files_of, open_regular
-from data.lines import numbered_lines
+from data.lines import numbered_lines, reader_of
+from data.source import Source
+from data.text import rows_of
 from eval.retrieval.lexical import Words, normal, word_places
 from search.index import Document
 
 logger = logging.getLogger(__name__)
 WHOLE = (".md", ".markdown", ".txt", ".html", ".htm")  # files of a folder, each a document
-_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*\s*$", re.MULTILINE)
+CONVERTED = (".docx", ".ipynb", ".json", ".pdf", ".pptx", ".rtf")  # to Markdown, by markitdown
+_TEXTS, _IDS = ("text", "body", "content", "contents"), ("_id", "id")  # names in JSON Lines
+_LARGEST = 100_000_000  # bytes of a file that is one document
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(
+    r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL
+)
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.*)$", re.MULTILINE)
 _SNIPPET, _BEFORE = 240, 40  # characters, and of them before the first marked word
 
 
-def read_documents(paths: Iterable[Path]) -> list[Document]:
+def read_documents(
+    paths: Iterable[Path], text_column: str | None = None, title_column: str | None = None
+) -> list[Document]:
     """The documents of files and folders.
 
     - a folder: every `.md`, `.txt` or `.html` below it is a document with its path as the id
-    - `.jsonl`: every line is a document with `text` and, if it has them, `title` and `_id` (BEIR's
-      format)
+    - `.csv`, `.tsv`, `.parquet` and `.arrow`: every row is a document
+    - `.jsonl`: every line is a document with a text (`text`, `body`, `content` or `contents`) and,
+      if it has them, `title` and `_id` or `id`
     - `.txt`: every line is a document
+    - `.pdf` and others of `CONVERTED`, also in a folder: what markitdown makes of it
     - another file: one document
+
+    Args:
+        paths: the files and folders.
+        text_column: of tables and JSON Lines; default: `text`, and the names above.
+        title_column: of tables, none by default, and of JSON Lines, `title` by default.
 
     Raises:
         BadInput: a file cannot be read, an id occurs twice, or there is no document with a word.
     """
-    documents = [document for path in paths for document in _documents(path)]
-    kept = [document for document in documents if word_places(document.text)]
-    if dropped := len(documents) - len(kept):
-        logger.warning("skipped %d empty documents of %d", dropped, len(documents))
+    places: dict[str, str] = {}
+    kept: list[Document] = []
+    empty = 0
+    for path in paths:
+        for where, document in _documents(path, text_column, title_column):
+            _check(where, document)
+            if not word_places(document.text):
+                empty += 1
+                continue
+            if document.id in places:
+                raise BadInput(
+                    f"{where}: the id '{document.id}' is also that of {places[document.id]}; give "
+                    "the folder above both, or other ids"
+                )
+            places[document.id] = where
+            kept.append(document)
+    if empty:
+        logger.warning("skipped %d empty documents of %d", empty, empty + len(kept))
     if not kept:
         names = ", ".join(map(str, paths))
         raise BadInput(
-            f"{names}: no document; give a .jsonl or .txt file, or a folder of {' '.join(WHOLE)}"
+            f"{names}: no document; give a table, a .jsonl or .txt file, or a folder of "
+            f"{' '.join(WHOLE)}"
         )
     return kept
 
 
-def _documents(path: Path) -> Iterator[Document]:
+def _check(where: str, document: Document) -> None:
+    content = "".join(document)
+    try:
+        content.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{where}: half of a surrogate pair, which is no text") from error
+    if "\0" in content:
+        raise BadInput(f"{where}: NUL character, which is no text")
+
+
+def _documents(
+    path: Path, text_column: str | None, title_column: str | None
+) -> Iterator[tuple[str, Document]]:
+    """Yield where a document is and the document."""
+    suffix, kind = path.suffix.lower(), reader_of(path)
     if path.is_dir():
-        files = files_of(path)
-        named = [file for file in files if file.suffix.lower() in WHOLE]
-        if others := len(files) - len(named):
-            logger.info("%s: skipped %d files that are not %s", path, others, " ".join(WHOLE))
-        yield from (_whole(file, str(file.relative_to(path))) for file in named)
-    elif path.suffix == ".jsonl":
-        yield from (
-            _record(f"{path}:{number}", number, line) for number, line in numbered_lines(path)
-        )
-    elif path.suffix == ".txt":
-        yield from (
-            Document(str(number), "", line.strip()) for number, line in numbered_lines(path)
-        )
+        for file in _files(path):
+            yield str(file), _whole(file, file.relative_to(path).as_posix())
+    elif suffix in CONVERTED:
+        yield str(path), _whole(path, path.name)
+    elif kind == "json":
+        for number, line in numbered_lines(path):
+            if line.strip():
+                name = f"{path.name}:{number}"
+                where = f"{path}:{number}"
+                yield where, _record(where, name, line, text_column, title_column or "title")
+    elif kind != "text" or suffix == ".tsv":
+        names = (title_column, text_column or "text")
+        titled = title_column is not None
+        source = Source((path,), names=tuple(filter(None, names)), titled=titled)
+        for where, row in rows_of(source):
+            if not isinstance(row, str):
+                title = row[0] if titled else ""
+                document = Document(f"{path.name}{where}", title, " ".join(row).strip())
+                yield f"{path}{where}", document
+    elif suffix == ".txt":
+        for number, line in numbered_lines(path):
+            yield f"{path}:{number}", Document(f"{path.name}:{number}", "", line.strip())
     else:
-        yield _whole(path, path.name)
+        yield str(path), _whole(path, path.name)
 
 
-def _record(where: str, number: int, line: str) -> Document:
+def _files(folder: Path) -> list[Path]:
+    """The files of a folder that are a document each."""
+    read, files = [*WHOLE], files_of(folder)
+    convertible = [file for file in files if file.suffix.lower() in CONVERTED]
+    if find_spec("markitdown"):
+        read += CONVERTED
+    elif convertible:
+        example, count = convertible[0].name, len(convertible)
+        logger.warning("%s: %d files such as %s need markitdown", folder, count, example)
+    named = [file for file in files if file.suffix.lower() in read]
+    if others := len(files) - len(named):
+        logger.info("%s: skipped %d files that are not %s", folder, others, " ".join(read))
+    return named
+
+
+def _record(
+    where: str, name: str, line: str, text_column: str | None, title_column: str
+) -> Document:
+    keys = [text_column] if text_column else _TEXTS
     try:
         record = json.loads(line)
-        name, title, text = record.get("_id", str(number)), record.get("title", ""), record["text"]
-        return Document(name + "", title + "", f"{title} {text + ''}".strip())
-    except (ValueError, RecursionError, AttributeError, KeyError, TypeError) as error:
+        texts = [record[key] for key in keys if record.get(key) is not None]
+        names = [str(record[key]) for key in _IDS if record.get(key) is not None]
+        title, text = record.get(title_column) or "", texts[0]
+        return Document(names[0] if names else name, title + "", f"{title} {text + ''}".strip())
+    except (ValueError, RecursionError, AttributeError, LookupError, TypeError) as error:
+        wanted = text_column or ", ".join(_TEXTS)
         raise BadInput(
-            f"{where}: needs an object with 'text', and '_id' and 'title' if any, as strings"
+            f"{where}: needs an object with a string '{wanted}' (see --text_column) and, if any, a "
+            f"string '{title_column}' and an '_id'"
         ) from error
 
 
 def _whole(path: Path, name: str) -> Document:
-    with open_regular(path) as file:
-        try:
-            text = file.read().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise BadInput(f"{path}: not UTF-8 (byte {error.start}); convert the file") from error
-    suffix, title = path.suffix.lower(), path.stem
+    suffix, title = path.suffix.lower(), ""
+    text = _converted(path) if suffix in CONVERTED else _text(path)
     if suffix in (".html", ".htm"):
-        page = _Page()
-        page.feed(text)
-        page.close()
-        text, title = "".join(page.text), " ".join("".join(page.title).split()) or title
-    elif suffix in (".md", ".markdown") and (heading := _HEADING.search(text)):
-        title = heading[1]
-    return Document(name, title, text.strip())
+        title, text = _html(text)
+    elif suffix in (".md", ".markdown", *CONVERTED):
+        title, text = _markdown(text)
+    return Document(name, title or path.stem, text.strip())
+
+
+def _text(path: Path) -> str:
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > _LARGEST:
+            raise BadInput(
+                f"{path}: a document of more than {_LARGEST:,} bytes; split it, or give lines "
+                "as .jsonl"
+            )
+        content = file.read()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not UTF-8 (byte {error.start}); convert the file") from error
+    if "\0" in text:  # UTF-16 can be valid UTF-8
+        raise BadInput(f"{path}: NUL byte; the file is not plain text in UTF-8")
+    return text.replace("\r\n", "\n")
+
+
+def _converted(path: Path) -> str:
+    """A file as Markdown."""
+    try:
+        from markitdown import MarkItDown  # here: few have it
+    except ImportError as error:
+        raise BadInput(
+            f"{path}: {path.suffix} files need markitdown (pip install 'markitdown[all]'); or "
+            "convert it to text"
+        ) from error
+    try:
+        return MarkItDown().convert(path).text_content
+    except Exception as error:  # of the many formats' libraries
+        raise BadInput(f"{path}: markitdown cannot convert it ({brief(error)})") from error
+
+
+def _markdown(text: str) -> tuple[str, str]:
+    """Title and text, without front matter; a title that only that has is put before."""
+    heading = ""
+    if front := _FRONT_MATTER.match(text):
+        try:
+            fields = yaml.load(front[1], yaml.BaseLoader)  # all values are strings
+        except (yaml.YAMLError, RecursionError):
+            fields = None
+        if isinstance(fields, dict):  # otherwise it is text between two rules
+            text = text[front.end() :].strip()
+            heading = str(fields.get("title", ""))
+            text = f"{heading}\n\n{text}"
+    if not heading and (found := _HEADING.search(_FENCED.sub("", text))):
+        heading = found[1].strip().rstrip("#").strip()
+    return heading, text
+
+
+def _html(text: str) -> tuple[str, str]:
+    """Title and visible text of a page.
+
+    Of the parser's older versions a tag that does not end before the file does takes time for every
+    character after it, and a marked section (`<![`), which HTML does not have, fails.
+    """
+    page, end = _Page(), text.rfind(">") + 1
+    page.feed(text[:end].replace("<![", "<!"))
+    page.close()
+    page.handle_data(unescape(text[end:]))
+    return " ".join("".join(page.title).split()), "".join(page.text)
 
 
 class _Page(HTMLParser):
-    """The visible text and the title of a page."""
-
     _HIDDEN = ("script", "style", "template", "noscript")
-    _INLINE = (
-        "a",
-        "abbr",
-        "b",
-        "code",
-        "em",
-        "i",
-        "mark",
-        "small",
-        "span",
-        "strong",
-        "sub",
-        "sup",
-        "u",
-        "wbr",
-    )
+    _INLINE = "a abbr b code em i mark small span strong sub sup u wbr".split()
 
     def __init__(self) -> None:
         super().__init__()

@@ -123,6 +123,8 @@ def test_boilerplate_makes_no_copies_but_copies_of_it_are_found(documents):
 def test_too_few_documents_are_refused(documents):
     with pytest.raises(BadInput, match="16 of 50 documents"):
         split(documents[:50], seed=0)
+    with pytest.raises(BadInput, match=r"1 of 60 documents .* 59 are near-copies of others"):
+        split(documents[:1] * 60, seed=0)
     with pytest.raises(BadInput, match="0 of 100 documents"):
         split([Passage("", f"short text {i}") for i in range(100)], seed=0)
 

@@ -1,13 +1,19 @@
 """Documents of files and folders, windows by tokens, snippets."""
 
+import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import search.documents
 from common.errors import BadInput
 from eval.retrieval.lexical import Words
 from search.documents import cutter, read_documents, snippet
 from search.index import Document
+from tests.refusals import refused
 
 PAGE = """<!doctype html><html><head><title>A  page</title><style>p {color: red}</style>
 <script>var x = "<p>no</p>";
@@ -33,26 +39,116 @@ def test_files_of_a_folder_are_documents(tmp_path):
         page.title == "A page"
         and page.text.split() == "A page Cats sleep & purr soft\u00adly one two".split()
     )
-    (tmp_path / "a.md").write_bytes(b"caf\xe9")
-    with pytest.raises(BadInput, match=r"a\.md: not UTF-8 \(byte 3\)"):
-        read_documents([tmp_path])
 
 
-def test_lines_of_files_are_documents(tmp_path):
-    lines, records = tmp_path / "lines.txt", tmp_path / "records.jsonl"
+def test_rows_and_lines_of_files_are_documents(tmp_path):
+    lines, records = tmp_path / "lines.txt", tmp_path / "records.JSONL"
     lines.write_text("first\n\nthird\n")
-    records.write_text('{"_id": "x", "title": "T", "text": "body", "more": 1}\n{"text": "alone"}\n')
-    expected = [("1", "", "first"), ("3", "", "third"), ("x", "T", "T body"), ("2", "", "alone")]
+    records.write_text(
+        '{"_id": "x", "title": "T", "text": "body", "more": [1]}\n\n{"contents": "alone"}\n'
+        '{"id": 7, "title": null, "body": "numbered"}\n'
+    )
+    expected = [("lines.txt:1", "", "first"), ("lines.txt:3", "", "third")]
+    expected += [("x", "T", "T body"), ("records.JSONL:3", "", "alone"), ("7", "", "numbered")]
     assert read_documents([lines, records]) == expected
-    for line in ("[1]", '{"title": "no text"}', '{"text": 1}', '{"text": "a", "_id": 3}', "{"):
+    table = pa.table({"text": ["None", "b"], "name": ["N", None]})
+    (tmp_path / "t.CSV").write_text('name,text\nN,None\n,"b"\n')
+    (tmp_path / "t.tsv").write_text("name\ttext\nN\tNone\n\tb\n")
+    pq.write_table(table, tmp_path / "t.parquet")
+    for name, first, second in (
+        ("t.CSV", ":2", ":3"),
+        ("t.tsv", ":2", ":3"),
+        ("t.parquet", ": row 1", ": row 2"),
+    ):
+        path = tmp_path / name
+        expected = [(f"{name}{first}", "N", "N None"), (f"{name}{second}", "", "b")]
+        assert read_documents([path], title_column="name") == expected
+        assert [document.text for document in read_documents([path])] == ["None", "b"]
+        assert "no column 'body' (see --text_column)" in refused(read_documents, [path], "body")
+    for line in ("[1]", '{"title": "no text"}', '{"text": 1}', '{"text": "a", "title": 3}', "{"):
         records.write_text(f'{{"text": "a"}}\n{line}\n')
         with pytest.raises(
-            BadInput, match=r"records\.jsonl:2: (needs an object with 'text'|not valid JSON)"
+            BadInput, match=r"records\.JSONL:2: needs an object with a string 'text"
         ):
             read_documents([records])
     lines.write_text("\n")
     with pytest.raises(BadInput, match=r"lines\.txt: no document"):
         read_documents([lines])
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "start"),
+    [
+        ("---\ntitle: A page\ntags: [x]\n---\nBody\n# Later\n", "A page", "A page\n\nBody"),
+        ("---\r\ntags: x\r\n...\r\n# First #\r\nBody", "First", "# First"),
+        ("---\njust text\n---\n# First\n", "First", "---\njust"),
+        ("```sh\n# a comment\n```\nText\n# Real\n", "Real", "```sh\n# a comment"),
+        ("~~~~\n# a\n~~~\n# b\n~~~~\n## c ##\n", "c", "~~~~"),
+        ("```\n# never closed\n", "page", "```"),
+        ("#hashtag\n", "page", "#hashtag"),
+    ],
+)
+def test_a_title_is_in_front_matter_or_the_first_heading_outside_code(tmp_path, text, title, start):
+    (tmp_path / "page.md").write_bytes(text.encode())
+    [document] = read_documents([tmp_path / "page.md"])
+    assert document.title == title and document.text.startswith(start)
+    assert "tags" not in document.text
+
+
+@pytest.mark.parametrize("piece", ["<a <a", "<a/", "<a =", "<![CDATA[", "<!--", "# a  ", "&#"])
+def test_damaged_pages_take_no_longer_than_others(tmp_path, piece):
+    """Quadratic time would be minutes here."""
+    for name in ("page.html", "page.md"):
+        (tmp_path / name).write_text(f"<![if !IE]>seen {piece * (300_000 // len(piece))}")
+        [document] = read_documents([tmp_path / name])
+        assert "seen" in document.text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error"),
+    [
+        ("a.md", b"caf\xe9", r"not UTF-8 \(byte 3\)"),
+        ("a.md", "text".encode("utf-16"), "not UTF-8"),
+        ("a.html", "text".encode("utf-16-le"), "NUL byte"),
+        ("a.txt", "text".encode("utf-16-le"), "NUL byte"),
+        ("a.jsonl", rb'{"text": "\ud800"}', "half of a surrogate pair"),
+        ("a.jsonl", rb'{"text": "a\u0000"}', "NUL character"),
+        ("a.md", b"x" * 101, "more than 100 bytes"),
+        ("a.PDF", b"%PDF", r"need markitdown \(pip install"),
+        ("a.json", b"{}", r"need markitdown \(pip install"),
+    ],
+)
+def test_files_that_are_no_text_are_refused_by_name(tmp_path, monkeypatch, name, content, error):
+    monkeypatch.setattr(search.documents, "_LARGEST", 100)
+    monkeypatch.setitem(sys.modules, "markitdown", None)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInput, match=f"{name}.*{error}"):
+        read_documents([tmp_path / name])
+
+
+def test_other_formats_are_what_markitdown_makes_of_them(tmp_path, monkeypatch):
+    class MarkItDown:
+        def convert(self, path):
+            return SimpleNamespace(text_content=f"# Title\n\n{path.read_text()}")
+
+    monkeypatch.setitem(sys.modules, "markitdown", SimpleNamespace(MarkItDown=MarkItDown))
+    monkeypatch.setattr(search.documents, "find_spec", lambda _: None)
+    (tmp_path / "a.pdf").write_text("body")
+    (tmp_path / "b.md").write_text("page")
+    assert read_documents([tmp_path / "a.pdf"]) == [("a.pdf", "Title", "# Title\n\nbody")]
+    assert [document.id for document in read_documents([tmp_path])] == ["b.md"]
+    monkeypatch.setattr(search.documents, "find_spec", lambda name: name)
+    assert [document.id for document in read_documents([tmp_path])] == ["a.pdf", "b.md"]
+
+
+def test_an_id_occurs_once(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "index.md").write_text("text")
+    said = refused(read_documents, [tmp_path / "a", tmp_path / "b"])
+    assert "b/index.md: the id 'index.md' is also that of" in said and "a/index.md" in said
+    ids = [document.id for document in read_documents([tmp_path])]
+    assert ids == ["a/index.md", "b/index.md"]
 
 
 @pytest.mark.parametrize(("window", "stride"), [(5, 2), (5, 5), (7, 3), (200, 100)])
