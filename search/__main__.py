@@ -17,8 +17,8 @@ from common.streams import show
 from embedder import Embedder
 from eval.retrieval.hybrid import WEIGHT
 from eval.retrieval.lexical import LANGUAGES, Words
-from search.documents import cutter, read_documents, snippet
-from search.index import Index
+from search.documents import FOREIGN, cutter, read_documents, snippet, unread
+from search.index import Document, Index
 from search.recipe import Recipe
 
 logger = logging.getLogger(__name__)
@@ -106,6 +106,7 @@ def build(args: argparse.Namespace) -> None:
     if window < args.window:  # windows overlap by the same share
         stride = max(1, stride * window // args.window)
         logger.info("windows have %d tokens, one every %d: the model's limit", window, stride)
+    warn(args.model, model, documents)
     cut = cutter(model.tokenizer, window, stride)
     recipe = model.recipe or Recipe()
     language = args.language or (recipe.language if recipe.weight < 1 else None)
@@ -113,6 +114,26 @@ def build(args: argparse.Namespace) -> None:
     model.save(args.output, args.dtype)
     counts = f"{len(documents)} documents in {len(model.index.windows)} windows"
     show(f"{args.output}: {counts}, {time.perf_counter() - start:.1f} s")
+
+
+def warn(name: str, model: Embedder, documents: list[Document]) -> None:
+    """Say when BM25 alone is usually better than the default, with the model or in the language."""
+    from models.saved_format import read_modules  # here: importing a command loads no models
+
+    share = unread(model.tokenizer, [document.text for document in documents])
+    if share > FOREIGN:
+        logger.warning(
+            "%s does not know the language: %.0f %% of the text are unknown or single letters to "
+            "it; take a model of that language, or query with --weight 0 (BM25 alone)",
+            name,
+            100 * share,
+        )
+    elif model.recipe is None and read_modules(name) is None:
+        logger.warning(
+            "%s is an encoder that was not made for search: BM25 alone (query --weight 0) is "
+            "usually better; `python -m adapt` compares them on your documents",
+            name,
+        )
 
 
 def query(args: argparse.Namespace) -> None:

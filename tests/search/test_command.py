@@ -23,11 +23,12 @@ def folder(sentences, tmp_path):
     return tmp_path / "docs"
 
 
-def test_long_files_are_built_and_queried(tiny_bert, folder, tmp_path, capsys, monkeypatch):
+def test_long_files_are_built_and_queried(tiny_bert, folder, tmp_path, capsys, monkeypatch, caplog):
     index = str(tmp_path / "index")
     build = ["build", str(folder), f"--model={tiny_bert}", "--pooling=avg", f"--output={index}"]
     command.main([*build, "--window=40", "--stride=20"])
     assert "3 documents in " in capsys.readouterr().out
+    assert "not made for search: BM25 alone" in caplog.text
     command.main(["query", index, "zanzibar", "--top_k=2", "--weight=0.1"])
     first, shown, second, _ = capsys.readouterr().out.splitlines()
     assert first.startswith("1. Page 1 (1.md): score ") and second.startswith("2. Page ")
@@ -54,6 +55,7 @@ def test_windows_leave_room_for_the_prompt_and_overlap(tiny_bert, monkeypatch, t
     model = Embedder(tiny_bert, "avg", max_length=30, document_prompt="a long prompt of ten tokens")
     monkeypatch.setattr(command, "Embedder", lambda *_, **__: model)
     output = f"--output={tmp_path / 'index'}"
+    monkeypatch.setattr(command, "warn", lambda *_: None)  # it looks for the model's folder
     command.main(["build", str(tmp_path / "long.md"), "--model=m", output])
     tokens = model.tokenizer("a long prompt of ten tokens", add_special_tokens=False)["input_ids"]
     text, *_ = model.texts

@@ -11,7 +11,7 @@ import pytest
 import search.documents
 from common.errors import BadInput
 from eval.retrieval.lexical import Words
-from search.documents import cutter, read_documents, snippet
+from search.documents import FOREIGN, cutter, read_documents, snippet, unread
 from search.index import Document
 from tests.refusals import refused
 
@@ -171,6 +171,15 @@ def test_windows_cover_a_text(bert_tokenizer, sentences, window, stride):
 
 def test_a_tokenizer_without_places_counts_words():
     assert cutter(object(), 2, 1)("one two three four") == [(0, 8), (4, 14), (8, 18)]
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_a_language_that_a_vocabulary_does_not_know_is_told(request, family):
+    tokenizer = request.getfixturevalue(f"{family}_tokenizer")
+    assert unread(tokenizer, ["the the the"]) == 0
+    for text in ("Комитет опубликовал доклад", "委员会发布了报告", "위원회는 보고서를", "รายงาน"):
+        assert unread(tokenizer, [text] * 300) > 2 * FOREIGN
+    assert unread(object(), ["a"]) == unread(tokenizer, [""]) == 0
 
 
 def test_the_part_with_the_most_words_of_the_query_is_shown():
