@@ -36,6 +36,7 @@ _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.*)$", re.MULTILINE)
 # With the vocabulary of BERT it is 0.1 to 0.35 in languages in Latin letters, 0.47 to 1 in others.
 FOREIGN = 0.4  # share of `unread` pieces
 _SAMPLED, _SAMPLE = 200, 2000  # texts, characters of each
+_LEAST = 100  # pieces
 _CHARACTER = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _SNIPPET, _BEFORE = 240, 40  # characters, and of them before the first marked word
 
@@ -216,7 +217,8 @@ def _markdown(text: str) -> tuple[str, str]:
         if isinstance(fields, dict):  # otherwise it is text between two rules
             text = text[front.end() :].strip()
             heading = str(fields.get("title", ""))
-            text = f"{heading}\n\n{text}"
+            if not text.lstrip("# ").startswith(heading):
+                text = f"{heading}\n\n{text}"
     if not heading and (found := _HEADING.search(_FENCED.sub("", text))):
         heading = found[1].strip().rstrip("#").strip()
     return heading, text
@@ -292,7 +294,8 @@ def unread(tokenizer: Any, texts: Sequence[str]) -> float:
     """The share of pieces that are unknown, a single letter or less, in a sample of texts.
 
     A vocabulary has a script's letters long before it has its words. A character of Chinese,
-    Japanese or Korean counts as a word. 0 for a tokenizer without places of tokens.
+    Japanese or Korean counts as a word. 0 for a tokenizer without places of tokens; lower for a
+    sample of fewer than `_LEAST` pieces, which tells little.
     """
     if not getattr(tokenizer, "is_fast", False):
         return 0.0
@@ -308,7 +311,7 @@ def unread(tokenizer: Any, texts: Sequence[str]) -> float:
             pieces += 1
             missed += token == tokenizer.unk_token_id or single or place == before
             before = place
-    return missed / max(1, pieces)
+    return missed / max(_LEAST, pieces)
 
 
 def snippet(text: str, query: str, words: Words) -> str:
