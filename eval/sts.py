@@ -18,7 +18,7 @@ import numpy as np
 
 from common.errors import BadInput
 from eval.encode import Encoder
-from eval.metrics.correlation import pearson, spearman
+from eval.metrics.correlation import pearson
 from eval.metrics.cosine import pair_cosines
 from eval.scores import Result, row
 from eval.text_files import DOWNSTREAM, read_lines, tidy
@@ -142,6 +142,9 @@ class StsTask:
 
     def score(self, encode: Encoder, data_dir: str | Path) -> Result:
         """Headline: Spearman over all pairs; then Pearson, and means over the subsets and each."""
+        from eval.metrics.spearman import scored  # here: `evaluate` is a slow import
+
+        measures = {"spearman": scored, "pearson": pearson}
         subsets = self.load(data_dir)
         everything = merged(subsets)
         similarity, gold = similarities(encode, everything), np.array(everything.gold)
@@ -150,14 +153,14 @@ class StsTask:
         def add(metric: str, how: str, count: int, value: Any) -> None:
             rows.append(row(self.name, self.split, metric, how, count, float(value)))
 
-        for metric, measure in _METRICS.items():
+        for metric, measure in measures.items():
             whole = "single" if len(subsets) == 1 else "all"
             add(metric, whole, len(gold), measure(similarity, gold))
         if len(subsets) > 1:
             sizes = [len(pairs.gold) for pairs in subsets.values()]
             ends = np.cumsum(sizes)[:-1]
             parts = list(zip(np.split(similarity, ends), np.split(gold, ends), strict=True))
-            for metric, measure in _METRICS.items():
+            for metric, measure in measures.items():
                 values = [measure(*part) for part in parts]
                 add(metric, "mean", len(gold), np.mean(values))
                 add(metric, "wmean", len(gold), np.average(values, weights=sizes))
@@ -176,9 +179,6 @@ def similarities(encode: Encoder, pairs: Pairs) -> np.ndarray:
     """Cosine of every pair, (N,)."""
     vectors = encode(pairs.left + pairs.right)
     return pair_cosines(vectors[: len(pairs.left)], vectors[len(pairs.left) :])
-
-
-_METRICS = {"spearman": spearman, "pearson": pearson}
 
 
 def _year(name: str, pairs: int, subsets: str) -> StsTask:

@@ -1,10 +1,13 @@
+import evaluate
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from eval.metrics.cosine import pair_cosines
 from eval.sts import Pairs, read_columns, read_sts_year
 from tests.eval.toys import spearman
 from tests.refusals import refused
+from tests.sources import ROOT
 
 HEADER = "sentence1\tsentence2\tscore\n"
 COLUMNS = ("score", "sentence1", "sentence2")
@@ -175,3 +178,11 @@ def test_cosines_equal_a_slow_loop_and_are_0_for_a_zero_vector():
         assert values[i] == pytest.approx(dot / norm if norm else 0.0, abs=1e-12)
     assert values[2] == values[4] == 0
     assert values.dtype == np.float64
+
+
+def test_the_metric_of_the_tables_loads_with_evaluate():
+    metric = evaluate.load(str(ROOT / "eval" / "metrics" / "spearman.py"))
+    measured = metric.compute(predictions=[0.1, 0.4, 0.2, 0.2], references=[1, 5, 3, 2])
+    assert measured["spearman"] == pytest.approx(
+        100 * spearmanr([1, 4, 2.5, 2.5], [1, 4, 3, 2]).statistic
+    )
