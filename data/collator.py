@@ -1,7 +1,6 @@
 """Turn keys into a batch. Every discrete random draw of training happens here."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -73,10 +72,7 @@ class Collator:
         multiple: int = 1,
     ) -> None:
         self.text, self.views, self.seed = text, list(views), seed
-        every = tuple(range(len(self.views)))
-        self.masking = tuple(
-            replace(some, views=every) if some.views is None else some for some in masking
-        )
+        self.masking = tuple(masking)
         self.width, self.words, self.multiple = width, words, multiple
         self.pad, self.mask = tokenizer.pad_token_id, tokenizer.mask_token_id
         self.vocabulary = max(tokenizer.get_vocab().values()) + 1  # ids may have gaps
@@ -235,7 +231,7 @@ class Collator:
     def _masked(
         self, masking: Masking, ids: np.ndarray, is_text: np.ndarray, keyed: Keyed
     ) -> dict[str, np.ndarray]:
-        views = list(masking.views or ())
+        views = list(range(len(self.views)) if masking.views is None else masking.views)
         ids, text = ids[views], is_text[views]
         # One stream per purpose, not one stream cut in pieces: the numbers of a sentence must not
         # depend on the longest sentence of its batch.

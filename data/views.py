@@ -1,5 +1,4 @@
-"""A method's requirements on its data: the copies of a sentence it sees, and which of them get a
-masked copy.
+"""A method's requirements on its data: copies of a sentence, and which of them get a masked copy.
 
 A method in `models/objectives` declares them and `data` applies them.
 """

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from data.views import IGNORED
 from models.auxiliary import TiedHead
-from models.objectives.base import Batch, Encoded, Objective, Term
+from models.objectives.base import Batch, Encoded, Objective, Term, needed
 from models.precision import at_least_float32
 
 
@@ -38,12 +38,10 @@ class BagOfWords(Objective):
         self.weight = weight
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        assert batch.words is not None
         words = self.head.words(encoded.encoder.backbone)
         logits = words(self.head.transform(encoded.pooled.flatten(0, 1)))
-        total, count = bag_of_words(logits, batch.words.flatten(0, 1))
+        total, count = bag_of_words(logits, needed(batch.words).flatten(0, 1))
         return {"bow": Term(total, self.weight, count)}
 
     def tokens(self, batch: Batch) -> Tensor:
-        assert batch.words is not None
-        return batch.words.ne(IGNORED).sum()
+        return needed(batch.words).ne(IGNORED).sum()

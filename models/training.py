@@ -104,7 +104,7 @@ class EncoderForTraining(Composite):
         with fast.cast_together(self.encoder, ids.device):
             output = self.encoder(ids, mask, rates, change, with_tokens)
         pooled, cls = output.pooled.unflatten(0, shape), output.cls.unflatten(0, shape)
-        encoded = Encoded(pooled, cls, None, self.encoder, self.head)
+        encoded = Encoded(pooled, cls, self.encoder, self.head)
         if output.tokens is not None:
             encoded.tokens = output.tokens.unflatten(0, shape)
         return encoded

@@ -1,6 +1,6 @@
 """Weights in half precision, for speed; the numbers are those of autocast."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -46,13 +46,13 @@ def cast_together(module: nn.Module, device: torch.device) -> Iterator[None]:
         for part in module.modules()
         if isinstance(part, nn.Linear) and part.weight.requires_grad
     ]
-    slots = [(layer._parameters, name) for layer in layers for name in ("weight", "bias")]
-    slots = [
-        (owner, name)
-        for owner, name in slots
-        if owner[name] is not None and owner[name].dtype == torch.float32
-    ]
-    trained = [owner[name] for owner, name in slots]
+    slots, trained = [], []
+    for layer in layers:
+        for name in ("weight", "bias"):
+            value = layer._parameters[name]
+            if value is not None and value.dtype == torch.float32:
+                slots.append((layer._parameters, name))
+                trained.append(value)
     try:
         cast = _Together.apply(torch.get_autocast_dtype(device_type), *trained) if trained else ()
         for (owner, name), value in zip(slots, cast, strict=True):
@@ -73,7 +73,7 @@ class _Together(torch.autograd.Function):
         return None, *_copied(gradients, torch.float32)
 
 
-def _copied(tensors: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, ...]:
+def _copied(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ...]:
     copies = [torch.empty_like(tensor, dtype=dtype) for tensor in tensors]
     torch._foreach_copy_(copies, tensors)
     return tuple(copies)

@@ -9,7 +9,7 @@ same forward, in the same chunks, with all graphs kept. Dropout draws other numb
 for a whole batch, from the same distribution. Source: arXiv 2101.06983, section 3.2.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -77,7 +77,7 @@ class GradientCache:
         pooled, cls, *others = leaves
         tokens = others[0] if others else None
         encoder, head = self.model.encoder, self.model.head
-        encoded = Encoded(pooled, cls, None, encoder, head, chunk_size=self.size, tokens=tokens)
+        encoded = Encoded(pooled, cls, encoder, head, chunk_size=self.size, tokens=tokens)
         with self.precision():
             self.model.project(encoded, batch)
             whole = [
@@ -153,7 +153,7 @@ def _rows(encoded: Encoded, rows: slice) -> Encoded:
     """Return what an objective with `tokens` sees of a chunk."""
     local = None if encoded.local_projected is None else encoded.local_projected[:, rows]
     pooled, cls = encoded.pooled[:, rows], encoded.cls[:, rows]
-    return replace(encoded, pooled=pooled, cls=cls, projected=None, local_projected=local)
+    return replace(encoded, pooled=pooled, cls=cls, local_projected=local)
 
 
 def _split(gradient: Tensor | None, size: int, count: int) -> list[Tensor | None]:
@@ -161,7 +161,7 @@ def _split(gradient: Tensor | None, size: int, count: int) -> list[Tensor | None
     return [None] * count if gradient is None else list(gradient.split(size, dim=1))
 
 
-def _back(outputs: list[Tensor | None], gradients: list[Tensor | None]) -> None:
+def _back(outputs: Sequence[Tensor | None], gradients: Sequence[Tensor | None]) -> None:
     """Backward from the outputs that have both a graph and a gradient."""
     pairs = zip(outputs, gradients, strict=True)
     kept = [
@@ -170,4 +170,4 @@ def _back(outputs: list[Tensor | None], gradients: list[Tensor | None]) -> None:
         if g is not None and output is not None and output.requires_grad
     ]
     if kept:
-        torch.autograd.backward(*zip(*kept, strict=True))
+        torch.autograd.backward([output for output, _ in kept], [g for _, g in kept])

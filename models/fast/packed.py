@@ -12,6 +12,7 @@ stream.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -186,10 +187,9 @@ class Packed(Padded):
 
     def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read) -> Tensor:
         """As `Padded.logits`; zeros at positions without a token."""
-        (transform, decoder), [states] = (
-            output_of(lm),
-            self.encode(lm.base_model, input_ids, UNCHANGED).all,
-        )
+        transform, decoder = output_of(lm)
+        backbone: Any = lm.base_model
+        [states] = self.encode(backbone, input_ids, UNCHANGED).all
         parts = []
         for start in range(0, len(states), LOGITS):
             parts.append(read(decoder(transform(states[start : start + LOGITS]))))
@@ -202,9 +202,7 @@ class Packed(Padded):
             self.embed(backbone, input_ids, change.position_ids(backbone.config)), self.pack
         )
 
-    def embed(
-        self, model: nn.Module, input_ids: Tensor, position_ids: Tensor | None = None
-    ) -> Tensor:
+    def embed(self, model: Any, input_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
         """Ids (B, L), and positions if not the default ones -> embeddings, (1, N, H)."""
         if position_ids is not None:
             positions = self.pack(position_ids)

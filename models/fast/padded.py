@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +28,7 @@ READY = ("sdpa", "packed", SAMPLED)  # attention functions that accept a prepare
 ROWS = 128  # labelled tokens of a padded batch are filled up to a multiple of this
 LOGITS = 1024  # tokens with logits in memory at once: 62 MB in bfloat16 with BERT's vocabulary
 Read = Callable[[Tensor], Tensor]
-Layers = Sequence[nn.Module] | nn.ModuleList
+Layers = Sequence[Callable[..., Tensor]] | nn.ModuleList
 
 
 def earlier(length: int, device: torch.device) -> Tensor:
@@ -57,7 +57,7 @@ class States:
 
     tokens: Padded
     values: Tensor
-    last: nn.Module | None = None
+    last: Callable[..., Tensor] | None = None
 
     def through(self, layers: Layers, late: bool = True) -> States:
         """The states behind some layers; `late`: the last may wait, which not every layer can."""
@@ -91,11 +91,11 @@ class States:
         return self.tokens.both(self, labels)
 
     def token_loss(
-        self, transform: nn.Module, decoder: Callable, labels: Tensor
+        self, transform: nn.Module, decoder: Any, labels: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Sum of the cross entropies of the labels, (B, L), and their number.
 
-        Logits go through transform and vocabulary matrix.
+        Logits go through transform and vocabulary matrix, a linear layer or its weight and bias.
         """
         return self.tokens.token_loss(transform, decoder, self.labelled(labels))
 
@@ -169,8 +169,8 @@ class Padded:
         """Run transformer layers, states -> states; padding is masked as in the backbone."""
         if len(layers) == 0:
             return states
-        attention = layers[0].attention
-        config = getattr(attention, "self", attention).config  # BERT nests a module
+        first: Any = layers[0]
+        config = getattr(first.attention, "self", first.attention).config  # BERT nests a module
         mask = create_bidirectional_mask(
             config=config, inputs_embeds=states, attention_mask=self._mask(config)
         )

@@ -118,8 +118,8 @@ class Encoded:
     Attributes:
         pooled: sentence vectors of this process, (V, B, H).
         cls: last hidden state of the first token, (V, B, H).
-        projected: vectors of all processes after the projection head, with gradient, (V, N, D);
-            None if no objective reads them.
+        projected: vectors of all processes after the projection head, with gradient, (V, N, D); no
+            attribute if no objective reads them.
         encoder: the encoder, for objectives that run it on other tokens.
         projection: the projection head, or None.
         local_projected: this process's rows of `projected`, (V, B, D); an objective with `tokens`
@@ -132,7 +132,7 @@ class Encoded:
 
     pooled: Tensor
     cls: Tensor
-    projected: Tensor | None
+    projected: Tensor = field(init=False, repr=False)  # `EncoderForTraining.project` sets it
     encoder: SentenceEncoder
     projection: nn.Module | None
     local_projected: Tensor | None = None
@@ -140,7 +140,15 @@ class Encoded:
     tokens: Tensor | None = None
 
 
-class Term(NamedTuple):
+def needed(part: Tensor | None) -> Tensor:
+    """A part of `Batch` or `Encoded` that is there because the method requests it."""
+    if part is None:
+        raise TypeError("this part of the batch is read, but the method does not request it")
+    return part
+
+
+@dataclass(frozen=True)
+class Term:
     """One part of the loss: the raw value, which is logged, and its weight in the sum.
 
     With a `count`, (), the value is a sum over that many tokens of this process; the model turns it
@@ -157,10 +165,9 @@ def add_up(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The weighted sum of named terms, and their raw values; one all-reduce for all counts."""
     terms = list(terms)
-    counted = [term for _, term in terms if term.count is not None]
-    means = iter(
-        means_over_tokens([term.value for term in counted], [term.count for term in counted])
-    )
+    sums = [term.value for _, term in terms if term.count is not None]
+    counts = [term.count for _, term in terms if term.count is not None]
+    means = iter(means_over_tokens(sums, counts))
     loss, values = torch.zeros((), device=device), {}
     for name, term in terms:
         value = term.value if term.count is None else next(means)

@@ -1,5 +1,4 @@
-"""ConSERT: NT-Xent between two perturbed copies of a sentence's embeddings (Yan et al. 2021, arXiv
-2105.11741).
+"""ConSERT: NT-Xent between two perturbed copies of a sentence's embeddings (arXiv 2105.11741).
 
 python run_unsup.py --config configs/consert-bert-base.yaml
 """
@@ -35,7 +34,7 @@ class Arguments(MethodArguments):
 
 
 def perturb(
-    count: int, width: int, generator: np.random.Generator, change: Change, rate: float
+    count: int, width: int, generator: np.random.Generator, change: str, rate: float
 ) -> Perturbed:
     """Apply one change of section 3.2 to a sentence of `count` tokens, special ones included.
 
@@ -60,7 +59,7 @@ def perturb(
     return Perturbed(positions, kept)
 
 
-def view(args: Arguments, change: Change) -> View:
+def view(args: Arguments, change: str) -> View:
     """Return a view with one change."""
     if change == "none":
         return View()

@@ -1,5 +1,4 @@
-"""Contrastive Tension: two encoders agree on equal and disagree on different sentences (Carlsson et
-al. 2021, ICLR).
+"""Contrastive Tension: two encoders agree on equal, disagree on different sentences (ICLR 2021).
 
 Two copies of the checkpoint are trained, without shared weights; the dot product of their vectors
 predicts whether both saw the same sentence.

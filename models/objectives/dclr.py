@@ -1,5 +1,4 @@
-"""DCLR: noise as negatives, and weight 0 for likely false negatives (Zhou et al. 2022, arXiv
-2205.00656).
+"""DCLR: noise as negatives, and weight 0 for likely false negatives (arXiv 2205.00656).
 
 Additional negatives are random vectors, moved by a few steps of gradient ascent to where the loss
 is high. Negatives of the batch that are too similar to the sentence, by a second model's cosine and

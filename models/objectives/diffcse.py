@@ -1,5 +1,4 @@
-"""DiffCSE: SimCSE plus replaced token detection conditioned on the sentence vector (Chuang et al.
-2022, 2204.10298).
+"""DiffCSE: SimCSE plus replaced token detection, given the sentence vector (arXiv 2204.10298).
 
 A frozen generator rewrites masked copies; a discriminator, which sees the sentence vector instead
 of the first token's embedding, detects the replaced tokens.
@@ -26,7 +25,7 @@ from models.families import check_apart, layers_of
 from models.heads import projected_width
 from models.loading import check_vocabulary, load_config, load_strictly, load_tokenizer
 from models.objectives import simcse
-from models.objectives.base import Batch, Checkpoint, Encoded, Objective, Term
+from models.objectives.base import Batch, Checkpoint, Encoded, Objective, Term, needed
 from models.precision import at_least_float32
 
 
@@ -77,7 +76,7 @@ class ReplacedTokens(Objective):
         self.weight, self.pad_as_negative = args.rtd_weight, pad_as_negative
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        vectors = encoded.local_projected.flatten(0, 1)
+        vectors = needed(encoded.local_projected).flatten(0, 1)
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)  # (T, L)
         rewritten = self.rewrite(batch)
         labels = (rewritten != ids).long()

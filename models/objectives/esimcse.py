@@ -1,5 +1,4 @@
-"""ESimCSE: repeated words, so that views differ in length, and a momentum queue (Wu et al. 2021,
-arXiv 2109.04380).
+"""ESimCSE: repeated words, so that views differ in length; a momentum queue (arXiv 2109.04380).
 
 python run_unsup.py --config configs/esimcse-bert-base.yaml
 """
@@ -34,7 +33,7 @@ def repeat(
     [CLS] and [SEP]. The number is drawn anew in every epoch (the official code draws once, when it
     tokenises). Sentences are truncated first, as there, so that the longest ones grow too.
     """
-    drawn = generator.integers(0, max(1, min(10, int(rate * (len(ids) + 2)))))
+    drawn = int(generator.integers(0, max(1, min(10, int(rate * (len(ids) + 2))))))
     again = generator.choice(np.arange(len(ids)), size=min(drawn, len(ids)), replace=False)
     return np.repeat(ids, 1 + np.isin(np.arange(len(ids)), again))
 

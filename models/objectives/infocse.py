@@ -1,5 +1,4 @@
-"""InfoCSE: SimCSE plus an auxiliary masked language model that sees the sentence vector (Wu et al.
-2022, 2210.06432).
+"""InfoCSE: SimCSE plus an auxiliary masked LM that sees the sentence vector (arXiv 2210.06432).
 
 The auxiliary network reads a masked copy of the sentence through frozen lower layers, and the
 encoder's [CLS] of the whole sentence; to predict well, it needs a [CLS] with the information that
@@ -16,6 +15,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from common.errors import BadInput
 from common.ranges import Count, CountOrZero, Share, Weight, flag
@@ -121,7 +121,7 @@ class AuxiliaryMLM(Objective):
         return self.output.token_loss(lower.with_first(cls).through(self.c_head), labels)
 
 
-def _head(args: Arguments, backbone: nn.Module, source: str) -> nn.ModuleList:
+def _head(args: Arguments, backbone: PreTrainedModel, source: str) -> nn.ModuleList:
     if args.aux_init == "random":
         return auxiliary.new_head(backbone, args.head_layers)
     if args.aux_init == "encoder_top":

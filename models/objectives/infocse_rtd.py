@@ -21,7 +21,7 @@ class Arguments(infocse.Arguments, diffcse.Arguments):
 class InfoCSEWithRTD(infocse.InfoCSE):
     """InfoCSE and DiffCSE's detection loss."""
 
-    arguments = Arguments
+    arguments = Arguments  # type: ignore[assignment]  # its fields are in another order
 
     def masking(self, args: Arguments) -> tuple[Masking, ...]:
         return (*super().masking(args), *diffcse.METHOD.masking(args))

@@ -1,5 +1,4 @@
-"""IS-BERT: a sentence vector discriminates its own n-grams from those of others (Zhang et al. 2020,
-arXiv 2009.12061).
+"""IS-BERT: a sentence vector discriminates its own n-grams from others' (arXiv 2009.12061).
 
 Convolutions of several widths over the last layer's token states give local features; their mean
 over the sentence is its global vector. The loss maximises a Jensen-Shannon estimate of the mutual
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from common.ranges import Count, flag
 from models.collectives import gather_with_gradient, local_rows
-from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
+from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term, needed
 from models.pooling import masked_mean
 from models.precision import at_least_float32
 
@@ -92,7 +91,7 @@ class MutualInformation(Objective):
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         mask = batch.attention_mask.flatten(0, 1)  # (T, L)
-        features = at_least_float32(self.local(encoded.tokens.flatten(0, 1), mask))
+        features = at_least_float32(self.local(needed(encoded.tokens).flatten(0, 1), mask))
         vectors = masked_mean(features, mask).unflatten(0, batch.input_ids.shape[:2])
         everyone = gather_with_gradient(vectors)  # (V, N, D)
         number = torch.arange(everyone[..., 0].numel(), device=mask.device).view(

@@ -1,5 +1,4 @@
-"""Mirror-BERT: dropout and a masked span make the two views (Liu, Vulić, Korhonen and Collier 2021,
-arXiv 2104.08027).
+"""Mirror-BERT: dropout and a masked span make the two views (Liu et al. 2021, arXiv 2104.08027).
 
 Different from the paper, which replaces five characters of the string by [MASK] and so splits word
 pieces: here whole word pieces are replaced, two by default, since five characters of English

@@ -61,7 +61,7 @@ class MomentumEncoder(nn.Module):
     def follow(self, encoder: nn.Module, projection: nn.Module | None) -> None:
         """Take one step of the moving average; batch-norm statistics are copied."""
         for slow, fast in ((self.encoder, encoder), (self.projection, projection)):
-            if slow is None:
+            if slow is None or fast is None:
                 continue
             for name, average in slow.named_parameters():
                 average.lerp_(fast.get_parameter(name).to(average.dtype), 1 - self.momentum)

@@ -1,5 +1,4 @@
-"""Natural language inference: SBERT's classifier, alone or with ConSERT's contrastive loss (arXiv
-2105.11741, 3.3).
+"""Natural language inference: SBERT's classifier, alone or with ConSERT's loss (2105.11741, 3.3).
 
 python run_sup.py --config configs/consert-joint-bert-base.yaml
 """
@@ -17,7 +16,7 @@ from models.collectives import gather_with_gradient
 from models.families import check_apart
 from models.heads import project
 from models.objectives import consert
-from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.objectives.base import Batch, Encoded, Method, Objective, Term, needed
 from models.perturb import Perturbation
 from models.precision import at_least_float32
 
@@ -32,8 +31,12 @@ Change = Literal[
 class Arguments(consert.Arguments):
     """Options of the classifier and of ConSERT's loss; defaults are those of the joint script."""
 
-    view_1: Change = flag("none", "how to change the first copy of each text")
-    view_2: Change = flag("token_cutoff", "how to change the second copy; adversarial: section 3.2")
+    view_1: Change = flag(  # type: ignore[assignment]  # ConSERT's and one more
+        "none", "how to change the first copy of each text"
+    )
+    view_2: Change = flag(  # type: ignore[assignment]  # likewise
+        "token_cutoff", "how to change the second copy; adversarial: section 3.2"
+    )
     token_cutoff: Rate = flag(0.1, "share of tokens set to zero (joint script)")
     contrastive_weight: Weight = flag(
         0.15, "alpha (section 4.1); 0 is SBERT-NLI: the classifier alone"
@@ -73,7 +76,8 @@ class Classified(Objective):
         self.contrast = consert.contrast(args)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        terms = {"classification": Term(self.loss(encoded.pooled[:2], batch.labels[0]), 1.0)}
+        loss = self.loss(encoded.pooled[:2], needed(batch.labels)[0])
+        terms = {"classification": Term(loss, 1.0)}
         if not self.reads_projection:
             return terms
         copies = iter(encoded.projected[2:].split(2))
@@ -89,13 +93,15 @@ class Classified(Objective):
             pair[1] = next(copies)
         # As in the code: premises against premises, hypotheses against hypotheses, (2, N, D) each;
         # the sum of both.
-        total = sum(self.contrast.loss(*texts) for texts in zip(*pair, strict=True))
+        losses = [self.contrast.loss(*texts) for texts in zip(*pair, strict=True)]
+        total = torch.stack(losses).sum()
         return terms | {"contrastive": Term(total, self.contrast.weight)}
 
     def loss(self, pooled: Tensor, labels: Tensor) -> Tensor:
         """Mean cross entropy of the rows: premises and hypotheses, (2, B, H), and classes, (B,)."""
         with torch.autocast(pooled.device.type, enabled=False):
-            features = pair_features(*at_least_float32(pooled), self.args.features == "code")
+            first, second = at_least_float32(pooled)
+            features = pair_features(first, second, self.args.features == "code")
             return F.cross_entropy(self.classifier(features), labels)
 
     def adversarial(self, encoded: Encoded, batch: Batch) -> Tensor:
@@ -107,7 +113,7 @@ class Classified(Objective):
         )
         with torch.enable_grad():
             pooled = encoder(ids, mask, None, Perturbation(added=zero)).pooled.view(2, size, -1)
-            [gradient] = torch.autograd.grad(self.loss(pooled, batch.labels[0]), zero)
+            [gradient] = torch.autograd.grad(self.loss(pooled, needed(batch.labels)[0]), zero)
         moved = Perturbation(added=fast_gradient(gradient, self.args.adversarial_size))
         pooled = encoder(ids, mask, None, moved).pooled.view(2, size, -1)
         with torch.autocast(pooled.device.type, enabled=False):

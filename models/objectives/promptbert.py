@@ -1,5 +1,4 @@
-"""PromptBERT: a template around each view, whose own vector is subtracted (Jiang et al. 2022, arXiv
-2201.04337).
+"""PromptBERT: a template around each view, whose own vector is subtracted (arXiv 2201.04337).
 
 A text becomes part of a sentence with a mask, and the mask's last state is its vector (`--pooling
 mask`). The two views use two templates. Before the projection, the vector of the empty template,

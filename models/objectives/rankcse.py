@@ -1,5 +1,4 @@
-"""RankCSE: both views rank the batch alike, and as a teacher ranks it (Liu et al. 2023, arXiv
-2305.16726).
+"""RankCSE: both views rank the batch alike, and as a teacher ranks it (arXiv 2305.16726).
 
 Added to SimCSE's loss: a sentence's similarities to the batch must have the same distribution from
 both views (consistency), and must follow the order, or the distribution, of a frozen teacher's
@@ -13,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -114,12 +113,13 @@ class Distillation(Objective):
     def __init__(self, args: Arguments, teachers: Sequence[Teacher]) -> None:
         super().__init__()
         self.args = args
-        self.teachers = nn.ModuleList(teachers)
+        self.teachers: Any = nn.ModuleList(teachers)
         self.shares = (1.0,) if len(teachers) == 1 else (args.teacher_share, 1 - args.teacher_share)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         pairs = zip(self.shares, self.teachers, strict=True)
-        ranked = sum(share * teacher.similarities(batch, encoded) for share, teacher in pairs)
+        weighted = [share * teacher.similarities(batch, encoded) for share, teacher in pairs]
+        ranked = torch.stack(weighted).sum(0)
         scores = cosines(*encoded.projected) / self.args.temperature
         if self.args.rank_loss == "listmle":
             loss = list_mle(scores, ranked)

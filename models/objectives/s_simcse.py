@@ -1,5 +1,4 @@
-"""S-SimCSE: sub-networks of random size, by dropout rates drawn from a distribution (Zhang and Lan
-2021, 2111.11750).
+"""S-SimCSE: sub-networks of random size, by dropout rates drawn at random (arXiv 2111.11750).
 
 One rate per view and step, or, with the sentence-wise mask of section 3.2, per sentence; the same
 for all dropout operations (section 3.1), or one per operation (section 1 and equation 4). Section

@@ -1,5 +1,4 @@
-"""SG-OPT: a frozen copy's layers guide the encoder's own [CLS] (Kim, Yoo and Lee 2021, arXiv
-2106.07345).
+"""SG-OPT: a frozen copy's layers guide the encoder's own [CLS] (Kim et al. 2021, arXiv 2106.07345).
 
 For a sentence i the frozen copy gives h_ik, the mean over its tokens in layer k = 0 (embeddings) to
 l; the trained encoder gives its pooled vector c_i. With s(a, b) = cos(f(a), f(b)) / temperature, f

@@ -1,5 +1,4 @@
-"""SimCSE: the same sentence twice, dropout as the only augmentation (Gao, Yao and Chen 2021, arXiv
-2104.08821).
+"""SimCSE: the same sentence twice, dropout as the only augmentation (arXiv 2104.08821).
 
 python run_unsup.py --config configs/simcse-bert-base.yaml
 """

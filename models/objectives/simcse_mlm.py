@@ -1,5 +1,4 @@
-"""SimCSE with a masked-language loss of the encoder itself (SimCSE section 4; InfoCSE Tables 1 and
-10).
+"""SimCSE with a masked-language loss of the encoder itself (SimCSE 4; InfoCSE Tables 1 and 10).
 
 Every sentence of a row is masked, the positive and the hard negative too, with one mean over the
 masked tokens, as in SimCSE's code (train.py, `mask_tokens`, and simcse/models.py, `cl_forward`, at

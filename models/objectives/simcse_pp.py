@@ -1,5 +1,4 @@
-"""SimCSE++: negatives without dropout, and a contrast between dimensions (Xu et al. 2023, arXiv
-2305.13192).
+"""SimCSE++: negatives without dropout; a contrast between dimensions (arXiv 2305.13192).
 
 Dropout makes the positive of a sentence but adds noise to its negatives, so these come from a third
 view without dropout. In addition, the dimensions of a batch's vectors are contrasted like

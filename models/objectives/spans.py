@@ -1,5 +1,4 @@
-"""Spans: two spans of one document are each other's positive (Contriever, arXiv 2112.09118, section
-3.1).
+"""Spans: two spans of one document are each other's positive (Contriever, arXiv 2112.09118, 3.1).
 
 For search in your own documents: views that share a topic but few words. Rows of two texts are a
 title and its body; a share of them can have the title as one view. Different from the paper:

@@ -1,5 +1,4 @@
-"""TSDAE: reconstruct a sentence from the vector of its corrupted copy (Wang et al. 2021,
-2104.06979, section 3).
+"""TSDAE: reconstruct a sentence from the vector of its corrupted copy (arXiv 2104.06979, 3).
 
 Words are deleted, the encoder reads the rest, and a decoder generates the original sentence token
 by token. Its cross-attention sees only the sentence vector. Its other weights are the encoder's, so
@@ -14,7 +13,7 @@ Different from the paper: words are those of the tokenizer's pre-tokenisation, n
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -24,7 +23,7 @@ from common.ranges import Rate, flag
 from data.views import IGNORED, View
 from models.auxiliary import TiedHead, embedded, load_masked_lm
 from models.families import check_apart, family_of, layers_of
-from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
+from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term, needed
 from models.objectives.spans import delete
 
 
@@ -52,7 +51,8 @@ class VectorAttention(nn.Module):
         self.heads = config.num_attention_heads
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
-        self.output = type(layers_of(backbone)[0].attention.output)(config)
+        layer: Any = layers_of(backbone)[0]
+        self.output = type(layer.attention.output)(config)
         self.apply(backbone._init_weights)
 
     def forward(
@@ -64,11 +64,12 @@ class VectorAttention(nn.Module):
         return self.output((weights * values).flatten(-2), states)
 
 
-class DecoderLayer(NamedTuple):
+@dataclass(frozen=True)
+class DecoderLayer:
     """A layer of the encoder with attention to the sentence vectors after its self-attention."""
 
-    layer: nn.Module
-    cross: VectorAttention
+    layer: Any  # BERT-like
+    cross: Callable[..., Tensor]
     vectors: Tensor
     per_token: Callable[[Tensor], Tensor]
 
@@ -91,8 +92,9 @@ class Reconstruction(Objective):
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         backbone, vectors = encoded.encoder.backbone, encoded.pooled.flatten(0, 1)
-        ids = batch.target_input_ids.flatten(0, 1)  # (T, L)
-        mask = batch.target_attention_mask.flatten(0, 1)[:, 1:]  # of tokens with a predecessor
+        ids = needed(batch.target_input_ids).flatten(0, 1)  # (T, L)
+        mask = needed(batch.target_attention_mask).flatten(0, 1)
+        mask = mask[:, 1:]  # of tokens with a predecessor
         # All tokens but the last, which has no successor.
         states = embedded(backbone, ids[:, :-1], mask, causal=True)
         pairs = zip(layers_of(backbone), self.cross, strict=True)
@@ -104,7 +106,7 @@ class Reconstruction(Objective):
         return {"reconstruction": Term(total, 1.0, count)}
 
     def tokens(self, batch: Batch) -> Tensor:
-        return batch.target_attention_mask[..., 1:].sum()
+        return needed(batch.target_attention_mask)[..., 1:].sum()
 
 
 class TSDAE(Method):

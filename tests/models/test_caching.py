@@ -136,7 +136,6 @@ def all_graphs_kept(model, batch, size):
     encoded = Encoded(
         torch.cat([p.pooled for p in parts], 1),
         torch.cat([p.cls for p in parts], 1),
-        None,
         model.encoder,
         model.head,
         chunk_size=size,

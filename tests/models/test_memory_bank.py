@@ -52,7 +52,8 @@ def test_every_slot_of_a_full_bank_is_drawn_and_none_twice_in_a_step():
     for step in range(100):
         numbers = torch.arange(8.0).add(8 * step).remainder(64)  # of the slot where each will be
         views = torch.stack([numbers, numbers], dim=1).expand(2, -1, -1)
-        encoded = Encoded(None, None, views, None, None)
+        encoded = Encoded(None, None, None, None)
+        encoded.projected = views
         _, _, stored = bank.vectors(encoded, Batch(None, None, seed=step))
         assert len({*stored[:, 0].tolist()}) == len(stored) == min(8, 8 * step)
         seen |= {*stored[:, 0].tolist()} if step > 8 else set()

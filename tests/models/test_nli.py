@@ -53,7 +53,9 @@ def encode(encoder, made):
     ids, mask = made.input_ids, made.attention_mask
     output = encoder(ids.flatten(0, 1), mask.flatten(0, 1))
     pooled = output.pooled.view(*ids.shape[:2], -1)
-    return Encoded(pooled, output.cls.view_as(pooled), pooled, encoder, None, pooled)
+    encoded = Encoded(pooled, output.cls.view_as(pooled), encoder, None, pooled)
+    encoded.projected = pooled
+    return encoded
 
 
 def test_the_classifier_starts_with_torch_s_own_values(encoder):

@@ -50,10 +50,8 @@ def _draw(
     least, words = (cut - GRAIN // 2).to(torch.int16), -(-shape.numel() // 4)
     if device.type == "cpu":  # numpy draws twice as fast and compares four times as fast
         seed = int(torch.empty((), dtype=torch.int64).random_())
-        draws = (
-            np.random.SFC64(seed).random_raw(words).view(np.int16)[: shape.numel()].reshape(shape)
-        )
-        kept = torch.from_numpy(np.greater_equal(draws, least.numpy()))
+        bits = np.random.SFC64(seed).random_raw(words).view(np.int16)
+        kept = torch.from_numpy(bits[: shape.numel()].reshape(shape) >= least.numpy())
     else:
         draws = torch.empty(words, dtype=torch.int64, device=device).random_(-(1 << 63), None)
         kept = draws.view(torch.int16)[: shape.numel()].view(shape) >= least
@@ -177,9 +175,12 @@ def lighten_dropout(module: nn.Module) -> None:
 
 def exchange_dropout(module: nn.Module, parts: Iterable[nn.Module]) -> None:
     """Replace every `nn.Dropout` below a module by a SampledDropout; parts then take `rates`."""
-    plain = [name for name, child in module.named_modules() if type(child) in (nn.Dropout, Dropout)]
-    for number, name in enumerate(plain):
-        module.set_submodule(name, SampledDropout(module.get_submodule(name).p, number))
+    plain = []
+    for name, child in module.named_modules():
+        if type(child) is nn.Dropout or type(child) is Dropout:
+            plain.append((name, child.p))
+    for number, (name, rate) in enumerate(plain):
+        module.set_submodule(name, SampledDropout(rate, number))
     for part in parts:
         part.register_forward_pre_hook(_hand_down, with_kwargs=True)
 
