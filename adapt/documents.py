@@ -36,7 +36,7 @@ COPY = 0.5  # a document with this share of another's shingles is a near-copy
 COMMON = 0.05
 MANY, SAMPLED = 10, 2000  # documents
 _SHINGLE = 8  # words, or characters of scripts without spaces
-_UNIT = re.compile(rf"[{UNSPACED}]|(?:[^\W{UNSPACED}]+|[{MARKS}]+)+")
+_UNIT = re.compile(rf"[{UNSPACED}]|(?:[^\W{UNSPACED}]+|{MARKS})+")
 
 
 class Passage(NamedTuple):

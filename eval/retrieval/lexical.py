@@ -50,9 +50,10 @@ UNSPACED = (
 _PLACE = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\s{UNSPACED}]+")
 # Of the first two planes: the third and fourth have none.
 _CHARACTERS = map(chr, range(0x20000))
-MARKS = "".join(char for char in _CHARACTERS if unicodedata.category(char).startswith("M"))
+_MARK = "".join(char for char in _CHARACTERS if unicodedata.category(char).startswith("M"))
+MARKS = rf"(?![\0-\x7f])[{_MARK}]+"  # most words end before ASCII, which is seen at once
 _LETTER = rf"[^\W_{UNSPACED}]"  # or digit
-_WORD = re.compile(rf"[{UNSPACED}]|{_LETTER}(?:{_LETTER}+|[{MARKS}]+)+")
+_WORD = re.compile(rf"[{UNSPACED}]|{_LETTER}(?:{_LETTER}+|{MARKS})+")
 # Unicode's Default_Ignorable_Code_Point, of those that are assigned.
 _IGNORED = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
