@@ -327,18 +327,22 @@ def snippet(text: str, query: str, words: Words) -> str:
         for i, word in enumerate(marked)
     ]
     first = marked[counts.index(max(counts))][0] if marked else 0
-    begin = max(0, first - _BEFORE)
-    begin = text.find(" ", begin, first) + 1 or begin if begin else 0
-    end = begin + _SNIPPET if begin + _SNIPPET < len(text) else len(text)
-    end = (
-        max(text.rfind(" ", first, end), first)
-        if end < len(text) and " " in text[first:end]
-        else end
-    )
+    begin, end = 0, len(text)
+    if first > _BEFORE:
+        begin = first - _BEFORE
+        begin = text.find(" ", begin, first) + 1 or begin
+    if begin + _SNIPPET < end:
+        end = begin + _SNIPPET
+        if (space := text.rfind(" ", first, end)) > first:
+            end = space
     parts, done = [], begin
     for start, stop, _ in marked:
         if begin <= start and stop <= end:
             parts += [text[done:start], f"**{text[start:stop]}**"]
             done = stop
-    inside = " ".join("".join([*parts, text[done:end]]).split())
-    return f"{'... ' * (begin > 0)}{inside}{' ...' * (end < len(text))}"
+    shown = " ".join("".join([*parts, text[done:end]]).split())
+    if begin > 0:
+        shown = f"... {shown}"
+    if end < len(text):
+        shown = f"{shown} ..."
+    return shown

@@ -264,6 +264,16 @@ def test_wrong_flags_are_refused(arguments, tmp_path, words, message):
     assert not (tmp_path / "out").exists()
 
 
+def test_copies_leave_nothing_to_train_on(arguments, sentences, tmp_path):
+    """Tables are read too: of 120 rows, four of each document, one of each is held out."""
+    texts = [" ".join(sentences[5 * i : 5 * i + 5]) for i in range(30)] * 4
+    table = tmp_path / "copies.tsv"
+    table.write_text("\n".join(["body", *texts]), encoding="utf-8")
+    columns = "--text_column=body"
+    with pytest.raises(BadInput, match="no document is left to train on; all others are near-cop"):
+        command.main(arguments("out", *TRAINED, columns, labels=None, text=table))
+
+
 def test_a_plain_encoder_is_trained_and_a_configuration_keeps_what_it_sets(
     arguments, tiny_bert, tmp_path
 ):
