@@ -144,7 +144,7 @@ class StsTask:
         """Headline: Spearman over all pairs; then Pearson, and means over the subsets and each."""
         from eval.metrics.spearman import scored  # here: `evaluate` is a slow import
 
-        measures = {"spearman": scored, "pearson": pearson}
+        measures: dict[str, Callable[..., Any]] = {"spearman": scored, "pearson": pearson}
         subsets = self.load(data_dir)
         everything = merged(subsets)
         similarity, gold = similarities(encode, everything), np.array(everything.gold)
