@@ -20,7 +20,7 @@ ALLOWED = {
 COMMANDS = {
     "data": set(),
     "eval": {"data", "models", "training"},
-    "search": {"embedder"},
+    "search": {"embedder", "models"},
 }
 # rooms that could be deleted without the core noticing: they enter it by infocse.py, `common` and
 # `eval`, and by no more than so many other names
