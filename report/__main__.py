@@ -29,8 +29,8 @@ def parser() -> Parser:
     )
     p.add_argument("runs", nargs="+", metavar="[NAME=]RUN", help=runs)
     p.add_argument("--output", default="report.html", help="the file to write")
-    scores = "score file in each run folder; `python -m papers` writes sts.json"
-    p.add_argument("--scores", default="scores.json", metavar="NAME", help=scores)
+    scores = "score file in each run folder (default: scores.json, or own.json if that is empty)"
+    p.add_argument("--scores", metavar="NAME", help=scores)
     return p
 
 

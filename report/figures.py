@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
-from training.curves import GAP, OTHER, OWN, dev_unit, logged
+from training.curves import CLEAR, GAP, OTHER, OWN, dev_unit, logged
 
 Log: TypeAlias = Sequence[dict[str, Any]]  # the lines of log.jsonl
 # `--c0` to `--c6` in style.css
@@ -40,7 +40,10 @@ TITLES = {  # of logged quantities; others have their names
     "eval_mean_cosine": "Mean cosine of dev sentences",
     "eval_uniformity": "Uniformity of dev sentences (lower is better)",
 }
-_ABOUT = {OWN: "; dashed: with another sentence's [CLS]"}
+_ABOUT = {
+    OWN: "; dashed: with another sentence's [CLS]",
+    GAP: f"; dotted: {CLEAR} nats, below it the vector hardly helps",
+}
 STYLE: dict[Any, Any] = {  # matplotlib's names
     "axes.edgecolor": THEME["quiet"],
     "axes.labelcolor": THEME["quiet"],
@@ -74,7 +77,8 @@ def curves(labels: Sequence[str], histories: Sequence[Log]) -> list[tuple[str, s
         title = "The dev score" if unit else TITLES.get(name, name)
         about = f"{name}{_ABOUT.get(name, '')}"
         runs = ", ".join(labels[run] for run in shown["run"].unique())
-        charts.append((title, about, svg(shown, f"{title}: {runs}", unit, about)))
+        limit = CLEAR if name == GAP else None
+        charts.append((title, about, svg(shown, f"{title}: {runs}", unit, about, limit)))
     return charts
 
 
@@ -89,10 +93,13 @@ def _points(run: int, history: Log) -> pd.DataFrame:
     return table[(table[["step", "value"]].abs() < LARGEST).all(axis=1)]  # false for nan
 
 
-def svg(points: pd.DataFrame, label: str, unit: str | None, salt: str) -> Markup:
+def svg(
+    points: pd.DataFrame, label: str, unit: str | None, salt: str, limit: float | None = None
+) -> Markup:
     """An SVG element with a line for each `run` of the points, and for its `dashed` ones.
 
-    The axis is logarithmic over a wide range of values without a `unit`.
+    The axis is logarithmic over a wide range of values without a `unit`, and never so narrow that
+    noise fills it. A dotted line is drawn at the `limit`.
     """
     low, high = points["value"].min(), points["value"].max()
     log = not unit and low > 0 and high > WIDE_RANGE * low
@@ -102,6 +109,10 @@ def svg(points: pd.DataFrame, label: str, unit: str | None, salt: str) -> Markup
         scale = "log scale" if log else unit or ""
         axes = figure.add_subplot(xlabel="optimizer step", ylabel=scale)
         _draw(axes, points, log)
+        if limit is not None:
+            axes.axhline(limit, color=THEME["quiet"], linestyle=":", linewidth=1)
+        if not log:
+            _widen(axes, 2.0 if unit else 0.1 * max(abs(low), abs(high)))
         stream = io.StringIO()
         figure.savefig(stream, format="svg")
     drawn = stream.getvalue()
@@ -113,6 +124,13 @@ def svg(points: pd.DataFrame, label: str, unit: str | None, salt: str) -> Markup
     content = drawn.partition("<svg")[2].partition(">")[2]
     element = Markup('<svg viewBox="{}" role="img" aria-label="{}">{}')
     return element.format(box, label, Markup(content))
+
+
+def _widen(axes: Axes, least: float) -> None:
+    """Let the axis of the values span at least so much."""
+    low, high = axes.get_ylim()
+    more = max(0.0, least - (high - low)) / 2
+    axes.set_ylim(low - more, high + more)
 
 
 def _draw(axes: Axes, points: pd.DataFrame, log: bool) -> None:

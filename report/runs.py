@@ -8,7 +8,7 @@ from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from eval.compare.sides import Side, from_files
-from eval.scores import has_scores
+from eval.scores import has_scores, scores_of
 from training.curves import describe_collapse, describe_gap, read_log
 from training.run_folder import read_run
 
@@ -30,14 +30,14 @@ class RunFolder:
     scores: Side | None
 
 
-def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
-    """Read a run; `scores` is the name of the score file in the folder.
+def read_run_folder(label: str, folder: Path, scores: str | None = None) -> RunFolder:
+    """Read a run; `scores` is the name of its score file, see `eval.scores.scores_of`.
 
     Raises:
         BadInput: a log or score file is damaged; names file and line.
         CheckpointRefused: see `read_run`.
     """
-    path = folder / scores
+    path = folder / scores if scores else scores_of(folder)
     side = from_files(label, [path]) if has_scores(path) else None
     return RunFolder(label, read_run(folder), read_log(folder), side)
 

@@ -85,3 +85,18 @@ def test_every_logged_quantity_has_a_chart_the_dev_score_first():
     assert list(marks) == [0] and "log scale" in texts
     marks, texts = parsed(charts[2][2])
     assert marks[0] == 2
+
+
+def test_noise_does_not_fill_the_axis():
+    _, texts = parsed(chart((0, [(1, 80.0), (2, 80.02), (3, 80.01)])))
+    shown = [float(text) for text in texts if re.fullmatch(r"[0-9.]+", text)]
+    values = [value for value in shown if value > 10]
+    assert max(values) - min(values) >= 1
+
+
+def test_the_gap_has_a_line_at_the_limit():
+    losses = [
+        {"step": step, "eval_aux_mlm": 2.0, "eval_aux_mlm_shuffled_cls": 2.1} for step in (1, 2)
+    ]
+    gap = next(svg for _, about, svg in curves(["a"], [losses]) if "dotted: 0.3 nats" in about)
+    assert "stroke-dasharray: 1,1.65" in gap
