@@ -252,4 +252,11 @@ def _list(texts: Iterable[str]) -> list[str]:
         )
     if not (texts := list(texts)) or not all(isinstance(text, str) for text in texts):
         raise BadInput("texts to encode: give one or more strings")
+    for number, text in enumerate(texts):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise BadInput(
+                f"text {number}, {text[:40]!r}: half of a surrogate pair; bytes that are not UTF-8?"
+            ) from error
     return texts

@@ -112,8 +112,7 @@ def _documents(
     elif kind == "json":
         for number, line in numbered_lines(path):
             if line.strip():
-                name = f"{path.name}:{number}"
-                where = f"{path}:{number}"
+                where, name = f"{path}:{number}", f"{path.name}:{number}"
                 yield where, _record(where, name, line, text_column, title_column or "title")
     elif kind != "text" or suffix == ".tsv":
         names = (title_column, text_column or "text")
@@ -215,8 +214,8 @@ def _markdown(text: str) -> tuple[str, str]:
         except (yaml.YAMLError, RecursionError):
             fields = None
         if isinstance(fields, dict):  # otherwise it is text between two rules
-            text = text[front.end() :].strip()
-            heading = str(fields.get("title", ""))
+            text, title = text[front.end() :].strip(), fields.get("title")
+            heading = title if isinstance(title, str) else ""
             if not text.lstrip("# ").startswith(heading):
                 text = f"{heading}\n\n{text}"
     if not heading and (found := _HEADING.search(_FENCED.sub("", text))):

@@ -45,6 +45,8 @@ def test_long_files_are_built_and_queried(tiny_bert, folder, tmp_path, capsys, m
         "query: unheardof",
     ]
     assert printed[1].startswith("1. Page 1 (1.md)") and "BM25 0.00" in printed[5]
+    with pytest.raises(BadInput, match="half of a surrogate pair; bytes that are not UTF-8"):
+        command.main(["query", index, "caf\udce9"])
     with pytest.raises(BadInput, match="exists already"):
         command.main(build)
 

@@ -87,6 +87,7 @@ def test_rows_and_lines_of_files_are_documents(tmp_path):
         ("~~~~\n# a\n~~~\n# b\n~~~~\n## c ##\n", "c", "~~~~"),
         ("```\n# never closed\n", "page", "```"),
         ("#hashtag\n", "page", "#hashtag"),
+        ("---\ntitle: [tags]\n---\nBody", "page", "Body"),
     ],
 )
 def test_a_title_is_in_front_matter_or_the_first_heading_outside_code(tmp_path, text, title, start):
