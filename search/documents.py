@@ -268,18 +268,11 @@ class _Page(HTMLParser):
 def cutter(tokenizer: Any, window: int, stride: int) -> Callable[[str], list[tuple[int, int]]]:
     """A function that cuts a text into windows of `window` tokens, one every `stride` tokens.
 
-    It returns first and end character of every window; the last one ends with the text. A tokenizer
-    without places of tokens counts words.
+    It returns first and end character of every window; the last one ends with the text.
     """
 
     def cut(text: str) -> list[tuple[int, int]]:
-        if getattr(tokenizer, "is_fast", False):
-            encoded = tokenizer(
-                text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
-            )
-            starts = [start for start, end in encoded["offset_mapping"] if end > start]
-        else:
-            starts = word_places(text)
+        starts = [start for _, (start, end) in _pieces(tokenizer, text) if end > start]
         bounds = [*starts, len(text)]
         last = max(0, len(starts) - window)  # the first token from which a window reaches the end
         firsts = [*range(0, last, stride), last] if last else [0]
@@ -293,24 +286,25 @@ def unread(tokenizer: Any, texts: Sequence[str]) -> float:
     """The share of pieces that are unknown, a single letter or less, in a sample of texts.
 
     A vocabulary has a script's letters long before it has its words. A character of Chinese,
-    Japanese or Korean counts as a word. 0 for a tokenizer without places of tokens; lower for a
-    sample of fewer than `_LEAST` pieces, which tells little.
+    Japanese or Korean counts as a word. Lower for a sample of fewer than `_LEAST` pieces, which
+    tells little.
     """
-    if not getattr(tokenizer, "is_fast", False):
-        return 0.0
     pieces = missed = 0
     for text in texts[:: max(1, len(texts) // _SAMPLED)]:
-        text, before = text[:_SAMPLE], (-1, -1)
-        encoded = tokenizer(
-            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
-        )
-        for token, place in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
+        before = None
+        for token, place in _pieces(tokenizer, text[:_SAMPLE]):
             letters = text[slice(*place)]
             single = len(letters) == 1 and letters.isalpha() and not _CHARACTER.match(letters)
             pieces += 1
             missed += token == tokenizer.unk_token_id or single or place == before
             before = place
     return missed / max(_LEAST, pieces)
+
+
+def _pieces(tokenizer: Any, text: str) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Token, and its first and end character."""
+    found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    return zip(found["input_ids"], found["offset_mapping"], strict=True)
 
 
 def snippet(text: str, query: str, words: Words) -> str:
