@@ -18,12 +18,13 @@ The page is reproductions/NAME/README.md; it can be sent as a pull request.
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -360,7 +361,13 @@ def measured_step(config: str, scale: Scale) -> float:
     """Milliseconds of a training step here: random weights of the same size, made-up text."""
     layers, width, heads = scale.size
     clock = _Clock()
-    with TemporaryDirectory(prefix="measure-") as folder:
+    logger.info("measuring a step of %s", config)
+    with ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory(prefix="measure-"))
+        for redirected in (redirect_stdout, redirect_stderr):  # the log of a run of no interest
+            stack.enter_context(redirected(io.StringIO()))
+        logging.disable()
+        stack.callback(logging.disable, logging.NOTSET)
         words = [f"w{number}" for number in range(VOCABULARY - len(SPECIAL))]
         vocabulary = Path(folder) / "vocab.txt"
         vocabulary.write_text("\n".join([*SPECIAL, *words]), encoding="utf-8")
