@@ -232,5 +232,6 @@ def theirs_of(folder, texts):
     """The ids of sentence-transformers, whose tokenizer this is; None if it cannot encode."""
     try:
         return AutoTokenizer.from_pretrained(folder)(texts)["input_ids"]
-    except Exception:
+    except Exception as error:  # the class that `tokenizers` raises
+        assert "Missing [UNK] token" in str(error)
         return None
