@@ -76,9 +76,14 @@ class PretrainArguments:
     config_name: str | None = flag(
         None,
         "instead of model_name_or_path: configuration (JSON file or folder) of a model to train "
-        "from scratch, with a vocabulary learned from train_file",
+        "from scratch",
     )
-    vocabulary_size: Count = flag(4000, "with config_name: size of the vocabulary in word pieces")
+    tokenizer_name: str | None = flag(
+        None,
+        "with config_name: tokenizer, a folder or a hub id; default: a vocabulary learned from "
+        "train_file",
+    )
+    vocabulary_size: Count = flag(4000, "size of the learned vocabulary in word pieces")
     output_init: Literal["checkpoint", "new"] = flag(
         "checkpoint",
         "the language model's output head: read it from the checkpoint, or make a new one if it "

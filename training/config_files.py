@@ -16,7 +16,7 @@ from common.files import read_yaml
 _REPLACED = {  # what a value excludes of those that came before
     "train_file": {"dataset_name"},
     "dataset_name": {"train_file"},
-    "model_name_or_path": {"config_name", "vocabulary_size"},
+    "model_name_or_path": {"config_name", "tokenizer_name", "vocabulary_size"},
     "config_name": {"model_name_or_path"},
     "dev": {"dev_file", "dev_beir"},
     "dev_file": {"dev", "dev_beir"},

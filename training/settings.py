@@ -42,9 +42,14 @@ _HELP = {"-h", "--help", "--help_all"}
 _NEEDED = {  # a flag that does nothing without another
     "upsample": "max_rows",
     "vocabulary_size": "config_name",
+    "tokenizer_name": "config_name",
     "aux_mask_rate": "head_layers",
 }
-_IDLE = {"cuda_graph": "chunk_size", "packed": "attn_implementation"}  # nothing beside another
+_IDLE = {  # a flag that does nothing beside another
+    "cuda_graph": "chunk_size",
+    "packed": "attn_implementation",
+    "vocabulary_size": "tokenizer_name",
+}
 
 
 @dataclass

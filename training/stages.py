@@ -108,7 +108,7 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
 
 
 def load_blocks(settings: Settings) -> tuple[Source, Any, TokenisedText]:
-    """Stage 1's text, tokenizer (the checkpoint's, or trained on the text) and training blocks.
+    """Stage 1's text, tokenizer (a given one, or trained on the text) and training blocks.
 
     Raises:
         BadInput: neither or both of a checkpoint and a configuration; an unusable text.
@@ -119,8 +119,8 @@ def load_blocks(settings: Settings) -> tuple[Source, Any, TokenisedText]:
             "give either --model_name_or_path (a checkpoint) or --config_name (from scratch)"
         )
     tokenizer = None
-    if model_args.model_name_or_path:
-        tokenizer = load_tokenizer(model_args.model_name_or_path)
+    if named := model_args.model_name_or_path or model_args.tokenizer_name:
+        tokenizer = load_tokenizer(named)
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, written=(data_args.cache_dir, args.output_dir))
         if tokenizer is None:

@@ -117,6 +117,17 @@ def test_from_scratch_learns_a_vocabulary_and_a_model(aux, tmp_path):
     assert (config.skip_from, config.head_layers) == (2, 2)
 
 
+def test_from_scratch_with_the_tokenizer_of_a_folder(aux, tiny_bert, tmp_path):
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    BertConfig(**sizes, intermediate_size=64).save_pretrained(tmp_path / "config")
+    flags = SCRATCH | {"config_name": tmp_path / "config", "tokenizer_name": tiny_bert}
+    run_pretrain_aux.main(aux(**flags, skip_from=0, max_steps=2, save_steps=2))
+    theirs, ours = (load_tokenizer(folder) for folder in (tiny_bert, tmp_path / "aux"))
+    assert ours.get_vocab() == theirs.get_vocab()
+    with pytest.raises(BadInput, match="vocabulary_size"):
+        run_pretrain_aux.main(aux("other", **flags, vocabulary_size=300))
+
+
 def test_a_checkpoint_and_a_configuration_exclude_each_other(aux):
     with pytest.raises(BadInput, match="give either"):
         run_pretrain_aux.main(aux(config_name="x"))
