@@ -42,6 +42,11 @@ class Arguments(simcse.Arguments):
     aux_views: Literal["both", "first"] = flag(
         "both", "views that get a masked copy: both (official code) or the first (section 3.2: one)"
     )
+    aux_cls: Literal["own", "other"] = flag(
+        "own",
+        "whose [CLS] the head reads: the sentence's, or its neighbour's in the batch, which tells "
+        "nothing about it (ours: a control with the same loss and gradient path)",
+    )
     aux_stop_words: CountOrZero = flag(
         0,
         "mask but do not predict the N most frequent tokens of the text (ours; 0, as in the paper: "
@@ -65,6 +70,11 @@ class Arguments(simcse.Arguments):
 def twinned(args: Arguments) -> tuple[int, ...]:
     """The views that get a masked twin."""
     return (0, 1) if args.aux_views == "both" else (0,)
+
+
+def neighbours(cls: Tensor) -> Tensor:
+    """(V, B, H) -> every sentence with the vector of the one before it, in the same view."""
+    return cls.roll(1, dims=1)
 
 
 class AuxiliaryMLM(Objective):
@@ -97,7 +107,10 @@ class AuxiliaryMLM(Objective):
         return self
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        total, count = self._loss(encoded.cls[: len(self.views)], batch)
+        cls = encoded.cls[: len(self.views)]
+        if self.args.aux_cls == "other":
+            cls = neighbours(cls)
+        total, count = self._loss(cls, batch)
         return {"aux_mlm": Term(total, self.args.aux_weight, count)}
 
     def tokens(self, batch: Batch) -> Tensor:
@@ -107,7 +120,7 @@ class AuxiliaryMLM(Objective):
         """The auxiliary loss with a sentence's [CLS] and its neighbour's: what [CLS] adds."""
         cls = encoded.cls[: len(self.views)]
         losses = {}
-        for name, vectors in (("aux_mlm", cls), ("aux_mlm_shuffled_cls", cls.roll(1, dims=1))):
+        for name, vectors in (("aux_mlm", cls), ("aux_mlm_shuffled_cls", neighbours(cls))):
             total, count = self._loss(vectors, batch)
             losses[name] = total / count.clamp(min=1)
         return losses

@@ -37,8 +37,9 @@ def auxiliary_of(model):
     return next(o for o in model.objectives if isinstance(o, infocse.AuxiliaryMLM))
 
 
-def test_the_auxiliary_loss_equals_a_computation_sentence_by_sentence(stage_one):
-    model, batch = build(stage_one), batch_of(stage_one)
+@pytest.mark.parametrize(("aux_cls", "away"), [("own", 0), ("other", 1)])
+def test_the_auxiliary_loss_equals_a_computation_sentence_by_sentence(stage_one, aux_cls, away):
+    model, batch = build(stage_one, aux_cls=aux_cls), batch_of(stage_one)
     aux, terms = auxiliary_of(model), model(**batch).terms
     lm = load_masked_lm(stage_one).eval()
     for parameter in lm.parameters():
@@ -47,7 +48,8 @@ def test_the_auxiliary_loss_equals_a_computation_sentence_by_sentence(stage_one)
     for view in range(2):
         for row in range(batch["input_ids"].shape[1]):
             length = int(batch["attention_mask"][view, row].sum())
-            clean = batch["input_ids"][view, row : row + 1, :length]
+            read = int(batch["attention_mask"][view, row - away].sum())
+            clean = batch["input_ids"][view, row - away, :read].unsqueeze(0)
             masked = batch["masked_input_ids"][view, row : row + 1, :length]
             h = lm.base_model(input_ids=clean).last_hidden_state[:, :1]
             lower = lm(input_ids=masked, output_hidden_states=True).hidden_states[2][:, 1:]
