@@ -159,7 +159,7 @@ def _fill_study(content: Study, choice: Choice, path: Path, args: argparse.Names
     before = file.read_text(encoding="utf-8") if file.is_file() else f"# {content.title}\n"
     _write(file, page.rewritten(before, content.name, f"python -m papers {content.name}", tables))
     if content.figure:
-        study_page.draw_curves(content.figure, rows, path.with_suffix(".png"))
+        study_page.draw_gaps(content, content.figure, rows, path.with_suffix(".png"))
     show(tables)
     return rows
 

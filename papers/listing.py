@@ -85,9 +85,7 @@ def states(
         known = known_rows(content, path)
         for levels, seeds in study_runs.seeds_of(content, choice, path, some).items():
             done = [seed for seed in seeds if (levels, seed) in known]
-            plan: RunPlan | str = "trained by `python -m adapt`"
-            if not content.adapt:
-                plan = study_runs.plan_of(content, levels, choice)
+            plan = study_runs.plan_of(content, levels, choice)
             state = _state(plan, replace(choice, seeds=seeds), done, missing)
             lines.append([", ".join(levels), state])
     else:

@@ -16,8 +16,7 @@
     effects           [[factor, factors]]: each level of the first minus its first level, at every
                       level of the others
     pairs             [[{factor: level}, {factor: level}]]: two arms; the same factors in both
-    adapt             yes: runs are those of `python -m adapt` on the documents of the last level
-    figure            of the curves of all runs: see `study_page.draw_curves`
+    figure            of the gaps of a stage 1: see `study_page.draw_gaps`
 
 Flags may contain `stage_one`, the flags of the run whose model is the initial one (without a
 `seed`, one per seed).
@@ -54,7 +53,6 @@ class Study:
     against: str | None = None
     effects: Sequence[Sequence[str]] = ()
     pairs: Sequence[Sequence[Mapping[str, str]]] = ()
-    adapt: str | None = None
     figure: Mapping[str, Any] | None = None
     page: str | None = None
 

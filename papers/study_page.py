@@ -1,4 +1,4 @@
-"""The generated part of a study's page: its tables as Markdown, and the curves of its runs."""
+"""The generated part of a study's page: its tables as Markdown, and the curves of a stage 1."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from textwrap import wrap
 from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.files import writing
@@ -24,7 +23,6 @@ TITLES = {
     "search": "nDCG@10",
     "transfer": "transfer avg.",
     "gap": "gap, nats",
-    "judged": "nDCG@10 on judged queries",
 }
 LOSSES = {
     "contrastive loss": "contrastive",
@@ -48,8 +46,6 @@ def tables(study: Study, rows: Sequence[Mapping[str, Any]]) -> str:
 def figures_of(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """The rows of a study, in which a figure of several tasks is their average, nan if missing."""
     runs = pd.DataFrame(rows)
-    if "real" in runs:  # of `adapt`
-        runs["judged"] = runs["real"].map(lambda score: score["result"])
     for name in TITLES:
         if name not in runs:
             runs[name] = None
@@ -123,7 +119,7 @@ class Comparison:
 def comparisons(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
     """All comparisons of a study, a table per figure; p is adjusted over all of them."""
     found: list[Comparison] = []
-    for name in ("sts", "search", "transfer", "judged"):
+    for name in ("sts", "search", "transfer"):
         scored = runs[runs[name].notna()]
         if name in study.columns and len(scored):
             found += _against_tuned(study, name, scored)
@@ -249,103 +245,39 @@ def _move(norms: pd.Series) -> float:
     return norms.diff().abs().mean() / norms.mean()
 
 
-def adapted(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
-    """nDCG@10 on judged queries by initial model and method.
-
-    The line `as it is` has the initial models; after a stage 1, each seed has another one.
-    """
-    runs["before"] = runs["real"].map(lambda score: score["start"])
-    runs["after"] = runs["real"].map(lambda score: score["result"])
-    runs["gain"] = runs["after"] - runs["before"]
-    sets = list(runs["set"].unique())
-    cells = [["start", "method", *sets, "mean", "mean gain", "n"]]
-    for (start,), of_start in groups_of(runs, ["start"]):
-        initial_models = of_start.drop_duplicates(["set", "before"])
-        cells.append([start, "as it is", *_by_set(initial_models, "before", sets), "", ""])
-        for (method,), group in groups_of(of_start, ["method"]):
-            by_set = group.groupby("set")
-            counts = by_set.size()
-            n = " to ".join(dict.fromkeys([str(counts.min()), str(counts.max())]))
-            gain = f"{by_set['gain'].mean().mean():+.2f}"
-            cells.append([start, method, *_by_set(group, "after", sets), gain, n])
-    yield cells
-
-
-def _by_set(runs: pd.DataFrame, name: str, sets: Sequence[str]) -> list[str]:
-    """A cell per set, and the mean over the sets if all have values."""
-    values = [runs.loc[runs["set"] == one, name] for one in sets]
-    means = pd.Series([value.mean() for value in values])
-    mean = "-" if means.hasnans else f"{means.mean():.2f}"
-    return [*(mean_and_deviation(value, missing="-") for value in values), mean]
-
-
 TABLES = {
     "means": means,
     "tuned": tuned,
     "comparisons": comparisons,
     "last gap": last_gap,
-    "adapted": adapted,
     "gradients": gradients,
 }
 
 
-def draw_curves(spec: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draw how the runs of a study develop: means over the seeds, in panels.
+def draw_gaps(
+    study: Study, spec: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], path: Path
+) -> None:
+    """Draw the gap of each stage 1 against the tokens that it has read.
 
-    `spec` has a `title`, the names of the axes, `x` and `y`, the factor `line` whose levels are
-    lines and, optionally, the factor `panel`, and the lines that are `named`, a legend by level;
-    the others are grey.
+    `spec` has a `title`, the names of the axes, `x` and `y`, and the levels that are `named`, with
+    their words in the legend; the others are grey.
     """
-    points = _points(pd.DataFrame(rows))
-    panels = list(groups_of(points, [spec["panel"]] if "panel" in spec else []))
-    height = 4.6 if len(panels) == 1 else 6.4
-    figure = Figure(figsize=(5.4, height), layout="constrained")  # readable at 400 pixels
+    figure = Figure(figsize=(5.4, 4.6), layout="constrained")  # readable at 400 pixels
     figure.suptitle("\n".join(wrap(spec["title"], 52)), fontsize=12)
-    columns = min(2, len(panels))
-    axes = figure.subplots(
-        -(-len(panels) // columns), columns, squeeze=False, sharex=True, sharey=True
-    )
-    named = spec.get("named") or {level: level for level in points[spec["line"]].unique()}
-    looks = styles(named)
-    for level, label in named.items():
+    axes = figure.subplots()
+    looks = styles(spec["named"])
+    for level, label in spec["named"].items():
         looks[level].update(label=label, zorder=3)
-    for panel, (title, of_panel) in zip(axes.flat, panels, strict=True):
-        panel.set_title("\n".join(wrap(", ".join(title), 26)), fontsize=10)
-        _draw_panel(panel, of_panel, spec["line"], looks)
-    for panel in axes[-1]:
-        panel.set_xlabel(spec["x"], fontsize=11)
-    figure.supylabel(spec["y"], fontsize=11)
-    legend: dict[str, Any] = {}
-    for panel in axes.flat:
-        lines, names = panel.get_legend_handles_labels()
-        legend.update(zip(names, lines, strict=True))
-    figure.legend(
-        list(legend.values()),
-        list(legend),
-        loc="outside lower center",
-        ncols=3 if max(map(len, legend)) < 20 else 1,
-        frameon=False,
-    )
-    with writing(path) as part:
-        figure.savefig(part, dpi=200, format="png")
-
-
-def _points(runs: pd.DataFrame) -> pd.DataFrame:
-    """A line for each point (`x`, `y`): the gains of a run's curve, or the gaps of a stage 1."""
-    if "curve" not in runs:
-        return runs.assign(x=runs["tokens"], y=runs["gap"])
-    points = runs.explode("curve", ignore_index=True)
-    before = points["curve"].where(~points["name"].duplicated()).ffill()  # a run's first point
-    points["x"] = [x for x, _ in points["curve"]]
-    points["y"] = [y - start for (_, y), (_, start) in zip(points["curve"], before, strict=True)]
-    return points
-
-
-def _draw_panel(axes: Axes, points: pd.DataFrame, factor: str, looks: Mapping[str, dict]) -> None:
-    for (name,), group in groups_of(points, [factor]):
-        curve = group.groupby("x")["y"].mean()
-        look = looks.get(name, {"label": "other settings", "color": "0.65"})
-        axes.plot(curve.index, curve, **look)
+    for (level,), evaluations in groups_of(pd.DataFrame(rows), list(study.levels)):
+        look = looks.get(level, {"label": "other settings", "color": "0.65"})
+        axes.plot(evaluations["tokens"], evaluations["gap"], **look)
     axes.axhline(0, color="0.3", linewidth=0.8, zorder=0)
     axes.locator_params(axis="x", nbins=4)
     axes.grid(alpha=0.3)
+    axes.set_xlabel(spec["x"], fontsize=11)
+    axes.set_ylabel(spec["y"], fontsize=11)
+    lines, names = axes.get_legend_handles_labels()
+    legend = dict(zip(names, lines, strict=True))  # each of the grey lines has the same name
+    figure.legend(legend.values(), legend, loc="outside lower center", frameon=False)
+    with writing(path) as part:
+        figure.savefig(part, dpi=200, format="png")

@@ -1,6 +1,5 @@
 """The runs of a study: which are asked for, how they are trained and scored, what is kept."""
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -8,9 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from adapt.run import FACTS, TRAINING, prepare
-from common.errors import BadInput, ProjectError
-from common.files import digest, read_json
+from common.errors import BadInput
+from common.files import read_json
 from eval.encode import device_here
 from eval.scores import AVERAGE, average, headline
 from eval.sts import STS_TEST
@@ -21,22 +19,18 @@ from papers.runs import (
     RunPlan,
     facts_of,
     finished,
-    launch,
     load_all,
     precision,
     read_once,
 )
 from papers.study import Levels, Rows, Study, known_rows, ordered
-from training.config_files import words_of
 from training.curves import auxiliary_losses, read_log
 
-logger = logging.getLogger(__name__)
-DEV_SEARCH = "eval_search_ndcg"  # in the log of `adapt`
 _GRADIENTS = ("eval_gradient_contrastive", "eval_gradient_aux_mlm")
 
 
 def plan_of(study: Study, levels: Levels, choice: Choice) -> RunPlan:
-    """The plan of a combination of levels, unless `adapt` trains it."""
+    """The plan of a combination of levels."""
     flags = dict(study.combinations[levels])
     if choice.steps:
         flags["max_steps"] = str(choice.steps)
@@ -88,14 +82,13 @@ def fill(
     for seed in choice.seeds:
         for levels in asked:
             if not collect and (levels, seed) not in rows:
-                train(study, levels, choice, seed)
+                plan_of(study, levels, choice).train(choice, seed)
             if found := found_rows(study, levels, choice, seed):
                 rows[levels, seed] = _with_scores(found, rows.get((levels, seed), []))
         refuse_mixed(study, rows)
         if study.choose and seed == choice.seeds[0]:
             asked = _best(asked, rows, seed)
-    scored = bool(study.columns) and not study.adapt
-    for seed, levels in product(choice.seeds, asked if scored else []):
+    for seed, levels in product(choice.seeds, asked if study.columns else []):
         plan = plan_of(study, levels, choice)
         folder = plan.folder(choice, seed)
         if finished(folder):
@@ -143,36 +136,21 @@ def _best(asked: Iterable[Levels], rows: Rows, seed: int) -> list[Levels]:
     return list(best.values())
 
 
-def train(study: Study, levels: Levels, choice: Choice, seed: int) -> None:
-    """Train a run unless it has finished."""
-    if study.adapt:
-        AdaptRun(study, levels, choice, seed).train()
-    else:
-        plan_of(study, levels, choice).train(choice, seed)
-
-
 def found_rows(study: Study, levels: Levels, choice: Choice, seed: int) -> list[dict[str, Any]]:
     """The rows of a run without its test scores; none if it has not finished.
 
     A stage 1 has one per evaluation, other runs have one.
     """
-    if study.adapt:
-        found = AdaptRun(study, levels, choice, seed).rows()
-    else:
-        found = _trained_rows(study, plan_of(study, levels, choice), choice, seed)
-    of_run = {**dict(zip(study.levels, levels, strict=True)), "seed": seed}
-    return [{**row, **of_run} for row in found]
-
-
-def _trained_rows(study: Study, plan: RunPlan, choice: Choice, seed: int) -> list[dict[str, Any]]:
+    plan = plan_of(study, levels, choice)
     folder = plan.folder(choice, seed)
     record = finished(folder)
     if record is None:
         return []
+    of_run = {**dict(zip(study.levels, levels, strict=True)), "seed": seed}
     row: dict[str, Any] = {"name": folder.name, "facts": facts_of(record)}
     evaluations = evaluations_in(folder)
     if "method" not in plan.settings():  # a stage 1
-        return [{**row, **evaluation} for evaluation in evaluations]
+        return [{**row, **evaluation, **of_run} for evaluation in evaluations]
     if "probe_gradients" in study.flags:
         row["gradients"] = gradients_in(folder)
     best = record.get("best") or {}
@@ -180,7 +158,7 @@ def _trained_rows(study: Study, plan: RunPlan, choice: Choice, seed: int) -> lis
     row["best_step"] = best.get("step")
     row["gap"] = evaluations[-1]["gap"] if evaluations else None
     row["precision"] = precision(choice.bf16)
-    return [row]
+    return [row | of_run]
 
 
 def evaluations_in(folder: Path) -> list[dict[str, Any]]:
@@ -230,7 +208,7 @@ def refuse_mixed(study: Study, rows: Rows) -> None:
     Rows of older versions lack some of these facts.
     """
     facts = []
-    for (levels, _), of_run in rows.items() if not study.adapt else ():
+    for (levels, _), of_run in rows.items():
         flags = study.combinations[levels]
         usual = read_once(*config_files(flags["config"])).get("model_name_or_path")
         start = flags.get("stage_one", "aux_init" not in flags and usual)
@@ -250,86 +228,3 @@ def refuse_mixed(study: Study, rows: Rows) -> None:
                 f"{group['run'].iloc[0]} and {others['run'].iloc[0]} differ in {fact}; compare "
                 "them in two files: give another --output and --runs"
             )
-
-
-class AdaptRun:
-    """A run of `python -m adapt` on the documents of a study's last level.
-
-    Attributes:
-        output: the folder of the command.
-        folder: the folder of its training.
-    """
-
-    def __init__(self, study: Study, levels: Levels, choice: Choice, seed: int) -> None:
-        flags = dict(study.combinations[levels])
-        if choice.steps:
-            flags["steps"] = str(choice.steps)
-        self.model, self.stage_one = flags.pop("model", choice.model), flags.pop("stage_one", None)
-        self.flags, self.choice, self.seed = flags, choice, seed
-        self.documents = Path(choice.data_dir) / "beir" / levels[-1]
-        in_order = dict(sorted(flags.items()))
-        hashed = digest([self.model, self.stage_one, in_order, levels[-1], choice.bf16])[:10]
-        name = f"adapt-{flags.get('method', 'spans')}_{hashed}_seed-{seed}"
-        self.output = Path(choice.runs) / name
-        self.folder = self.output.with_name(name + TRAINING)
-
-    def train(self) -> None:
-        """Train unless it has finished; a method that refuses the initial model is left out."""
-        if finished(self.folder):
-            return
-        flags = {
-            "text": self.documents / "corpus.jsonl",
-            "labels": self.documents,
-            "output": self.output,
-            "seed": self.seed,
-            "cache_dir": self._cache,
-            "bf16": str(self.choice.bf16).lower(),
-            "disable_tqdm": "true",
-            **self.flags,
-        }
-        model = self._trained_stage_one() if self.stage_one else self.model
-        try:
-            launch("-m", "adapt", str(model), "--train", *words_of(flags))
-        except ProjectError as error:  # no bag of words from a model without a vocabulary head
-            if error.exit_code != BadInput.exit_code:
-                raise
-            logger.error("%s: refused, skipped", self.folder)
-
-    @property
-    def _cache(self) -> str:
-        return str(Path(self.choice.runs) / "cache")
-
-    def _trained_stage_one(self) -> Path:
-        """The folder of the stage 1, trained on the documents that `adapt` trains on."""
-        prepared = prepare([self.documents / "corpus.jsonl"], self.seed, self._cache)
-        files = {
-            "model_name_or_path": self.model,
-            "train_file": str((prepared / "documents.jsonl").resolve()),
-            "cache_dir": self._cache,
-        }
-        plan = _plan({**files, **self.stage_one}, self.choice)
-        plan.train(self.choice, self.seed)
-        return plan.folder(self.choice, self.seed)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The row of the run; none if it has not finished."""
-        record = finished(self.folder)
-        if record is None:
-            return []
-        facts = read_json(self.output / FACTS, "the verdict of adapt", "remove the run")
-        verdict = facts["training"]
-        searches = {row["search"]: row for row in facts["searches"]}
-        real = searches["trained model"]["real"]
-        parts = ("start", "result", "interval", "verdict")
-        curve = [[0, verdict["dev_of_initial"]]]
-        for line in read_log(self.folder):
-            if DEV_SEARCH in line and line["step"] > 0:
-                curve.append([line["step"], line[DEV_SEARCH]])
-        row = {
-            "name": self.folder.name,
-            "pseudo": {part: verdict[part] for part in parts},
-            "real": {part: real[part] for part in parts},
-            "facts": facts_of(record),
-            "curve": curve,
-        }
-        return [row]

@@ -7,34 +7,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from common.errors import BadInput, ProjectError
+from common.errors import BadInput
 from eval.scores import row as score_row
 from papers import runs, study, study_page, study_runs
 from papers.__main__ import main
 from papers.differences import over_seeds
 from papers.page import rewritten
-from papers.runs import Choice, RunPlan
+from papers.runs import Choice
 from tests.papers.conftest import flags_of
 from tests.sources import ROOT
 from training.settings import read
 
 STUDIES = {name: study.read(name) for name in study.names()}
-
-
-def adapt_row(method, corpus, pseudo, real, seed=0, start="mini"):
-    gains = {
-        name: {"start": scores[0], "result": scores[1]}
-        for name, scores in {"pseudo": pseudo, "real": real}.items()
-    }
-    return {"start": start, "method": method, "set": corpus, "seed": seed, **gains}
-
-
-ADAPTED = [
-    adapt_row("spans", "med", (30, 40), (41, 58)),
-    adapt_row("spans", "npl", (20, 20.5), (22, 21)),
-    adapt_row("simcse", "med", (30, 34.5), (41, 40.5)),
-    adapt_row("simcse", "npl", (20, 20.2), (22, 23)),
-]
 
 
 class Task:
@@ -120,7 +104,7 @@ def test_a_page_of_results_is_that_of_its_json(name):
     study_runs.refuse_mixed(content, rows)
 
 
-@pytest.mark.parametrize("name", [name for name, content in STUDIES.items() if not content.adapt])
+@pytest.mark.parametrize("name", STUDIES)
 def test_every_flag_of_a_study_is_one_of_its_script(name):
     for levels in STUDIES[name].combinations:
         plan = study_runs.plan_of(STUDIES[name], levels, Choice(model="m"))
@@ -222,17 +206,6 @@ def test_pairs_differ_in_one_factor_and_those_of_a_seed_are_averaged_first():
     assert [one.at for one in rest] == ["plain, tanh", "plain, norm"], "with one start, it is all"
 
 
-def test_gains_of_search():
-    content, later = STUDIES["own-text"], adapt_row("spans", "med", (30, 45), (41, 60), seed=1)
-    table = study_page.tables(content, ADAPTED)
-    assert "| mini  | as it is | 41.00 | 22.00 |" in table
-    assert (
-        "| +8.00     |" in table and "| +0.25     |" in table
-    )  # means of +17 and -1, of -0.5 and +1
-    [lines] = study_page.adapted(content, pd.DataFrame([*ADAPTED, later]))
-    assert lines[2][2:] == ["59.00 ± 1.41", "21.00", "40.00", "+8.50", "1 to 2"]
-
-
 def test_gradients_are_read_from_the_log_and_their_moves_are_shares_of_the_mean(tmp_path):
     norms = {0: (9.0, 9.0), 5: (4.0, 1.0), 10: (2.0, 3.0)}
     lines = [{"step": step, "contrastive": 0.5, "aux_mlm": 5.0} for step in (5, 7, 10)]
@@ -252,76 +225,3 @@ def test_gradients_are_read_from_the_log_and_their_moves_are_shares_of_the_mean(
         "100.00 ± 0.00 %",
         "2",
     ]  # 2 of a mean of 3; 2 of 2
-
-
-@pytest.fixture
-def adapts(monkeypatch, tmp_path):
-    """The commands of `adapt`, and the plans of stage 1; `code` is the exit code of the former."""
-    commands, stages = [], []
-    monkeypatch.setattr(study_runs, "tasks_of", no_data)
-    monkeypatch.setattr(
-        study_runs, "prepare", lambda files, seed, *_: tmp_path / f"{files[0].parent.name}-{seed}"
-    )
-    monkeypatch.setattr(
-        RunPlan,
-        "train",
-        lambda plan, choice, seed: stages.append(flags_of(plan.command(choice, seed)[1:])),
-    )
-
-    def run(*command):
-        commands.append(command)
-        if run.code:
-            error = ProjectError(f"failed with exit code {run.code}")
-            error.exit_code = run.code
-            raise error
-
-    run.code, run.commands, run.stages = 0, commands, stages
-    monkeypatch.setattr(study_runs, "launch", run)
-    return run
-
-
-def test_stage_1_reads_the_training_documents_and_adapt_continues_from_it(adapts, filled, tmp_path):
-    with pytest.raises(BadInput, match="no finished run of own-text"):
-        filled("own-text", "--rows", "mini-bert, stage 1", "--seeds", "0")
-    assert [flags["train_file"] for flags in adapts.stages[:2]] == [
-        str(tmp_path / f"{name}-0" / "documents.jsonl") for name in ("med", "cranfield")
-    ], "never the held-out documents"
-    assert {flags["model_name_or_path"] for flags in adapts.stages} == {"m"}
-    assert ["--aux_init=checkpoint" in command for command in adapts.commands] == [False] * 6 + [
-        True
-    ] * 6
-    assert all("runs/aux-read-mini_" in command[2] for command in adapts.commands)
-
-
-@pytest.mark.parametrize(
-    ("code", "error"), [(2, "no finished run"), (4, "failed with exit code 4")]
-)
-def test_a_start_that_a_method_refuses_is_left_out_and_a_failure_stops(adapts, filled, code, error):
-    adapts.code = code
-    with pytest.raises(ProjectError, match=error):
-        filled("own-text", "--rows", "mini-bert", "--seeds", "0")
-    assert len(adapts.commands) == (30 if code == 2 else 1)
-
-
-def test_a_run_of_adapt_is_gathered_from_its_folder(adapts, filled, tmp_path, monkeypatch):
-    score = {"start": 1.0, "result": 2.0, "interval": [0.5, 1.5], "verdict": "better"}
-
-    def run(*command):
-        output = Path(flags_of([word for word in command[3:] if word != "--train"])["output"])
-        output.mkdir(parents=True)
-        folder = output.with_name(f"{output.name}-training")
-        runs.record_untrained(folder, {"trajectory": {"start": "s"}})
-        training = score | {"dev_of_initial": 1.0}
-        facts = {"training": training, "searches": [{"search": "trained model", "real": score}]}
-        (output / "adapt.json").write_text(json.dumps(facts))
-        (folder / "log.jsonl").write_text(
-            '{"step": 0, "eval_search_ndcg": 1}\n{"step": 30, "eval_search_ndcg": 2.0}\n'
-        )
-
-    monkeypatch.setattr(study_runs, "launch", run)
-    rows = filled("own-text", "--rows", "mini-bert", "--seeds", "0")
-    assert (
-        len(rows) == 30 and rows[0]["curve"] == [[0, 1.0], [30, 2.0]] and rows[0]["real"] == score
-    )
-    assert rows[0]["facts"]["start"] == "s"
-    assert (tmp_path / "results" / "own-text.png").read_bytes()[:4] == b"\x89PNG"
