@@ -161,6 +161,12 @@ def add_encoder(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_cache(parser: argparse.ArgumentParser, of: str) -> None:
+    """Add `--cache_dir` for commands that keep vectors."""
+    kept = f"folder that keeps the vectors of {of} by their text, for all commands"
+    parser.add_argument("--cache_dir", default="corpora/cache", help=kept)
+
+
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """Add `--text_column` and `--title_column` for commands that read documents."""
     parser.add_argument("--text_column", help="of tables and .jsonl (default: text)")

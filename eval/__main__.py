@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from common.errors import run_command
-from common.flags import Parser, add_encoder, add_prompts, check_output
+from common.flags import Parser, add_cache, add_encoder, add_prompts, check_output
 from common.old_flags import EVALUATION
 from common.streams import show
 from eval.compare.intervals import COLUMNS, RESAMPLES, SEED, compare
@@ -59,11 +59,10 @@ def parser() -> Parser:
         "  python -m eval runs/simcse runs/infocse --tasks retrieval --output runs/scores\n"
         "  python -m eval bert-base-uncased --pooling cls_before_pooler --tasks STS-B --split dev\n"
         "  python -m eval runs/infocse --dev_file my_pairs.tsv\n"
-        "  python -m eval runs/infocse --tasks beir --beir scifact nano --max_length 512 "
-        "--embeddings runs/vectors\n"
+        "  python -m eval runs/infocse --tasks beir --beir scifact nano --max_length 512\n"
         "  python -m eval runs/infocse --tasks beir --beir scifact --search dense bm25 hybrid",
     )
-    p.old = EVALUATION
+    p.old = {**EVALUATION, "embeddings": "`--cache_dir`, which keeps vectors by their text"}
     model = (
         "run or export folder, Hugging Face encoder or sentence-transformers model; several give "
         "one table"
@@ -92,11 +91,7 @@ def parser() -> Parser:
     named.metavar, named.help = "SEARCH", search
     language = "stemmer and stop words of BM25"
     p.add_argument("--language", choices=LANGUAGES, default="english", help=language)
-    vectors = (
-        "keep the document vectors of search tasks here (several models: in DIR/NAME), so that a "
-        "stopped command resumes"
-    )
-    p.add_argument("--embeddings", metavar="DIR", help=vectors)
+    add_cache(p, "search tasks")
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream and beir")
     output = (
         "write all rows, also of subsets, to this JSON file, and the scores of each example next "
@@ -127,7 +122,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
         for search in searches
     ]
     file = args.output if args.format == "json" else None
-    outputs = {scored.name: _path_of(file, scored.name, ".json", lines) for scored in lines}
+    outputs = {scored.name: _path_of(file, scored.name, lines) for scored in lines}
     for output in filter(None, outputs.values()):
         check_output(output, [args.dev_file], b"[")
         check_output(str(items_path(output)), [args.dev_file], b"pk")
@@ -139,20 +134,18 @@ def main(argv: list[str] | None = None) -> list[dict]:
     for task in tasks_of(args, lines[0])[1:]:
         task.load(args.data_dir)
     with TemporaryDirectory(prefix="eval-") as temporary:
-        # Searches share vectors, and their intervals are read from files.
-        if len(searches) > 1:
-            args.embeddings = args.embeddings or f"{temporary}/embeddings"
+        if len(searches) > 1:  # their intervals are read from files
             for name, path in outputs.items():
-                outputs[name] = path or _path_of(temporary, name, ".json", lines)
+                outputs[name] = path or _path_of(temporary, name, lines)
         rows = score_lines(args, lines, outputs)
         if len(searches) > 1:
             show(intervals(lines, outputs))
     return rows
 
 
-def _path_of(path: str | None, name: str, suffix: str, several: list) -> str | None:
-    """`path` itself, or PATH/NAME with a suffix if there are several."""
-    return str(Path(path) / f"{name}{suffix}") if path and len(several) > 1 else path
+def _path_of(path: str | None, name: str, several: list) -> str | None:
+    """`path` itself, or PATH/NAME.json if there are several."""
+    return str(Path(path) / f"{name}.json") if path and len(several) > 1 else path
 
 
 def tasks_of(args: argparse.Namespace, scored: Scored) -> list[Task]:
@@ -176,7 +169,7 @@ def options_of(args: argparse.Namespace, scored: Scored) -> Options:
         split="dev" if dev else "test",
         mode="dev" if dev else args.mode,
         beir=tuple(args.beir),
-        embeddings=_path_of(args.embeddings, scored.label, "", args.models),
+        cache_dir=args.cache_dir,
         search=scored.search,
         language=args.language,
         device=device_here(),

@@ -38,7 +38,7 @@ class Options:
         split: STS: `test` or `dev` (STS-B dev and SICK-R trial); BEIR: the split of the judgements.
         mode: transfer: `test`, `fasttest` or `dev`, a key of `eval.transfer.validation.MODES`.
         beir: BEIR: folders in DATA_DIR/beir, or `paper14`, `nano`.
-        embeddings: BEIR: folder that keeps document vectors, so that a stopped run can resume.
+        cache_dir: BEIR: of the vectors that are kept, see `eval.store`; None: none are.
         search: BEIR: `dense`, `bm25`, `hybrid`, or `hybrid-0.1` to `hybrid-0.9`, the weight of the
             cosine.
         language: BEIR: of the words of BM25.
@@ -48,14 +48,14 @@ class Options:
     split: str = "test"
     mode: str = "test"
     beir: tuple[str, ...] = ()
-    embeddings: str | None = None
+    cache_dir: str | None = None
     search: str = "dense"
     language: str = "english"
     device: str = "cpu"
 
 
 def _sets(names: Sequence[str], o: Options) -> Sequence[Task]:
-    how = {"embeddings": o.embeddings, "device": o.device}
+    how = {"cache_dir": o.cache_dir, "device": o.device}
     how |= {"search": o.search, "language": o.language}
     return beir.tasks(names, o.split, **how)
 

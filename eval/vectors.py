@@ -1,4 +1,4 @@
-"""Vectors in a folder: the only store of them, for a shard of a corpus and for an index.
+"""Vectors in a folder, row by row: of a shard of a corpus, or of an index.
 
     vectors.npy  (N, D) in float32, float16 or int8, which can be memory-mapped
     scales.npy   (N,) float32, of int8 only

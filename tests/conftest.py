@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when the libraries are imported, so before any of them
@@ -39,6 +40,16 @@ def _no_bfloat16():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("torch.cpu.get_capabilities", dict)
         yield
+
+
+_TESTS = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _own_vectors(tmp_path_factory, monkeypatch):
+    """A test keeps vectors in a file of its own, whatever the folder."""
+    name = f"vectors-{next(_TESTS)}.sqlite"
+    monkeypatch.setattr("eval.store.FILE", str(tmp_path_factory.getbasetemp() / name))
 
 
 @pytest.fixture(autouse=True)

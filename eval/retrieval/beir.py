@@ -9,10 +9,9 @@ without a positive judgement are skipped. Missing NanoBEIR sets are downloaded f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,13 +25,14 @@ from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir_files import HEADER, BeirCorpus, read_corpus, read_qrels, read_queries
 from eval.retrieval.hybrid import WEIGHT, best, fused
 from eval.retrieval.lexical import Lexical
-from eval.retrieval.search import cosines, top_k
+from eval.retrieval.search import cosines, in_blocks, top_k
 from eval.scores import Result, example_ids, row
-from eval.vectors import Vectors, shard
+from eval.store import Kept
+from eval.vectors import Vectors, write
 
 RETRIEVED = 1000
 COSINES = 2**28  # held at once by the hybrid search, 1 GiB
-DOCUMENTS = 50_000  # per shard of vectors, held in memory; a stopped run loses at most one shard
+DOCUMENTS = 50_000  # whose texts and vectors are held in memory at a time
 WHOLE = ""  # the only part of a set without parts
 PAPER14 = (  # InfoCSE, Table 3
     "trec-covid nfcorpus nq fiqa arguana webis-touche2020 quora cqadupstack dbpedia-entity scidocs "
@@ -73,7 +73,8 @@ class BeirTask:
         without_own_id: drop the document with the query's id, as BEIR does for its sets: queries of
             ArguAna and Quora are documents themselves. Not for other sets, where ids may be running
             numbers: in CISI, this would drop 7 relevant documents.
-        embeddings: folder that keeps the document vectors; None for a temporary one.
+        cache_dir: of the vectors that are kept, see `eval.store`; None: all are computed, which any
+            function can do.
         device: where the dense search runs.
         search: one of `SEARCHES`.
         language: of the words of BM25, see `eval.retrieval.lexical`.
@@ -83,7 +84,7 @@ class BeirTask:
     split: str = "test"
     parts: tuple[str, ...] = (WHOLE,)
     without_own_id: bool = False
-    embeddings: str | None = None
+    cache_dir: str | None = None
     device: str = "cpu"
     search: str = "dense"
     language: str = "english"
@@ -148,60 +149,39 @@ class BeirTask:
                 indices = best(scores, k)
                 ranked.append(indices[scores[indices] > 0])
             return ranked
-        queries = as_role(encode, "query")(texts)
-        folder = Path(self.embeddings) / self.name / part if self.embeddings else None
-        with embedded(as_role(encode, "document"), data.corpus, folder) as blocks:
+        queries = self._encoder(encode, "query")(texts)
+        with embedded(self._encoder(encode, "document"), data.corpus) as vectors:
             if self.search == "dense":
-                return top_k(queries, blocks(), k, self.device)[1]
+                return top_k(queries, in_blocks(vectors), k, self.device)[1]
             ranked, size = [], max(1, COSINES // len(data.corpus))
             lexical = Lexical.of(data.corpus.all_texts(), self.language)
             for start in range(0, len(queries), size):
                 some = queries[start : start + size]
-                dense = cosines(some, blocks(), len(data.corpus), self.device)
+                dense = cosines(some, in_blocks(vectors), len(data.corpus), self.device)
                 for scores, text in zip(dense, texts[start : start + size], strict=True):
                     both = fused(scores, lexical.scores(text), SEARCHES[self.search])
                     ranked.append(best(both, k))
             return ranked
 
-
-# Yields the index of the first document and memory-mapped vectors, (B, D).
-Blocks = Callable[[], Iterator[tuple[int, np.ndarray]]]
+    def _encoder(self, encode: Any, role: str) -> Encoder:
+        by_role = as_role(encode, role)
+        return Kept(by_role, self.cache_dir) if self.cache_dir else by_role
 
 
 @contextmanager
-def embedded(
-    encode: Any, corpus: BeirCorpus, folder: Path | None, size: int = DOCUMENTS
-) -> Iterator[Blocks]:
-    """All vectors of a corpus, one shard mapped at a time; existing shards in `folder` are reused.
+def embedded(encode: Encoder, corpus: BeirCorpus) -> Iterator[np.ndarray]:
+    """All vectors of a corpus, (N, D) float32, in a file that is mapped as long as the block runs.
 
-    Args:
-        encode: an `Encoder`; with a folder it also needs `identity` and `max_length`, like
-            `eval.encode.Encode`.
-        corpus: the documents.
-        folder: keeps the shards for later runs; None: a temporary folder.
-        size: documents per shard.
-
-    Raises:
-        BadInput: the folder belongs to another corpus, model or setting.
+    They may need more memory than there is, and are read once for some of the queries at a time.
     """
 
-    def vectors(start: int) -> Iterator[np.ndarray]:
-        yield encode(corpus.texts(start, min(start + size, len(corpus))))
+    def parts() -> Iterator[np.ndarray]:
+        for start in range(0, len(corpus), DOCUMENTS):
+            yield encode(corpus.texts(start, min(start + DOCUMENTS, len(corpus))))
 
-    origin = {"corpus": corpus.sha256, "documents": len(corpus), "shard_size": size}
-    if folder:
-        origin |= {"model": encode.identity, "max_length": encode.max_length}
-    with nullcontext(folder) if folder else TemporaryDirectory(prefix="embeddings-") as path:
-        shards = {}
-        for start in range(0, len(corpus), size):
-            shards[start] = Path(path) / f"shard-{start // size:05}"
-            shard(shards[start], origin | {"first": start}, partial(vectors, start))
-
-        def blocks() -> Iterator[tuple[int, np.ndarray]]:
-            for start, place in shards.items():
-                yield start, Vectors.read(place).entries
-
-        yield blocks
+    with TemporaryDirectory(prefix="vectors-") as folder:
+        write(Path(folder), parts(), "float32")
+        yield Vectors.read(Path(folder)).entries
 
 
 def fetch(name: str, folder: Path) -> None:

@@ -90,7 +90,7 @@ class BeirFolder:
 class Letters:
     """An encoder that counts letters: a vector that only the text decides."""
 
-    max_length = 32
+    max_length, progress = 32, False
 
     def __init__(self, identity="letters"):
         self.identity = identity

@@ -63,7 +63,8 @@ def expected(folder, without_own_id=False, kept=1000):
     return np.array(values)
 
 
-def test_a_set_has_the_scores_of_slow_loops(beir):
+def test_a_set_has_the_scores_of_slow_loops(beir, monkeypatch):
+    monkeypatch.setattr(eval.retrieval.beir, "DOCUMENTS", 7)
     result = BeirTask("small").score(encode, beir.root)
     values = expected(beir)
     assert values.shape == (4, 4) and values.mean(0).min() > 0 and len(np.unique(values)) > 8
@@ -258,7 +259,7 @@ def test_judgements_without_a_positive_one_are_refused(beir, rows):
 
 def test_sets_are_chosen_by_name_and_shorthand():
     def named(*names, split="test"):
-        return tasks_named(["beir"], Options(split, beir=names, embeddings="kept"))
+        return tasks_named(["beir"], Options(split, beir=names, cache_dir="kept"))
 
     assert [task.name for task in named("paper14")] == PAPER14 and len(PAPER14) == 14
     assert [task.name for task in named("nano", "NanoNQ", "own")] == [*NANO, "own"] and len(
@@ -269,7 +270,7 @@ def test_sets_are_chosen_by_name_and_shorthand():
     )
     assert [task.without_own_id for task in (plain, nano, cqa, forum)] == [False, True, True, True]
     assert cqa.parts == tuple(FORUMS) and len(FORUMS) == 12 and forum.parts == plain.parts == ("",)
-    assert {(task.split, task.embeddings) for task in (plain, cqa)} == {("dev", "kept")}
+    assert {(task.split, task.cache_dir) for task in (plain, cqa)} == {("dev", "kept")}
     assert tasks_named(["Own"], Options(beir=("own",))) == [BeirTask("own")]
     assert tasks_named(["STS-B"], Options())
     with pytest.raises(BadInput, match=r"--tasks beir needs --beir NAME \.\.\. .*paper14"):

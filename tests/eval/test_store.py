@@ -1,0 +1,110 @@
+"""Vectors are kept by their text: computed once, read back bit for bit, whatever happens."""
+
+import os
+import signal
+import sqlite3
+import threading
+
+import numpy as np
+import pytest
+
+import eval.store
+from common.errors import BadInput, StorageError
+from eval.store import Kept
+from tests.encoders import encode_of
+from tests.eval.toys import Letters
+
+TEXTS = [f"text {number} " + "at sea " * (number % 5) for number in range(20)]
+
+
+class Counting(Letters):
+    """Remembers what it encoded; may end the process instead of the nth call."""
+
+    def __init__(self, identity="letters", kill_at=-1):
+        super().__init__(identity)
+        self.seen, self.calls, self.kill_at = [], [], kill_at
+
+    def __call__(self, texts):
+        if len(self.calls) == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.calls.append(len(texts))
+        self.seen.extend(texts)
+        return super().__call__(texts) / 7
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(eval.store, "PIECE", 6)
+
+
+def test_a_text_is_encoded_once_for_every_model_length_prompt_and_precision(tiny_bert, tmp_path):
+    encode = encode_of(tiny_bert, "avg")
+    first = Kept(encode, tmp_path)
+    expected = first([*TEXTS[:9], *TEXTS[:3]])
+    assert first.encoded == 9 and np.abs(expected - encode([*TEXTS[:9], *TEXTS[:3]])).max() < 1e-5
+    again = Kept(encode_of(tiny_bert, "avg"), tmp_path)
+    assert (again(TEXTS[:12])[:9] == expected[:9]).all() and again.encoded == 3
+    short, bf16, prompted = (encode_of(tiny_bert, "avg") for _ in range(3))
+    short.max_length, bf16.bf16, prompted.prompt = 8, True, "query: "
+    for other in (short, bf16, prompted, encode_of(tiny_bert, "cls_before_pooler")):
+        kept = Kept(other, tmp_path)
+        kept(TEXTS[:9])
+        assert kept.encoded == 9
+
+
+def test_a_killed_process_has_lost_one_piece_at_most(tmp_path):
+    pid = os.fork()
+    if not pid:
+        Kept(Counting(kill_at=2), tmp_path)(TEXTS)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    rest = Counting()
+    assert (Kept(rest, tmp_path)(TEXTS) == Counting()(TEXTS)).all()
+    assert len(rest.seen) == len(TEXTS) - 2 * eval.store.PIECE
+
+
+def test_several_writers_share_the_file(tmp_path):
+    """Each has its connection; what both encode is the same."""
+    found = {}
+
+    def work(number):
+        kept = Kept(Counting(), tmp_path)
+        found[number] = [kept(TEXTS[number:]) for _ in range(5)]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, vectors in found.items():
+        assert all((each == Counting()(TEXTS[number:])).all() for each in vectors)
+
+
+def test_a_damaged_vector_is_computed_again_and_a_damaged_file_is_one_error(tmp_path, monkeypatch):
+    path = tmp_path / "vectors.sqlite"
+    monkeypatch.setattr(eval.store, "FILE", path.name)
+    expected = Kept(Counting(), tmp_path)(TEXTS)
+    with sqlite3.connect(path) as file:
+        [(key, vector), *_] = file.execute("SELECT * FROM vectors").fetchall()
+        changed = vector[:-1] + bytes([vector[-1] ^ 1])
+        file.execute("UPDATE vectors SET vector = ? WHERE key = ?", (changed, key))
+    kept = Kept(Counting(), tmp_path)
+    assert (kept(TEXTS) == expected).all() and kept.encoded == 1
+    path.write_bytes(b"no database " * 1000)
+    with pytest.raises(BadInput, match=r"vectors\.sqlite: file is not a database; .* be deleted"):
+        Kept(Counting(), tmp_path)(TEXTS)
+    path.unlink()
+    assert (Kept(Counting(), tmp_path)(TEXTS) == expected).all()
+
+
+def test_a_full_disk_is_one_error(tmp_path, monkeypatch):
+    connect = sqlite3.connect
+
+    def full(*arguments, **named):
+        file = connect(*arguments, **named)
+        file.execute("PRAGMA max_page_count = 4")
+        return file
+
+    monkeypatch.setattr(sqlite3, "connect", full)
+    with pytest.raises(StorageError, match="disk is full"):
+        Kept(Counting(), tmp_path)([f"{number}" for number in range(500)])
