@@ -20,7 +20,6 @@ from eval.compare.intervals import COLUMNS, RESAMPLES, SEED, compare
 from eval.compare.sides import from_files
 from eval.encode import Encode, device_here
 from eval.labels import labelled
-from eval.mteb_files import require_mteb, write_mteb
 from eval.retrieval.beir import SEARCHES
 from eval.retrieval.lexical import LANGUAGES
 from eval.scores import (
@@ -98,11 +97,6 @@ def parser() -> Parser:
         "to it; several models or searches write DIR/NAME.json"
     )
     p.add_argument("--output", help=output)
-    form = (
-        "mteb: write result files of mteb to the folder --output instead (needs "
-        "requirements-extra.txt)"
-    )
-    p.add_argument("--format", choices=["json", "mteb"], default="json", help=form)
     return p
 
 
@@ -112,8 +106,6 @@ def main(argv: list[str] | None = None) -> list[dict]:
     from models.encoder import described  # here: --help needs no model
     from models.loading import load_config, load_tokenizer
 
-    if args.format == "mteb":
-        require_mteb(args.output)
     models = labelled(args.models)
     searches = list(dict.fromkeys(args.search))
     lines = [
@@ -121,8 +113,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
         for label, model in models.items()
         for search in searches
     ]
-    file = args.output if args.format == "json" else None
-    outputs = {scored.name: _path_of(file, scored.name, lines) for scored in lines}
+    outputs = {scored.name: _path_of(args.output, scored.name, lines) for scored in lines}
     for output in filter(None, outputs.values()):
         check_output(output, [args.dev_file], b"[")
         check_output(str(items_path(output)), [args.dev_file], b"pk")
@@ -193,8 +184,6 @@ def score_lines(
             results = score_all(encode, tasks_of(args, scored), args.data_dir)
             logger.info("scored in %.1f s", time.perf_counter() - start)
             rows[scored.name] = rows_of(results, scored.name, None, **encode.settings)
-            if args.format == "mteb":
-                write_mteb(Path(args.output), scored.name, rows[scored.name])
             if file := outputs[scored.name]:
                 write_scores(file, results, rows[scored.name])
     finally:  # also if a file cannot be written, or a later model fails
