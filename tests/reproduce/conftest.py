@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 import reproduce
-from data.prepare import WIKI
 from eval.published.__main__ import checkpoints
 from eval.sts import STS_TEST
 from tests.servers import serving
@@ -157,7 +156,7 @@ def hub(tiny_bert, sentences, tmp_path, monkeypatch):
     lines = [f"{digest(body)}  senteval/downstream/{name}\n" for name, body in sets.items()]
     sums.write_text("".join(lines), encoding="ascii")
     monkeypatch.setattr("data.prepare.SUMS", sums)
-    monkeypatch.setattr("data.prepare.WIKI", replace(WIKI, min_lines=len(sentences)))
+    monkeypatch.setattr("data.prepare.WIKI_LINES", len(sentences))
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between attempts
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr("training.result.draw_log", lambda *_: None)  # slow, and tested elsewhere
