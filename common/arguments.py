@@ -54,11 +54,6 @@ class ModelArguments:
         "attention of transformers, such as sdpa or flash_attention_2; runs padded; default: the "
         "library's choice",
     )
-    probe_gradients: bool = flag(
-        False,
-        "at each evaluation, log the norm of every loss term's gradient at the sentence vectors "
-        "as eval_gradient_TERM; needs one process",
-    )
     chunk_size: CountOrZero = flag(
         0,
         "process a batch this many sentences at a time, so that batches larger than memory fit; "

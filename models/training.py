@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from data.template import mask_place
 from models import fast
 from models.auxiliary import LowerLayers, TiedHead, load_masked_lm
 from models.bag_of_words import BagOfWords
-from models.collectives import gather_with_gradient, local_rows, world_size
+from models.collectives import gather_with_gradient, local_rows
 from models.composite import Composite
 from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder, given
@@ -52,7 +52,6 @@ class EncoderForTraining(Composite):
         encoder: the artefact; its kept head, if any, is the projection.
         projection: a head for training only, or None.
         objectives: the terms of the loss.
-        probes_gradients: whether `probe` measures gradients too.
     """
 
     # The loss is a mean over the batch, so the Trainer must divide it by the accumulation steps.
@@ -64,10 +63,9 @@ class EncoderForTraining(Composite):
         encoder: SentenceEncoder,
         projection: nn.Module | None,
         objectives: Sequence[Objective],
-        probes_gradients: bool = False,
     ) -> None:
         super().__init__(encoder.config)
-        self.encoder, self.probes_gradients = encoder, probes_gradients
+        self.encoder = encoder
         read = any(objective.reads_projection for objective in objectives)
         # A head that no loss reads would never get a gradient.
         self.projection = projection if read else None
@@ -134,30 +132,8 @@ class EncoderForTraining(Composite):
         }
         for objective in self.objectives:
             values |= objective.probe(encoded, batch)
-        if self.probes_gradients:
-            values |= self._gradients(encoded, batch)
         self.train(was_training)
         return {name: float(value) for name, value in values.items()}
-
-    @torch.enable_grad()
-    def _gradients(self, encoded: Encoded, batch: Batch) -> dict[str, Tensor]:
-        """Norm of the gradient of every raw term at the vectors that it reads (pooled and [CLS]).
-
-        Weights get no gradient.
-        """
-        pooled, cls = (part.detach().requires_grad_() for part in (encoded.pooled, encoded.cls))
-        encoded = replace(encoded, pooled=pooled, cls=cls)
-        self.project(encoded, batch)
-        norms = {}
-        for objective in self.objectives:
-            for name, term in objective(encoded, batch).items():
-                value = term.value if term.count is None else term.value / term.count.clamp(min=1)
-                parts = torch.autograd.grad(
-                    value, (pooled, cls), retain_graph=True, allow_unused=True
-                )
-                read = [part.norm() for part in parts if part is not None]
-                norms[f"gradient_{name}"] = torch.stack(read).norm() if read else torch.zeros(())
-        return norms
 
     def after_step(self) -> None:
         """Call the objectives' hooks after an optimizer step."""
@@ -208,11 +184,7 @@ def build_model(
         )
     encoder.head = projection if kept else None
     encoder.normalized = described.normalizes and not kept
-    if model_args.probe_gradients and world_size() > 1:
-        raise BadInput("--probe_gradients: needs one process")
-    return EncoderForTraining(
-        encoder, None if kept else projection, objectives, model_args.probe_gradients
-    )
+    return EncoderForTraining(encoder, None if kept else projection, objectives)
 
 
 def _describe(source: str, pooling: str) -> Described:

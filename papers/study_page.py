@@ -24,14 +24,6 @@ TITLES = {
     "transfer": "transfer avg.",
     "gap": "gap, nats",
 }
-LOSSES = {
-    "contrastive loss": "contrastive",
-    "auxiliary loss": "aux_mlm",
-    "auxiliary / contrastive loss": "loss_ratio",
-    "contrastive gradient": "eval_gradient_contrastive",
-    "auxiliary gradient": "eval_gradient_aux_mlm",
-    "auxiliary / contrastive gradient": "gradient_ratio",
-}
 Cells = list[list[str]]  # of a Markdown table, the header first
 
 
@@ -214,43 +206,11 @@ def last_gap(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
     yield cells
 
 
-def gradients(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
-    """Both losses and their gradients at every evaluation; then how much the gradients move.
-
-    Means over the seeds, before weighting; a loss is its mean over the steps since the evaluation
-    before.
-    """
-    evaluations = runs.explode("gradients", ignore_index=True)
-    evaluations = evaluations.join(pd.json_normalize(evaluations["gradients"].tolist()))
-    evaluations["loss_ratio"] = evaluations["aux_mlm"] / evaluations["contrastive"]
-    ratio = evaluations["eval_gradient_aux_mlm"] / evaluations["eval_gradient_contrastive"]
-    evaluations["gradient_ratio"] = ratio
-    cells = [[*study.levels, "step", *LOSSES, "n"]]
-    for place, group in groups_of(evaluations, [*study.levels, "step"]):
-        figures = [f"{group[name].mean():.3g}" for name in LOSSES.values()]
-        cells.append([*map(str, place), *figures, str(len(group))])
-    yield cells
-    names = ["contrastive gradient", "auxiliary gradient"]
-    cells = [[*study.levels, *(f"{name} moves by" for name in names), "n"]]
-    for levels, group in groups_of(evaluations, list(study.levels)):
-        norms = group.groupby("seed")[[LOSSES[name] for name in names]]
-        moves = 100 * norms.agg(_move)
-        figures = [f"{mean_and_deviation(moves[name], missing='-')} %" for name in moves]
-        cells.append([*levels, *figures, str(len(moves))])
-    yield cells
-
-
-def _move(norms: pd.Series) -> float:
-    """Mean absolute change from one evaluation to the next, as a share of the mean."""
-    return norms.diff().abs().mean() / norms.mean()
-
-
 TABLES = {
     "means": means,
     "tuned": tuned,
     "comparisons": comparisons,
     "last gap": last_gap,
-    "gradients": gradients,
 }
 
 

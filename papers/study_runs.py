@@ -26,8 +26,6 @@ from papers.runs import (
 from papers.study import Levels, Rows, Study, known_rows, ordered
 from training.curves import auxiliary_losses, read_log
 
-_GRADIENTS = ("eval_gradient_contrastive", "eval_gradient_aux_mlm")
-
 
 def plan_of(study: Study, levels: Levels, choice: Choice) -> RunPlan:
     """The plan of a combination of levels."""
@@ -151,8 +149,6 @@ def found_rows(study: Study, levels: Levels, choice: Choice, seed: int) -> list[
     evaluations = evaluations_in(folder)
     if "method" not in plan.settings():  # a stage 1
         return [{**row, **evaluation, **of_run} for evaluation in evaluations]
-    if "probe_gradients" in study.flags:
-        row["gradients"] = gradients_in(folder)
     best = record.get("best") or {}
     row["dev"] = best.get("value")
     row["best_step"] = best.get("step")
@@ -169,16 +165,6 @@ def evaluations_in(folder: Path) -> list[dict[str, Any]]:
     for losses in auxiliary_losses(history):
         evaluations.append({**losses._asdict(), "gap": losses.gap, "mlm": mlm.get(losses.step)})
     return evaluations
-
-
-def gradients_in(folder: Path) -> list[dict[str, Any]]:
-    """Every evaluation in a run's log: step, gradient norms, and the loss terms of that step."""
-    by_step: dict[int, dict] = {}
-    for line in read_log(folder):
-        by_step.setdefault(line["step"], {}).update(line)
-    names = ("step", "contrastive", "aux_mlm", *_GRADIENTS)
-    evaluations = [line for line in by_step.values() if {*names} <= line.keys()]  # not at step 0
-    return [{name: line[name] for name in names} for line in evaluations]
 
 
 def scores_in(folder: Path, files: Iterable[str]) -> dict[str, dict[str, float]]:

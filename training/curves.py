@@ -24,13 +24,12 @@ _NOT_DRAWN = frozenset(
 )
 _DEV_SCORE = re.compile(r"eval_\w+_(spearman|ndcg)(_\d+)?")  # a number: of a prefix of the vectors
 _UNITS = {"spearman": "Spearman x 100", "ndcg": "nDCG@10 x 100"}
-_TERMS, _GAP, _GRADIENTS, _SPREAD = "loss term (raw)", "gap, nats", "gradient norm", "spread"
+_TERMS, _GAP, _SPREAD = "loss term (raw)", "gap, nats", "spread"
 _PANELS = {  # label of the axis -> title
     _TERMS: "Each line is a loss term before weighting.",
     _UNITS["spearman"]: "The dev score selects the best model.",
     _UNITS["ndcg"]: "The dev score selects the best model.",
     _GAP: f"The network reads the sentence vector above {CLEAR} nats.",
-    _GRADIENTS: "Each loss term pulls this much at the vectors.",
     _SPREAD: "At uniformity 0 and mean cosine 1, it has collapsed.",
 }
 
@@ -176,8 +175,6 @@ def draw_log(history: History, path: str | Path) -> None:
         axis.set_title(_PANELS[label], fontsize=10, loc="left")
         axis.set_ylabel(label)
         axis.grid(alpha=0.3)
-        if label == _GRADIENTS:
-            axis.set_yscale("log")  # the terms differ by orders of magnitude
         if label == _GAP:
             axis.axhline(CLEAR, color="black", linestyle="--", linewidth=1)
         else:
@@ -190,8 +187,6 @@ def draw_log(history: History, path: str | Path) -> None:
 def _panel_of(name: str) -> str:
     if name == GAP:
         return _GAP
-    if name.startswith("eval_gradient_"):
-        return _GRADIENTS
     if name in (UNIFORMITY, "eval_mean_cosine"):
         return _SPREAD
     return dev_unit(name) or _TERMS

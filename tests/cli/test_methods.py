@@ -162,33 +162,6 @@ def test_a_method_of_the_other_script_is_refused_and_that_script_named(unsup):
         run_sup.main(unsup(method="simcse"))
 
 
-@pytest.mark.parametrize(
-    ("method", "flags", "term", "weight"),
-    [
-        ("infocse", {"aux_weight": 0}, "contrastive", 1.0),
-        ("infocse", {"aux_weight": 0.1, "contrastive_weight": 0}, "aux_mlm", 0.1),
-        ("esimcse", {}, "contrastive", 1.0),
-    ],
-)
-def test_a_probed_gradient_is_that_of_a_backward_pass(unsup, method, flags, term, weight):
-    """Of one term at a time, in evaluation mode."""
-    model, batch = model_of(unsup(method=method, probe_gradients="true", **flags), method)
-    probed = model.eval().probe(**batch)
-    assert all(parameter.grad is None for parameter in model.parameters())
-    gradients = []
-
-    def watch(module, given, made):
-        (made.cls if term == "aux_mlm" else made.pooled).register_hook(
-            lambda gradient: gradients.append(gradient)
-        )
-
-    model.encoder.register_forward_hook(watch)
-    model(**batch).loss.backward()
-    assert probed[f"gradient_{term}"] * weight == pytest.approx(
-        gradients[0].norm().item(), rel=1e-4
-    )
-
-
 def choices(options):
     """Name and value of every choice but the default of a dataclass's own enumerated fields."""
     for field in (field for field in fields(options) if field.name in options.__annotations__):
@@ -242,7 +215,7 @@ def test_a_probe_changes_nothing(unsup, method):
     states = []
     for probes in (True, False):
         torch.manual_seed(0)
-        model, batch = model_of(unsup(method=method, probe_gradients="true"), method)
+        model, batch = model_of(unsup(method=method), method)
         optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.01)
         model.train()
         for step in range(10):
@@ -257,12 +230,6 @@ def test_a_probe_changes_nothing(unsup, method):
                 assert all(torch.equal(v, before[name]) for name, v in model.state_dict().items())
         states.append(model.state_dict())
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
-
-
-def test_a_term_that_does_not_read_the_vectors_has_no_gradient_there(unsup, tmp_path):
-    run_unsup.main(unsup(method="simcse_mlm", probe_gradients="true", max_steps=2))
-    [first, *_] = [line for line in history(tmp_path / "run") if "eval_gradient_mlm" in line]
-    assert first["eval_gradient_mlm"] == 0 < first["eval_gradient_contrastive"]
 
 
 @pytest.mark.parametrize("method", TWO_VIEWS)

@@ -204,24 +204,3 @@ def test_pairs_differ_in_one_factor_and_those_of_a_seed_are_averaged_first():
     # differences 0.5 and 1.5, 1 and 5: means 1 and 3
     assert str(weight.difference) == str(over_seeds(pd.Series([1.0, 3.0])))
     assert [one.at for one in rest] == ["plain, tanh", "plain, norm"], "with one start, it is all"
-
-
-def test_gradients_are_read_from_the_log_and_their_moves_are_shares_of_the_mean(tmp_path):
-    norms = {0: (9.0, 9.0), 5: (4.0, 1.0), 10: (2.0, 3.0)}
-    lines = [{"step": step, "contrastive": 0.5, "aux_mlm": 5.0} for step in (5, 7, 10)]
-    lines += [
-        {"step": step, "eval_gradient_contrastive": contrastive, "eval_gradient_aux_mlm": auxiliary}
-        for step, (contrastive, auxiliary) in norms.items()
-    ]
-    (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    run = {"start": "with stage 1", "gradients": study_runs.gradients_in(tmp_path)}
-    runs = pd.DataFrame([run | {"seed": seed} for seed in (0, 1)])
-    (_, *looks), (_, moves) = study_page.gradients(STUDIES["infocse-gradients-mini"], runs)
-    assert looks[0] == ["with stage 1", "5", "0.5", "5", "10", "4", "1", "0.25", "2"]
-    assert looks[1] == ["with stage 1", "10", "0.5", "5", "10", "2", "3", "1.5", "2"]
-    assert moves == [
-        "with stage 1",
-        "66.67 ± 0.00 %",
-        "100.00 ± 0.00 %",
-        "2",
-    ]  # 2 of a mean of 3; 2 of 2

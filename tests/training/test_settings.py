@@ -355,7 +355,7 @@ def test_a_number_out_of_the_range_of_its_type_is_refused_by_name(args):
 OURS = """adamw attn_implementation aux_cls aux_mask_rate bow_weight cache_dir chunk_size columns
 config_name cuda_graph data_dir dataset_name dev dev_beir dev_file document_prompt dropout dry_run
 head_init head_layers held_out mask_rate max_length max_rows method model_name_or_path output_init
-packed patience pooling probe_gradients projection query_prompt skip_from test_tasks text_column
+packed patience pooling projection query_prompt skip_from test_tasks text_column
 title_column tokenizer_name train_file train_pooling upsample vocabulary_size whole_words""".split()
 OF_METHODS = """adversarial_size aux_detach aux_frozen_eval aux_init aux_stop_words aux_views
 aux_weight bank_size complement complement_pooling consistency_weight contrastive_weight delete_rate
