@@ -40,7 +40,8 @@ def parser() -> Parser:
         prog="python -m adapt",
         description=DESCRIPTION,
         epilog="Other flags are those of the training by run_unsup.py (python run_unsup.py "
-        "--method spans\n--help_all), such as --dry_run, --learning_rate 1e-5 or --method tsdae.\n"
+        "--method cropping\n--help_all), such as --dry_run, --learning_rate 1e-5 or "
+        "--method tsdae.\n"
         "configs/adapt.yaml has their defaults. --use_cpu is for the training alone; searches are "
         "compared on a GPU\n"
         "if there is one.\n\n"

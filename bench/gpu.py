@@ -54,7 +54,7 @@ LIMITS = {"float32": 1e-3, "float32, graph": 1e-3, "bf16": 0.15}  # errors of a 
 NOT_GRAPHED = ("dclr", "esimcse", "memory_bank", "moco")  # see `Objective.not_replayed`
 BATCHES, WARM, TIMED = 8, 10, 50  # different batches; steps before and during a measurement
 KILLED = 48  # steps of the runs that are killed
-CONFIGS = ("simcse-bert-base", "infocse-read-bert-base")  # of the part `run`
+CONFIGS = ("simcse-bert-base", "infocse-retromae-bert-base")  # of the part `run`
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ class ModelArguments:
 
     method: str | None = flag(None, "training method; with --help, its flags are shown too")
     model_name_or_path: str | None = flag(
-        None, "initial model: a folder, a run of stage 1, or a hub id"
+        None, "checkpoint to start from: a folder, a run of stage 1, or a hub id"
     )
     pooling: str = flag(
         "cls_before_pooler",
@@ -172,7 +172,7 @@ class ScoredArguments(DataArguments):
         None,
         "your search set instead of all these, a folder in BEIR's format: nDCG@10 on "
         "qrels/dev.tsv selects the best model; qrels/test.tsv, if present, compares it with the "
-        "initial model",
+        "checkpoint",
     )
     patience: Count | None = flag(
         None,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from common.errors import BadInput, unwritable
+from common.old_flags import RENAMED
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -67,13 +68,15 @@ class Parser(argparse.ArgumentParser):
         if name in self.old:
             return f"here: {self.old[name].replace('`', '')}"
         if near := nearest(f"--{name}", self._option_string_actions):
-            return near.strip()
+            return near.strip("; ")
         dashed = self._get_positional_actions() and "; a text that begins with - goes after --"
         return f"--help lists all flags{dashed or ''}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A question about the name that may be meant, to be followed by more; or nothing."""
+    """The new name, or a question about the name that may be meant, before more; or nothing."""
+    if (new := RENAMED.get(name)) and new in known:
+        return f"it is '{new}' now; "
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean '{near[0]}'? " if near else ""
 

@@ -8,6 +8,22 @@ _BATCHES = "not needed: evaluation makes its own batches"
 _HUB = "`python -m export RUN --output DIR --push_to_hub REPO`"
 _CACHE = "not needed: a text is tokenised once and kept in `--cache_dir`"
 
+# Names of earlier releases of this project: flags, methods, configurations and studies.
+RENAMED = {
+    "--mask_recipe": "--mask_scheme",
+    "--queue_size": "--negatives",  # of the memory bank; others have a queue
+    "--span_least": "--crop_least",
+    "--span_most": "--crop_most",
+    "--span_tokens": "--crop_tokens",
+    "spans": "cropping",
+    "spans-bert-base": "cropping-bert-base",
+    "spans-xlm-roberta-base": "cropping-xlm-roberta-base",
+    "aux-read-bert-base": "aux-retromae-bert-base",
+    "infocse-read-bert-base": "infocse-retromae-bert-base",
+    "aux-gap-mini": "conditioning-mini",
+    "infocse-read-mini": "infocse-retromae-mini",
+}
+
 # Scripts of SimCSE, DiffCSE, InfoCSE and Condenser, and earlier releases of transformers.
 TRAINING = {
     "max_seq_length": "`--max_length`",
@@ -44,7 +60,7 @@ TRAINER = {
     "load_best_model_at_end": "`--dev stsb` (the default); the best model is the result anyway",
     "metric_for_best_model": "`--dev stsb` (the default), or `--dev_file` with your own pairs",
     "greater_is_better": "not needed: the highest dev score is the best",
-    "eval_on_start": "not needed: the initial model is scored first",
+    "eval_on_start": "not needed: the checkpoint is scored first",
     "do_train": "not needed: a run trains",
     "do_eval": "`--dev`",
     "do_predict": "`--test_tasks`",

@@ -243,7 +243,7 @@ class Collator:
             chosen = choose_words(text, self._special[ids], self._starts[ids], masking.rate, select)
         else:
             chosen = choose_tokens(text & ~self._special[ids], masking.rate, select)
-        masked, labels = corrupt(ids, chosen, masking.recipe, self.mask, self.vocabulary, replace)
+        masked, labels = corrupt(ids, chosen, masking.scheme, self.mask, self.vocabulary, replace)
         if masking.stop_words:
             labels[np.isin(labels, self._unlabelled[masking.name])] = IGNORED
         return {f"{masking.name}_input_ids": masked, f"{masking.name}_labels": labels}

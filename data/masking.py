@@ -55,19 +55,19 @@ def choose_words(
 def corrupt(
     ids: np.ndarray,
     chosen: np.ndarray,
-    recipe: str,
+    scheme: str,
     mask_id: int,
     vocabulary: int,
     uniform: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return masked ids and labels, (..., L) each; a label is the original id, or IGNORED.
 
-    The recipe `mask` masks all chosen tokens. `bert` masks those with a uniform number below 0.8,
+    The scheme `mask` masks all chosen tokens. `bert` masks those with a uniform number below 0.8,
     replaces those from 0.8 to 0.9 by a random id below `vocabulary` (the remainder picks it), and
     keeps the others.
     """
     masked, labels = ids.copy(), np.where(chosen, ids, IGNORED)
-    if recipe == "mask":
+    if scheme == "mask":
         masked[chosen] = mask_id
         return masked, labels
     masked[chosen & (uniform < 0.8)] = mask_id

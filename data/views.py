@@ -85,7 +85,7 @@ class Masking:
 
     Attributes:
         rate: share of the tokens (special tokens, including the unknown token, are never masked).
-        recipe: `bert` replaces 80 % by the mask token, 10 % by a random one and keeps 10 % (Devlin
+        scheme: `bert` replaces 80 % by the mask token, 10 % by a random one and keeps 10 % (Devlin
             et al. 2018, section 3.1); `mask` replaces all.
         whole_words: mask all pieces of a word together.
         views: the copies that get a masked twin, by position; None: all, whatever the number of
@@ -97,7 +97,7 @@ class Masking:
     """
 
     rate: float
-    recipe: Literal["bert", "mask"] = "bert"
+    scheme: Literal["bert", "mask"] = "bert"
     whole_words: bool = False
     views: tuple[int, ...] | None = (0,)
     name: str = "masked"

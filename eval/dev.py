@@ -50,7 +50,7 @@ class DevSet:
         return score_of(_part(items, self.choosing))
 
     def verdict(self, initial: Items, result: Items) -> dict[str, Any]:
-        """Compare result and initial model on the judging examples, see `verdict`."""
+        """Compare result and checkpoint on the judging examples, see `verdict`."""
         facts = verdict(_part(initial, self.judging), _part(result, self.judging))
         return facts | {"apart": self.apart}
 
@@ -111,10 +111,10 @@ def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
 
 
 def verdict(initial: Items, result: Items) -> dict[str, Any]:
-    """Compare result and initial model on the same examples by a paired bootstrap.
+    """Compare result and checkpoint on the same examples by a paired bootstrap.
 
     Returns:
-        `examples`, `start` (the initial model) and `result` (x 100), `difference`, its 95 %
+        `examples`, `start` (the checkpoint) and `result` (x 100), `difference`, its 95 %
         `interval`, and `verdict`: `better` if the interval is above zero, `worse` if below, else
         `not told apart`.
     """
@@ -149,4 +149,4 @@ def in_words(facts: Mapping[str, Any]) -> str:
         text += ", on the examples that selected it"
     if facts.get("examples", _MANY) < _MANY:
         text += f", from only {facts['examples']} examples"
-    return f"the result {IS[facts['verdict']]} its initial model ({text})"
+    return f"the result {IS[facts['verdict']]} the checkpoint it started from ({text})"

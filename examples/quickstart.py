@@ -2,8 +2,8 @@
 
 Text is written to corpora/toy, runs to runs/quickstart. SimCSE and InfoCSE start from the same
 stage 1 with the same settings, so that only the auxiliary loss differs. The table shows how well
-cosines rank held-out sentence pairs; the figure, whether the auxiliary network reads the sentence
-vector. The last lines are nearest neighbours.
+cosines rank held-out sentence pairs; the figure, whether the auxiliary network conditions on
+[CLS]. The last lines are nearest neighbours.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from infocse import Embedder, evaluate, pretrain, train
 POOLING = "cls_before_pooler"
 METHODS = {"SimCSE": "simcse", "InfoCSE": "infocse"}
 SEEDS = 2  # runs of each method
-CLEAR = 0.3  # nats: with a smaller gap the sentence vector hardly helps
+CLEAR = 0.3  # nats: with a smaller increase [CLS] hardly helps
 SENTENCES = [  # for the last lines; the model knows only the words of lexicon.yaml
     "the cook stewed the soup in the kitchen",
     "the drummer taped the album in the basement",
@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     neighbours = ["Nearest training sentences by InfoCSE:"]
     for sentence, hits in zip(SENTENCES, model.search(SENTENCES, top_k=3), strict=True):
         neighbours += [sentence, *(f"  {cosine:.2f}  {hit}" for hit, cosine in hits)]
-    said = verdict(rows, gaps(runs / "stage-1").iloc[-1])
+    said = verdict(rows, increases(runs / "stage-1").iloc[-1])
     show("\n".join(["", table(rows), "", said, "", *neighbours, ""]))
     logger.info("figure: %s; scores: %s", runs / "quickstart.png", runs / "scores.json")
     took = time.perf_counter() - began, time.process_time() - used
@@ -169,9 +169,9 @@ def table(rows: list[dict]) -> str:
     return markdown(body)
 
 
-def verdict(rows: list[dict], gap: float) -> str:
-    """Whether the network reads the vector, and whether InfoCSE is better than SimCSE, in words."""
-    reads = "reads" if gap >= CLEAR else "hardly reads"
+def verdict(rows: list[dict], increase: float) -> str:
+    """Whether the network conditions on [CLS], and whether InfoCSE is above SimCSE, in words."""
+    conditions = "conditions" if increase >= CLEAR else "hardly conditions"
     test: dict[str, list[float]] = {name: [] for name in ("stage 1", *METHODS)}
     for row in rows:
         if row["task"] == "test" and row["model"] in test:
@@ -183,8 +183,8 @@ def verdict(rows: list[dict], gap: float) -> str:
     elif max(infocse) < min(simcse):
         better = "below"
     said = (
-        f"After stage 1 the auxiliary network {reads} the sentence vector: with another sentence's "
-        f"its loss is {gap:+.2f} nats. On the test pairs InfoCSE is {better} SimCSE in "
+        f"After stage 1 the auxiliary network {conditions} on [CLS]: another one's changes "
+        f"its loss by {increase:+.2f} nats. On the test pairs InfoCSE is {better} SimCSE in "
         f"{len(simcse)} runs of each ({mean(infocse) - mean(simcse):+.2f} points)."
     )
     if test["stage 1"][0] > max(*simcse, *infocse):
@@ -197,21 +197,21 @@ def log_of(run: Path) -> pd.DataFrame:
     return pd.read_json(run / "log.jsonl", lines=True).set_index("step")
 
 
-def gaps(run: Path) -> pd.Series:
+def increases(run: Path) -> pd.Series:
     """By step, how much the auxiliary loss grows with another sentence's vector, in nats."""
     log = log_of(run)
     return (log["eval_aux_mlm_shuffled_cls"] - log["eval_aux_mlm"]).dropna()
 
 
 def draw(runs: Path, seed: int) -> None:
-    """Plot the gap of stage 1 and the dev score of the other runs by steps to quickstart.png."""
+    """Plot the loss increase of stage 1 and the dev scores of the other runs by steps."""
     figure = Figure(figsize=(5.4, 6.4), layout="constrained")  # text stays readable at 400 pixels
     upper, lower = figure.subplots(2, 1)
-    gap = gaps(runs / "stage-1")
-    upper.plot(gap.index, gap, marker="o", color="#0072B2")
+    increase = increases(runs / "stage-1")
+    upper.plot(increase.index, increase, marker="o", color="#0072B2")
     upper.axhline(CLEAR, linestyle=":", color="gray")
-    upper.set(title="Does the network read the sentence vector?")
-    upper.set(xlabel="step of stage 1", ylabel="gap, nats")
+    upper.set(title="Does the network condition on [CLS]?")
+    upper.set(xlabel="step of stage 1", ylabel="shuffled-[CLS] loss increase, nats")
     for name, color, marker in (("SimCSE", "#D55E00", "s"), ("InfoCSE", "#009E73", "^")):
         for number in range(seed, seed + SEEDS):
             dev = log_of(runs / f"{METHODS[name]}-{number}")["eval_dev_spearman"].dropna()

@@ -27,7 +27,7 @@ STEPS, SHOWN = 60, 8  # training steps; test sentences in the heat maps
 def main(argv: Sequence[str] | None = None) -> None:
     """The command."""
     parser = Parser(prog="python -m examples.train_and_search", description=__doc__)
-    parser.add_argument("model", nargs="?", default="runs/quickstart/stage-1", help="initial model")
+    parser.add_argument("model", nargs="?", default="runs/quickstart/stage-1", help="checkpoint")
     example(parser.parse_args(argv).model)
 
 

@@ -23,8 +23,8 @@ _EXAMPLES = """examples:
 _FLAGS = {
     "backbone": "backbone of all rows, such as mini or bert-base (default: each row's own); if the "
     "table has rows with this backbone, only these are run",
-    "model": "initial model of methods without a stage 1, and generator (DiffCSE, RTD)",
-    "stage_one": "initial model of InfoCSE (default: the stage 1 run named in its configuration)",
+    "model": "checkpoint that methods without a stage 1 start from, and generator (DiffCSE, RTD)",
+    "stage_one": "checkpoint that InfoCSE starts from (default: that of its configuration)",
     "train_file": "training text of all runs (default: as in the configurations)",
 }
 _SWITCHES = {
@@ -159,7 +159,7 @@ def _fill_study(content: Study, choice: Choice, path: Path, args: argparse.Names
     before = file.read_text(encoding="utf-8") if file.is_file() else f"# {content.title}\n"
     _write(file, page.rewritten(before, content.name, f"python -m papers {content.name}", tables))
     if content.figure:
-        study_page.draw_gaps(content, content.figure, rows, path.with_suffix(".png"))
+        study_page.draw_increases(content, content.figure, rows, path.with_suffix(".png"))
     show(tables)
     return rows
 

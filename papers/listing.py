@@ -122,5 +122,5 @@ def _state(
             if planned and finished(planned.folder(choice, seed)) is None:
                 missing[planned.folder(choice, seed)] = planned.command(choice, seed)
     if not (plan.flags or plan.baseline):
-        return "evaluated untrained"
+        return "off the shelf"
     return f"{len(folders) - len(left)} of {len(folders)} finished"

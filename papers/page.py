@@ -20,7 +20,7 @@ _TITLES = {
     "stage_one_steps": "steps of stage 1",
     "hardware": "machine",
     "text": "sha256 of the text",
-    "start": "sha256 of the initial model, or its hub name",
+    "start": "sha256 of the checkpoint, or its hub name",
 }
 _MEANING = (
     "Two lines per row: the paper's number, and ours as mean ± standard deviation (n - 1) over the "

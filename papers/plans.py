@@ -144,14 +144,14 @@ def config_files(name: str) -> list[str]:
 def start_flags(
     files: Sequence[str], overrides: Mapping[str, str], model: str | None, stage_one: str | None
 ) -> dict[str, str]:
-    """Flags for the initial models; none to use those of the configuration.
+    """Flags for the checkpoints; none to use those of the configuration.
 
     Args:
         files: the configuration of a training script.
         overrides: flags that override it.
-        model: initial model of methods without a first stage, and generator of methods that have
+        model: checkpoint of methods without a first stage, and generator of methods that have
             one.
-        stage_one: stage 1 run, InfoCSE's initial model, unless `aux_init` initialises the head in
+        stage_one: stage 1 run, InfoCSE's checkpoint, unless `aux_init` initialises the head in
             another way.
     """
     settings = {**read_once(*files), **overrides}
@@ -171,18 +171,18 @@ def start_flags(
 
 
 def _plain_model(backbone: str) -> str | None:
-    """The initial model of a backbone's methods without a first stage."""
+    """The checkpoint of a backbone's methods without a first stage."""
     return read_once(*config_files(f"simcse-{backbone}")).get("model_name_or_path")
 
 
 def _no_model(backbone: str) -> str:
-    return f"no model: no configuration names an initial model for {backbone}; give --model"
+    return f"no model: no configuration names a checkpoint for {backbone}; give --model"
 
 
 def _differences(
     settings: Mapping[str, Any], row: TableRow, backbone: str, first: RunPlan | None
 ) -> tuple[str, ...]:
-    """How a run differs from the paper's in backbone, initial model, text and budget.
+    """How a run differs from the paper's in backbone, checkpoint, text and budget.
 
     Args:
         settings: of the run; without `model_name_or_path` if it starts from another run of the
@@ -207,7 +207,7 @@ def _differences(
 def model_difference(
     model: str | None, usual: str | None, backbone: str, papers: str
 ) -> str | None:
-    """How an initial model differs from the paper's, `usual`.
+    """How a checkpoint differs from the paper's, `usual`.
 
     A local folder is compared by its size, other models by name.
     """
@@ -216,5 +216,5 @@ def model_difference(
     if model and (Path(model) / "config.json").is_file():
         config = AutoConfig.from_pretrained(model, trust_remote_code=False)
         published = backbone_of(config) or ""
-        return None if published.startswith(papers) else "other initial model"
-    return None if model == usual else "initial model not compared"
+        return None if published.startswith(papers) else "other checkpoint"
+    return None if model == usual else "checkpoint not compared"

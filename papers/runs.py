@@ -68,7 +68,7 @@ class RunPlan:
         starts_from: the plan whose run with the same seed this one starts from.
         model: of an untrained model or a baseline; a file, for word vectors.
         pooling: of an untrained model.
-        differences: from the paper's runs: backbone, initial model, text, budget.
+        differences: from the paper's runs: backbone, checkpoint, text, budget.
         baseline: command of `python -m baselines`.
     """
 
@@ -194,7 +194,7 @@ class RunPlan:
                 write(folder / f"{name}.json", tasks[name], choice.data_dir, encode, facts)
             return
         for name in missing:
-            longest = SEARCH_LENGTH if name.startswith("search-") else None
+            longest = SEARCH_LENGTH if name.startswith("retrieval-") else None
             settings = {"pooling": self.pooling, "max_length": longest, "bf16": choice.bf16}
             model = None if self.baseline else self.model
             score(folder, name, tasks[name], choice.data_dir, model, **settings)
@@ -244,7 +244,7 @@ def record_untrained(
 def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """`FACTS` of a run's record.
 
-    Text and start (the initial model) are digests; a hub's model is a name. The scored step is that
+    Text and start (the checkpoint) are digests; a hub's model is a name. The scored step is that
     of the best model, or the last.
     """
     inputs, settings = record["trajectory"], record.get("settings", {})

@@ -9,14 +9,14 @@
     rows              [{factor: [levels], flags}]: whose combinations are trained (default: all)
     choose            factor: all its levels have the first seed; the best on STS-B dev has the
                       others too
-    search            sets of DATA_DIR/beir, for the column `search`
+    retrieval         sets of DATA_DIR/beir, for the column `retrieval`
     columns, tables   figures of a run, and tables of the page: names of papers/study_page.py
     against           the level of the first factor that the others are compared with, each with
                       its best level of the second
     effects           [[factor, factors]]: each level of the first minus its first level, at every
                       level of the others
     pairs             [[{factor: level}, {factor: level}]]: two arms; the same factors in both
-    figure            of the gaps of a stage 1: see `study_page.draw_gaps`
+    figure            of the loss increases of a stage 1: `study_page.draw_increases`
 
 Flags may contain `stage_one`, the flags of the run whose model is the initial one (without a
 `seed`, one per seed).
@@ -49,7 +49,7 @@ class Study:
     rows: Sequence[Mapping[str, Any]] = ()
     columns: Sequence[str] = ()
     choose: str | None = None
-    search: Sequence[str] = ()
+    retrieval: Sequence[str] = ()
     against: str | None = None
     effects: Sequence[Sequence[str]] = ()
     pairs: Sequence[Sequence[Mapping[str, str]]] = ()

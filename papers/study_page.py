@@ -20,9 +20,9 @@ from training.curves import CLEAR
 TITLES = {
     "dev": "STS-B dev",
     "sts": "STS avg.",
-    "search": "nDCG@10",
+    "retrieval": "nDCG@10",
     "transfer": "transfer avg.",
-    "gap": "gap, nats",
+    "gap": "shuffled-[CLS] loss increase",
 }
 Cells = list[list[str]]  # of a Markdown table, the header first
 
@@ -111,7 +111,7 @@ class Comparison:
 def comparisons(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
     """All comparisons of a study, a table per figure; p is adjusted over all of them."""
     found: list[Comparison] = []
-    for name in ("sts", "search", "transfer"):
+    for name in ("sts", "retrieval", "transfer"):
         scored = runs[runs[name].notna()]
         if name in study.columns and len(scored):
             found += _against_tuned(study, name, scored)
@@ -193,10 +193,10 @@ def _pairs(study: Study, name: str, runs: pd.DataFrame) -> list[Comparison]:
     return found
 
 
-def last_gap(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
-    """The last evaluation of each stage 1, and after how many tokens its gap was clear."""
-    titles = ["own [CLS]", "a neighbour's", "gap, nats", "MLM loss", "tokens"]
-    cells = [["stage 1", *titles, f"gap of {CLEAR} after"]]
+def last_losses(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
+    """The last evaluation of each stage 1, and after how many tokens [CLS] clearly mattered."""
+    titles = ["own [CLS]", "a neighbour's", "increase", "MLM loss", "tokens"]
+    cells = [["stage 1", *titles, f"increase of {CLEAR} after"]]
     for levels, evaluations in groups_of(runs, list(study.levels)):
         last = evaluations.iloc[-1]
         losses = [f"{last[name]:.3f}" for name in ("own", "other", "gap", "mlm")]
@@ -210,14 +210,14 @@ TABLES = {
     "means": means,
     "tuned": tuned,
     "comparisons": comparisons,
-    "last gap": last_gap,
+    "last losses": last_losses,
 }
 
 
-def draw_gaps(
+def draw_increases(
     study: Study, spec: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], path: Path
 ) -> None:
-    """Draw the gap of each stage 1 against the tokens that it has read.
+    """Draw the loss increase of each stage 1 against the tokens that it has read.
 
     `spec` has a `title`, the names of the axes, `x` and `y`, and the levels that are `named`, with
     their words in the legend; the others are grey.

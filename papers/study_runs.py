@@ -52,8 +52,8 @@ def tasks_of(study: Study) -> dict[str, Sequence[Task]]:
     """Scores file of a run -> its test tasks."""
     device = device_here()
     tasks: dict[str, Sequence[Task]] = {}
-    for name in study.search:
-        tasks[f"search-{name}"] = tasks_named(["beir"], Options(beir=(name,), device=device))
+    for name in study.retrieval:
+        tasks[f"retrieval-{name}"] = tasks_named(["beir"], Options(beir=(name,), device=device))
     if "sts" in study.columns:
         tasks["sts"] = STS_TEST
     if "transfer" in study.columns:
@@ -73,7 +73,7 @@ def fill(
         BadInput: test data is missing, a flag is invalid, or the rows cannot be compared.
     """
     if not (collect or choice.model):
-        raise BadInput(f"{study.name}: give --model, the initial model")
+        raise BadInput(f"{study.name}: give --model, a checkpoint")
     asked, rows, tasks = study.chosen(some), known_rows(study, path), tasks_of(study)
     if not collect:
         load_all(tasks, choice.data_dir)
@@ -158,12 +158,14 @@ def found_rows(study: Study, levels: Levels, choice: Choice, seed: int) -> list[
 
 
 def evaluations_in(folder: Path) -> list[dict[str, Any]]:
-    """The auxiliary network's losses and gap at every evaluation in a run's log."""
+    """The auxiliary network's losses at every evaluation in a run's log."""
     history = read_log(folder)
     mlm = {line["step"]: line["eval_mlm"] for line in history if "eval_mlm" in line}
     evaluations = []
     for losses in auxiliary_losses(history):
-        evaluations.append({**losses._asdict(), "gap": losses.gap, "mlm": mlm.get(losses.step)})
+        evaluations.append(
+            {**losses._asdict(), "gap": losses.increase, "mlm": mlm.get(losses.step)}
+        )
     return evaluations
 
 
@@ -190,7 +192,7 @@ def scores_in(folder: Path, files: Iterable[str]) -> dict[str, dict[str, float]]
 def refuse_mixed(study: Study, rows: Rows) -> None:
     """Raise BadInput unless all runs have the same text, steps and precision.
 
-    Those of one `stage_one`, or of none, must also have the same initial model.
+    Those of one `stage_one`, or of none, must also have the same checkpoint.
     Rows of older versions lack some of these facts.
     """
     facts = []

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
-from training.curves import CLEAR, GAP, OTHER, OWN, dev_unit, logged
+from training.curves import CLEAR, INCREASE, OTHER, OWN, dev_unit, logged
 
 Log: TypeAlias = Sequence[dict[str, Any]]  # the lines of log.jsonl
 # `--c0` to `--c6` in style.css
@@ -36,13 +36,13 @@ TITLES = {  # of logged quantities; others have their names
     "contrastive": "The contrastive loss in training",
     "mlm": "The loss of masked words in training",
     OWN: "The auxiliary network's loss on held-out text",
-    GAP: "What the sentence vector tells the auxiliary network",
+    INCREASE: "What [CLS] tells the auxiliary network",
     "eval_mean_cosine": "Mean cosine of dev sentences",
     "eval_uniformity": "Uniformity of dev sentences (lower is better)",
 }
 _ABOUT = {
     OWN: "; dashed: with another sentence's [CLS]",
-    GAP: f"; dotted: {CLEAR} nats, below it the vector hardly helps",
+    INCREASE: f"; dotted: {CLEAR} nats, below it the vector hardly helps",
 }
 STYLE: dict[Any, Any] = {  # matplotlib's names
     "axes.edgecolor": THEME["quiet"],
@@ -77,7 +77,7 @@ def curves(labels: Sequence[str], histories: Sequence[Log]) -> list[tuple[str, s
         title = "The dev score" if unit else TITLES.get(name, name)
         about = f"{name}{_ABOUT.get(name, '')}"
         runs = ", ".join(labels[run] for run in shown["run"].unique())
-        limit = CLEAR if name == GAP else None
+        limit = CLEAR if name == INCREASE else None
         charts.append((title, about, svg(shown, f"{title}: {runs}", unit, about, limit)))
     return charts
 

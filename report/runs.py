@@ -9,7 +9,7 @@ from typing import Any
 
 from eval.compare.sides import Side, from_files
 from eval.scores import has_scores, scores_of
-from training.curves import describe_collapse, describe_gap, read_log
+from training.curves import describe_collapse, describe_conditioning, read_log
 from training.run_folder import read_run
 
 
@@ -44,7 +44,7 @@ def read_run_folder(label: str, folder: Path, scores: str | None = None) -> RunF
 
 def findings(run: RunFolder) -> list[str]:
     """The run's recorded findings or, while it trains, those of its log so far."""
-    so_far = [describe_gap(run.history), describe_collapse(run.history)]
+    so_far = [describe_conditioning(run.history), describe_collapse(run.history)]
     found = run.record.get("findings") or so_far
     return [words for words in found if words]
 
@@ -58,7 +58,7 @@ def facts(record: dict[str, Any]) -> dict[str, str]:
         "seed": settings.get("seed"),
         "steps": record.get("steps"),
         "best dev score": _best(record.get("best")),
-        "initial model": _name(settings.get("model_name_or_path")),
+        "checkpoint": _name(settings.get("model_name_or_path")),
         "text": _text(record),
         "batch size": settings.get("per_device_train_batch_size"),
         "learning rate": settings.get("learning_rate"),

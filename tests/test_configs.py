@@ -21,7 +21,7 @@ EXPECTED = {
     "infocse-bert-base-paper": {
         "learning_rate": 3e-5,
         "num_train_epochs": 1,
-        "mask_recipe": "mask",
+        "mask_scheme": "mask",
     },
     "infocse-bert-large": {"learning_rate": 7e-6, "mask_rate": 0.3, "aux_frozen_eval": False},
     "simcse-bert-base": {

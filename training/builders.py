@@ -284,9 +284,9 @@ def plan(
 
 
 def describe_masking(masking: Sequence[Masking]) -> str:
-    """The name, rate and recipe of each masking."""
+    """The name, rate and scheme of each masking."""
     described = []
     for some in masking:
         words = "whole words, " if some.whole_words else ""
-        described.append(f"{some.name} {some.rate:.0%} ({words}{some.recipe})")
+        described.append(f"{some.name} {some.rate:.0%} ({words}{some.scheme})")
     return ", ".join(described) or "none"

@@ -12,6 +12,7 @@ from typing import Any
 
 from common.errors import BadInput
 from common.files import read_yaml
+from common.flags import nearest
 
 _REPLACED = {  # what a value excludes of those that came before
     "train_file": {"dataset_name"},
@@ -83,6 +84,9 @@ def plain(value: Any) -> Any:
 
 def _content(path: Path, earlier: Sequence[str]) -> dict[str, Any]:
     """The words of a file behind files of these names; None for a key without a value."""
+    if not path.exists():
+        guess = nearest(path.stem, [file.stem for file in path.parent.glob("*.yaml")])
+        raise BadInput(f"{path}: there is no such file; {guess}".rstrip("; "))
     content = read_yaml(path, strings=True)
     if not isinstance(content, dict):
         raise BadInput(f"{path}: must be a YAML mapping with one `flag: value` per line")

@@ -1,7 +1,7 @@
-"""Training curves, and whether the auxiliary network reads the sentence vector.
+"""Training curves, and whether the auxiliary network conditions on [CLS].
 
-The gap measures the latter: the auxiliary loss with a neighbouring sentence's [CLS] minus the loss
-with its own.
+The shuffled-[CLS] loss increase measures the latter: the auxiliary loss with a neighbouring
+sentence's [CLS] minus the loss with its own.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from common.errors import BadInput
 from eval.analyse.pictures import styles
 
-OWN, OTHER, GAP = "eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_aux_gap"
+OWN, OTHER, INCREASE = "eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_aux_loss_increase"
 UNIFORMITY = "eval_uniformity"
 COLLAPSED = -0.05  # uniformity; 0: all vectors are parallel; untrained BERT has about -1.5
 CLEAR = 0.3  # nats per masked token; below it the sentence vector hardly helps
@@ -24,12 +24,12 @@ _NOT_DRAWN = frozenset(
 )
 _DEV_SCORE = re.compile(r"eval_\w+_(spearman|ndcg)(_\d+)?")  # a number: of a prefix of the vectors
 _UNITS = {"spearman": "Spearman x 100", "ndcg": "nDCG@10 x 100"}
-_TERMS, _GAP, _SPREAD = "loss term (raw)", "gap, nats", "spread"
+_TERMS, _INCREASE, _SPREAD = "loss term (raw)", "shuffled-[CLS] loss increase, nats", "spread"
 _PANELS = {  # label of the axis -> title
     _TERMS: "Each line is a loss term before weighting.",
     _UNITS["spearman"]: "The dev score selects the best model.",
     _UNITS["ndcg"]: "The dev score selects the best model.",
-    _GAP: f"The network reads the sentence vector above {CLEAR} nats.",
+    _INCREASE: f"The network conditions on [CLS] above {CLEAR} nats.",
     _SPREAD: "At uniformity 0 and mean cosine 1, it has collapsed.",
 }
 
@@ -76,7 +76,7 @@ class AuxiliaryLosses(NamedTuple):
     other: float
 
     @property
-    def gap(self) -> float:
+    def increase(self) -> float:
         return self.other - self.own
 
 
@@ -89,22 +89,22 @@ def auxiliary_losses(history: History) -> list[AuxiliaryLosses]:
     ]
 
 
-def describe_gap(history: History) -> str | None:
-    """An interpretation of a run's gaps; None for a run without an auxiliary network."""
+def describe_conditioning(history: History) -> str | None:
+    """What a run's auxiliary losses say; None for a run without an auxiliary network."""
     evaluations = auxiliary_losses(history)
     if not evaluations:
         return None
     last = evaluations[-1]
     losses = f"loss {last.own:.3f} with its own [CLS], {last.other:.3f} with a neighbour's"
-    if not last.gap >= CLEAR:  # true for NaN too
+    if not last.increase >= CLEAR:  # true for NaN too
         return (
-            f"the auxiliary network hardly reads the sentence vector ({losses}): expect the result "
-            "of the contrastive loss alone; configs/aux-read-bert-base.yaml trains one that does"
+            f"the auxiliary network hardly conditions on [CLS] ({losses}): expect the result of "
+            "the contrastive loss alone; configs/aux-retromae-bert-base.yaml trains one that does"
         )
-    first = next(point for point in evaluations if point.gap >= CLEAR)
+    first = next(point for point in evaluations if point.increase >= CLEAR)
     tokens = f" ({first.tokens:,} tokens)" if first.tokens else ""
     return (
-        f"the auxiliary network reads the sentence vector ({losses}), clearly from step "
+        f"the auxiliary network conditions on [CLS] ({losses}), clearly from step "
         f"{first.step}{tokens} on"
     )
 
@@ -126,7 +126,7 @@ def describe_collapse(history: History, equal_texts: bool = False) -> str | None
     if equal_texts:
         return f"all examined texts are equal ({after}): is the text one repeated line?"
     if first["step"] == 0 and first[UNIFORMITY] > COLLAPSED:
-        return f"the initial model's vectors are nearly parallel ({before}): is it untrained?"
+        return f"the checkpoint's vectors are nearly parallel ({before}): is it untrained?"
     return (
         f"the encoder has collapsed ({before}, {after}): lower --learning_rate, or train stage 1 "
         "for longer"
@@ -134,10 +134,10 @@ def describe_collapse(history: History, equal_texts: bool = False) -> str | None
 
 
 def logged(history: History) -> dict[str, tuple[list[int], list[float]]]:
-    """Name -> steps and values of every curve in a Trainer's log history, including the gap."""
+    """Name -> steps and values of every curve in a Trainer's log history, and of the increase."""
     curves: dict[str, tuple[list[int], list[float]]] = {}
     if losses := auxiliary_losses(history):
-        curves[GAP] = [point.step for point in losses], [point.gap for point in losses]
+        curves[INCREASE] = [point.step for point in losses], [point.increase for point in losses]
     for line in history:
         for name, value in line.items():
             if name not in _NOT_DRAWN:
@@ -175,7 +175,7 @@ def draw_log(history: History, path: str | Path) -> None:
         axis.set_title(_PANELS[label], fontsize=10, loc="left")
         axis.set_ylabel(label)
         axis.grid(alpha=0.3)
-        if label == _GAP:
+        if label == _INCREASE:
             axis.axhline(CLEAR, color="black", linestyle="--", linewidth=1)
         else:
             axis.legend(fontsize=8)
@@ -185,8 +185,8 @@ def draw_log(history: History, path: str | Path) -> None:
 
 
 def _panel_of(name: str) -> str:
-    if name == GAP:
-        return _GAP
+    if name == INCREASE:
+        return _INCREASE
     if name in (UNIFORMITY, "eval_mean_cosine"):
         return _SPREAD
     return dev_unit(name) or _TERMS

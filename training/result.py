@@ -17,7 +17,7 @@ from eval.encode import Encode
 from eval.scores import rows_of, score_tables, write_scores
 from eval.tasks import Task, count_seen, describe_seen, score_all, with_share_seen
 from models.encoder import load_encoder
-from training.curves import describe_collapse, describe_gap, draw_log
+from training.curves import describe_collapse, describe_conditioning, draw_log
 from training.run_arguments import RunArguments
 from training.run_folder import BEST, copy_best, installing_result, read_best, write_run
 from training.trainer import EmbeddingTrainer
@@ -102,7 +102,7 @@ def finish(
     if state.global_step < state.max_steps:
         ended = f"training ended after step {state.global_step} of {state.max_steps}"
     collapse = describe_collapse(state.log_history, trainer.probes_equal_texts)
-    found = ended, describe_gap(state.log_history), verdict, collapse
+    found = ended, describe_conditioning(state.log_history), verdict, collapse
     findings = [finding for finding in found if finding]
     for finding in findings:
         logger.info(finding)

@@ -142,7 +142,7 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
     assert method is not None, "stage 1 has none"
     model_args.packed = settle_packing(model_args.packed, args)
     if model_args.model_name_or_path is None:
-        raise BadInput("--model_name_or_path is missing: give the initial model")
+        raise BadInput("--model_name_or_path is missing: give the checkpoint")
     pooling_named(model_args.pooling)  # check it before reading a long text
     tokenizer = load_tokenizer(model_args.model_name_or_path)
     sample = None

@@ -36,7 +36,7 @@ class Arguments(simcse.Arguments):
         1.0, "weight of the contrastive loss; 0 is Table 5's row without it"
     )
     mask_rate: Share = flag(0.4, "share of masked tokens (Table 7)")
-    mask_recipe: Literal["bert", "mask"] = flag(
+    mask_scheme: Literal["bert", "mask"] = flag(
         "bert", "bert: 80/10/10 as in the official code; mask: all (section 2 of the paper)"
     )
     aux_views: Literal["both", "first"] = flag(
@@ -158,7 +158,7 @@ class InfoCSE(simcse.SimCSE):
         if args.aux_weight == 0:
             return ()
         masking = Masking(
-            args.mask_rate, args.mask_recipe, views=twinned(args), stop_words=args.aux_stop_words
+            args.mask_rate, args.mask_scheme, views=twinned(args), stop_words=args.aux_stop_words
         )
         return (masking,)
 

@@ -2,7 +2,7 @@
 
 Source: Wu et al. 2018 (arXiv 1805.01978), for images; MoCo (arXiv 1911.05722, figure 2b) compares
 with it. K negatives are drawn from the bank for every batch (Wu et al.: for every sample); they
-carry no gradient and are as old as an epoch. There is no published recipe for text: positive,
+carry no gradient and are as old as an epoch. There is no published training for text: positive,
 negatives of the batch, temperature and loss are SimCSE's, where Wu et al. compare a sample with its
 own entry by noise-contrastive estimation and move an entry halfway to its new value. The bank keeps
 the last `bank_size` vectors. In a run of at most one epoch this is an entry per sentence; after it,
@@ -28,7 +28,7 @@ from models.objectives.base import Batch, Contrast, Encoded, Objective
 class Arguments(simcse.Arguments):
     """Options of the bank."""
 
-    queue_size: Count = flag(4096, "K: negatives drawn from the bank (Wu et al.: 4096)")
+    negatives: Count = flag(4096, "K: number of negatives, drawn from the bank (Wu et al.: 4096)")
     bank_size: Count = flag(65536, "vectors in the bank (ours; Wu et al.: one per sample)")
 
 
@@ -65,7 +65,7 @@ class MemoryBank(simcse.SimCSE):
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         width = projected_width(projection, encoder.config.hidden_size)
-        return [BankContrast(args.temperature, args.queue_size, args.bank_size, width)]
+        return [BankContrast(args.temperature, args.negatives, args.bank_size, width)]
 
 
 CITATION = """@misc{wu2018memory,

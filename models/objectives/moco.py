@@ -1,9 +1,9 @@
 """Momentum contrast on sentences: keys from a slowly moving encoder, negatives from a queue.
 
-Source: MoCo (He et al. 2019, arXiv 1911.05722), for images; there is no published recipe for text,
-so augmentation (dropout) and temperature are SimCSE's. Different from MoCo: the other keys of the
-batch are negatives too, as in MoCo v3 and ESimCSE, so the queue may start empty; batch norm is not
-shuffled, since our head's statistics cover all processes.
+Source: MoCo (He et al. 2019, arXiv 1911.05722), for images; there is no published training for
+text, so augmentation (dropout) and temperature are SimCSE's. Different from MoCo: the other keys of
+the batch are negatives too, as in MoCo v3 and ESimCSE, so the queue may start empty; batch norm is
+not shuffled, since our head's statistics cover all processes.
 
     python run_unsup.py --config configs/moco-bert-base.yaml
 """

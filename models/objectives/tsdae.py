@@ -24,7 +24,7 @@ from data.views import IGNORED, View
 from models.auxiliary import TiedHead, embedded, load_masked_lm
 from models.families import check_apart, family_of, layers_of
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term, needed
-from models.objectives.spans import delete
+from models.objectives.cropping import delete
 
 
 @dataclass

@@ -279,7 +279,7 @@ def test_a_plain_encoder_is_trained_and_a_configuration_keeps_what_it_sets(
 ):
     config = tmp_path / "config.yaml"
     values = {
-        "method": "spans",
+        "method": "cropping",
         "projection": "none",
         "max_steps": 9,
         "seed": 7,

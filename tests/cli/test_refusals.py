@@ -153,7 +153,7 @@ def test_a_start_whose_pooling_is_ignored_is_warned_about(unsup, tmp_path, tiny_
     [
         ({}, "40 rows (3 empty ones dropped)"),
         (
-            {"method": "spans", "projection": "none", "title_share": 0.5},
+            {"method": "cropping", "projection": "none", "title_share": 0.5},
             "43 rows (0 empty ones dropped)",
         ),
     ],

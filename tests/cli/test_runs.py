@@ -444,7 +444,7 @@ def flat(folder):
 
 
 @pytest.mark.parametrize(
-    ("equal", "said"), [(False, "initial model's vectors"), (True, "all examined texts are equal")]
+    ("equal", "said"), [(False, "checkpoint's vectors"), (True, "all examined texts are equal")]
 )
 def test_parallel_vectors_are_a_finding_and_the_last_words(
     unsup, tmp_path, stage_one_folder, sentences, caplog, equal, said

@@ -88,7 +88,7 @@ def test_views_of_a_row_are_its_sentences(tokenizer, sentences, tmp_path, column
 @pytest.mark.parametrize("views", [(0,), (1,), (0, 1), (2, 0)])
 def test_the_masked_views_are_those_asked_for(text, tokenizer, views):
     three = [View(), View(reverse), View(repeat_some)]
-    masking = Masking(0.5, recipe="mask", views=views)
+    masking = Masking(0.5, scheme="mask", views=views)
     made = collator(text, tokenizer, three, masking=masking)(batch_of(1, 2, 3, 4))
     length = made["input_ids"].shape[2]
     assert made["input_ids"].shape == made["attention_mask"].shape == (3, 4, length)
@@ -110,7 +110,7 @@ def test_special_tokens_also_those_in_the_text_and_padding_are_never_masked(
     line = f"The \U0001f9ff dog {tokenizer.unk_token} sat{tokenizer.sep_token}down twice"
     (tmp_path / "text.txt").write_text(f"{line}\n{line} today\n" * 32, encoding="utf-8")
     texts = load_tokenised(Source((tmp_path / "text.txt",)), tokenizer, tmp_path)
-    masking = Masking(1.0, recipe="mask", whole_words=whole_words)
+    masking = Masking(1.0, scheme="mask", whole_words=whole_words)
     [labels] = (made := collator(texts, tokenizer, masking=masking)(batch_of(*range(64))))[
         "masked_labels"
     ]

@@ -86,17 +86,17 @@ def test_a_text_whose_words_are_all_too_long_is_masked_too(words):
         assert positions[0] in np.flatnonzero(starts | special)
 
 
-def corrupted(recipe="bert", vocabulary=50, rows=4000):
+def corrupted(scheme="bert", vocabulary=50, rows=4000):
     rng = RNG(4)
     ids = rng.integers(0, vocabulary, (rows, 30))
     chosen = rng.random((rows, 30)) < 0.5
-    masked, labels = corrupt(ids, chosen, recipe, 7, vocabulary, rng.random((rows, 30)))
+    masked, labels = corrupt(ids, chosen, scheme, 7, vocabulary, rng.random((rows, 30)))
     return ids, chosen, masked, labels
 
 
-@pytest.mark.parametrize("recipe", ["bert", "mask"])
-def test_labels_are_the_original_ids_where_chosen(recipe):
-    ids, chosen, masked, labels = corrupted(recipe)
+@pytest.mark.parametrize("scheme", ["bert", "mask"])
+def test_labels_are_the_original_ids_where_chosen(scheme):
+    ids, chosen, masked, labels = corrupted(scheme)
     before = ids.copy()
     assert np.array_equal(labels[chosen], ids[chosen])
     assert (labels[~chosen] == IGNORED).all()
@@ -105,7 +105,7 @@ def test_labels_are_the_original_ids_where_chosen(recipe):
     assert masked.dtype == ids.dtype == labels.dtype
 
 
-def test_the_recipe_bert_masks_80_swaps_10_and_keeps_10_percent():
+def test_the_scheme_bert_masks_80_swaps_10_and_keeps_10_percent():
     ids, chosen, masked, _ = corrupted()
     usual = chosen & (ids != 7)
     n = usual.sum()
@@ -118,7 +118,7 @@ def test_the_recipe_bert_masks_80_swaps_10_and_keeps_10_percent():
         assert abs(shares[name] - share) < 5 * np.sqrt(share * (1 - share) / n), name
 
 
-def test_the_bounds_of_the_recipe():
+def test_the_bounds_of_the_scheme():
     uniform = np.array(
         [[0.0, np.nextafter(0.8, 0), 0.8, np.nextafter(0.9, 0), 0.9, np.nextafter(1, 0)]]
     )

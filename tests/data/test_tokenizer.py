@@ -13,7 +13,7 @@ from common.errors import BadInput
 from data.masking import choose_words
 from data.source import Source
 from data.tokenizer import SPECIAL, train_tokenizer, word_starts
-from models.objectives.spans import delete
+from models.objectives.cropping import delete
 
 
 def with_vocabulary(tokenizer, tokens):

@@ -1,4 +1,4 @@
-"""Dev sets: what they score, and the verdict of a result against its initial model."""
+"""Dev sets: what they score, and the verdict of a result against its checkpoint."""
 
 import numpy as np
 import pytest

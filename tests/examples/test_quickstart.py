@@ -80,7 +80,7 @@ def test_two_steps_of_every_run_give_a_table_a_figure_and_neighbours(tmp_path, c
     again = [{**row, "run": "1"} for row in rows if row["model"] == "InfoCSE"]
     assert command.table(rows + again).count(" ± 0.00 ") == 2
     shown = capsys.readouterr().out
-    assert "network hardly reads the sentence vector" in shown and "InfoCSE is " in shown
+    assert "network hardly conditions on [CLS]" in shown and "InfoCSE is " in shown
     assert shown.count("\n  0.") + shown.count("\n  1.") == 9
     assert (runs / "quickstart.png").stat().st_size > 10_000
     before = (runs / "infocse-0" / "run.json").read_bytes()
@@ -96,11 +96,11 @@ def test_a_folder_with_results_of_another_command_is_refused(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_network_reads_and_both_methods_are_above_the_untrained_model(seed, tmp_path, capsys):
+def test_the_network_conditions_on_cls_and_both_methods_gain(seed, tmp_path, capsys):
     rows = command.main(
         [f"--seed={seed}", f"--corpus={tmp_path / 'toy'}", f"--runs={tmp_path / 'runs'}"]
     )
-    assert "the auxiliary network reads the sentence vector" in capsys.readouterr().out
+    assert "the auxiliary network conditions on [CLS]" in capsys.readouterr().out
     scores = pd.DataFrame(rows)
     for _, part in scores.groupby("task"):
         worst = part.groupby("model")["value"].min()

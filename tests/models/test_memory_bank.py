@@ -14,7 +14,7 @@ ROWS, TAU = 5, 0.1
 
 
 def test_negatives_are_the_stored_vectors_of_earlier_steps(tiny_bert):
-    model = build_model("memory_bank", tiny_bert, queue_size=4, bank_size=12, temperature=TAU)
+    model = build_model("memory_bank", tiny_bert, negatives=4, bank_size=12, temperature=TAU)
     bank, generator = [], torch.Generator().manual_seed(3)
     for step in range(5):
         batch = make_batch("memory_bank", tiny_bert, torch.ones(ROWS, 8), seed=step)

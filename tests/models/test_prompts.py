@@ -134,7 +134,7 @@ def test_the_dev_score_uses_them(make, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("method", "extra"), [("spans", {}), ("simcse", {}), ("simcse", {"query_prompt": "find: "})]
+    ("method", "extra"), [("cropping", {}), ("simcse", {}), ("simcse", {"query_prompt": "find: "})]
 )
 def test_training_puts_them_before_the_texts_and_the_result_keeps_them(
     make, short_run, tmp_path, monkeypatch, method, extra
@@ -148,7 +148,7 @@ def test_training_puts_them_before_the_texts_and_the_result_keeps_them(
     _, tokenizer = load_encoder(str(folder))
     prompts = E5["prompts"] | {name.removesuffix("_prompt"): text for name, text in extra.items()}
     for view, name in zip(
-        seen[-1]["input_ids"], prompts if method == "spans" else ["query"] * 2, strict=True
+        seen[-1]["input_ids"], prompts if method == "cropping" else ["query"] * 2, strict=True
     ):
         before = tokenizer(prompts[name])["input_ids"][:-1]
         assert (view[:, : len(before)].numpy() == before).all()

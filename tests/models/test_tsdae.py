@@ -13,7 +13,7 @@ from data.tokenised import load_tokenised
 from models.families import output_of
 from models.loading import load_tokenizer
 from models.objectives import tsdae
-from models.objectives.spans import delete
+from models.objectives.cropping import delete
 from tests.methods import build_model
 
 

@@ -147,7 +147,10 @@ def test_the_list_of_all_counts_what_is_run_and_says_why_a_row_cannot_be(
 
 @pytest.mark.parametrize(
     ("name", "known"),
-    [("infocse-5", "InfoCSE; w/o MLM loss"), ("infocse-read-mini", "infocse-read-mini; infocse-")],
+    [
+        ("infocse-5", "InfoCSE; w/o MLM loss"),
+        ("infocse-retromae-mini", "infocse-retromae-mini; infocse-"),
+    ],
 )
 @pytest.mark.parametrize("flags", [[], ["--list"], ["--page"]])
 def test_an_unknown_row_is_refused(tmp_path, name, known, flags):

@@ -176,18 +176,18 @@ def test_the_initial_model_is_compared_by_its_size_where_it_is_here_and_else_by_
     row, initial
 ):
     assert differs(row) == differs(row, model="bert-base-uncased") == ()
-    assert differs(row, model="somebody/bert") == ("initial model not compared",)
+    assert differs(row, model="somebody/bert") == ("checkpoint not compared",)
     assert differs(row, model=initial()) == ()
-    assert differs(row, model=initial(hidden_size=384)) == ("other initial model",)
+    assert differs(row, model=initial(hidden_size=384)) == ("other checkpoint",)
     assert differs(row, model=initial(), backbone="mini")[0] == "other backbone"
 
 
 def test_stage_one_text_and_budget_are_compared(initial):
     infocse = TableRow("InfoCSE", "bert-base", config="infocse")
     assert differs(infocse) == () and differs(infocse, stage_one="runs/mine") == (
-        "initial model not compared",
+        "checkpoint not compared",
     )
-    assert differs(infocse, stage_one=initial(num_hidden_layers=6)) == ("other initial model",)
+    assert differs(infocse, stage_one=initial(num_hidden_layers=6)) == ("other checkpoint",)
     assert differs(TRAINED, train_file="mine.txt", steps=9) == ("other text", "other budget")
     assert (
         model_difference(

@@ -66,13 +66,13 @@ def asked(monkeypatch):
         )
 
     def score(folder, name, tasks, data_dir, model=None, max_length=None, **how):
-        assert (max_length == 128) == name.startswith("search-")
+        assert (max_length == 128) == name.startswith("retrieval-")
         flags = next(flags for flags in commands if flags["output_dir"] == str(folder))
         weight, seed = float(flags.get("aux_weight", 0)), int(flags["seed"])
         value = (
             60.0 + 10 * weight + seed * (1 + weight) + 5 * (flags.get("projection") == "batch_norm")
         )
-        names = [task.name for task in tasks] if name.startswith("search-") else ["Avg."]
+        names = [task.name for task in tasks] if name.startswith("retrieval-") else ["Avg."]
         rows = [
             score_row(task, "test", "spearman", "single", 5, value) | {"headline": True}
             for task in names
@@ -160,7 +160,7 @@ def test_rows_of_the_file_stay_and_are_not_trained_again(asked, filled, tmp_path
 
 
 def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, filled, capsys):
-    flags = ["--rows", "plain", "read", "--seeds", "0", "1"]
+    flags = ["--rows", "no pre-training", "RetroMAE-style", "--seeds", "0", "1"]
     rows = filled("infocse-factorial-mini", *flags)
     assert len(rows) == 2 * 2 * 3 * 2 and len(asked) == len(rows) + 1, "and one run of stage 1"
     second = [flags for flags in asked if "aux_weight" in flags]
@@ -175,18 +175,18 @@ def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, f
     # lambda 0.1 adds 1 to seed 0 and 1.1 to seed 1, everywhere; batch norm adds 5 everywhere
     assert "| lambda 0.1 | all | 0 | +1.05 |" in text and "| nDCG@10 | at | minus |" in text
     assert "| head batch norm | all | tanh | +5.00 | +5.00 to +5.00 | 2 | - | two seeds |" in text
-    filled("infocse-factorial-six-mini", "--rows", "plain", "--seeds", "0")
+    filled("infocse-factorial-six-mini", "--rows", "no pre-training", "--seeds", "0")
     assert len(asked) == len(rows) + 1, "the same runs serve another study"
 
 
-def test_the_gap_of_every_setting_is_read_from_its_log_and_drawn(asked, filled, tmp_path, capsys):
-    rows = filled("aux-gap-mini", "--rows", "published", "all four")
+def test_the_loss_increase_of_every_setting_is_drawn(asked, filled, tmp_path, capsys):
+    rows = filled("conditioning-mini", "--rows", "Condenser-style", "all four")
     gaps = [(row["name"], row["tokens"], round(row["gap"], 6)) for row in rows]
-    assert gaps[:2] == [("published", 2000, 0.0), ("published", 4000, 0.0)]
+    assert gaps[:2] == [("Condenser-style", 2000, 0.0), ("Condenser-style", 4000, 0.0)]
     assert gaps[2:] == [("all four", 2000, 0.2), ("all four", 4000, 0.4)]
     printed = capsys.readouterr().out
     assert "4,000 tokens" in printed and "not reached" in printed
-    assert (tmp_path / "results" / "aux-gap-mini.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "results" / "conditioning-mini.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_pairs_differ_in_one_factor_and_those_of_a_seed_are_averaged_first():

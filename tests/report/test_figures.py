@@ -78,7 +78,7 @@ HISTORY = [
 def test_every_logged_quantity_has_a_chart_the_dev_score_first():
     second = [{"step": 5, "contrastive": value} for value in (math.nan, math.inf, 1.7e308)]
     charts = curves(["a", "b", "c"], [HISTORY, second, []])
-    names = ["eval_dev_spearman", "contrastive", "eval_aux_gap", "eval_aux_mlm"]
+    names = ["eval_dev_spearman", "contrastive", "eval_aux_loss_increase", "eval_aux_mlm"]
     assert [about.partition(";")[0] for _, about, _ in charts] == names
     assert charts[0][0] == "The dev score"
     marks, texts = parsed(charts[1][2])
@@ -94,7 +94,7 @@ def test_noise_does_not_fill_the_axis():
     assert max(values) - min(values) >= 1
 
 
-def test_the_gap_has_a_line_at_the_limit():
+def test_the_loss_increase_has_a_line_at_the_limit():
     losses = [
         {"step": step, "eval_aux_mlm": 2.0, "eval_aux_mlm_shuffled_cls": 2.1} for step in (1, 2)
     ]

@@ -9,13 +9,13 @@ def test_facts_hold_names_and_no_paths(tmp_path, write_run):
     shown = facts(read_run_folder("a", write_run(tmp_path / "a"), "scores.json").record)
     assert "secret" not in json.dumps(shown)
     assert {
-        name: shown[name] for name in ("method", "seed", "steps", "text", "initial model", "commit")
+        name: shown[name] for name in ("method", "seed", "steps", "text", "checkpoint", "commit")
     } == {
         "method": "simcse",
         "seed": "3",
         "steps": "20",
         "text": "wiki.txt (1,000 rows)",
-        "initial model": "mini-bert",
+        "checkpoint": "mini-bert",
         "commit": "0123456789ab, 2 changed files",
     }
     assert shown["best dev score"] == "71.50 at step 10"

@@ -1,4 +1,4 @@
-"""The curves of a training log, curves.png, and what the gap says."""
+"""The curves of a training log, curves.png, and what the auxiliary losses say."""
 
 import math
 import re
@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 
 from tests.sources import ROOT
 from training.curves import (
-    GAP,
+    INCREASE,
     auxiliary_losses,
     describe_collapse,
-    describe_gap,
+    describe_conditioning,
     draw_log,
     logged,
 )
@@ -75,21 +75,22 @@ READING = [{"step": 5, "loss": 9.0, "aux_mlm": 6.0}, losses(10, 6.0, 6.1, tokens
 READING += [losses(20, 5.5, 6.0, tokens=2000), losses(30, 5.0, 6.0, tokens=3000)]
 
 
-def test_the_gap_is_what_a_neighbours_vector_costs():
-    assert [look.gap for look in auxiliary_losses(READING)] == pytest.approx([0.1, 0.5, 1.0])
-    steps, values = logged(READING)[GAP]
+def test_the_loss_increase_is_what_a_neighbours_vector_costs():
+    assert [look.increase for look in auxiliary_losses(READING)] == pytest.approx([0.1, 0.5, 1.0])
+    steps, values = logged(READING)[INCREASE]
     assert steps == [10, 20, 30] and values == pytest.approx([0.1, 0.5, 1.0])
-    assert GAP not in logged([{"step": 1, "contrastive": 1.0}])
+    assert INCREASE not in logged([{"step": 1, "contrastive": 1.0}])
 
 
 def test_words_say_whether_and_since_when_the_vector_is_read():
-    assert "reads the sentence vector (loss 5.000 with its own [CLS], 6.000" in describe_gap(
-        READING
+    assert (
+        "network conditions on [CLS] (loss 5.000 with its own [CLS], 6.000"
+        in describe_conditioning(READING)
     )
-    assert describe_gap(READING).endswith("clearly from step 20 (2,000 tokens) on")
+    assert describe_conditioning(READING).endswith("clearly from step 20 (2,000 tokens) on")
     for unread in (READING[:2], [losses(10, math.nan, 6.0)]):
-        said = describe_gap(unread)
-        assert "hardly reads the sentence vector" in said
+        said = describe_conditioning(unread)
+        assert "hardly conditions on [CLS]" in said
         assert (ROOT / next(word for word in said.split() if word.startswith("configs/"))).is_file()
 
 
@@ -102,7 +103,7 @@ def test_words_say_whether_and_since_when_the_vector_is_read():
             {0: -1.5, 5: -0.6, 10: -0.01},
             "collapsed .uniformity -1.500 at step 0.* -0.010 at step 10.: lower",
         ),
-        ({0: -0.02, 10: -0.01}, "initial model's vectors are nearly parallel"),
+        ({0: -0.02, 10: -0.01}, "checkpoint's vectors are nearly parallel"),
         ({5: -0.02, 10: -0.01}, "the encoder has collapsed"),  # an older log begins later
     ],
 )

@@ -1,4 +1,4 @@
-"""Spans: lengths, places, deletions, titles; the loss against a loop; whole documents."""
+"""Crops: lengths, places, deletions, titles; the loss against a loop; whole documents."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ import torch
 from data.collator import Collator
 from data.source import Source
 from data.tokenised import load_tokenised
-from models.objectives import spans
-from models.objectives.spans import Arguments, delete, draw_spans, show, two_way_nce
+from models.objectives import cropping
+from models.objectives.cropping import Arguments, delete, draw_crops, show, two_way_nce
 from tests.models.test_contrast import slow_info_nce
 
 DRAWS = 2000
@@ -17,12 +17,12 @@ DRAWS = 2000
 def drawn(length, **flags):
     generator = np.random.default_rng(0)
     return np.array(
-        [draw_spans(length, Arguments(**flags), generator) for _ in range(DRAWS)]
+        [draw_crops(length, Arguments(**flags), generator) for _ in range(DRAWS)]
     )  # (draws, 2, 2)
 
 
 def test_spans_lie_in_the_document_with_every_length_and_place_of_the_range():
-    bounds = drawn(40, span_least=0.1, span_most=0.4)
+    bounds = drawn(40, crop_least=0.1, crop_most=0.4)
     sizes = bounds[..., 1] - bounds[..., 0]
     assert set(np.unique(sizes)) == set(range(4, 17))
     assert bounds.min() == 0 and bounds.max() == 40
@@ -77,11 +77,11 @@ def test_views_are_spans_of_whole_documents_and_agree_on_one_draw(
         "\n".join(" ".join(sentences[i : i + 20]) for i in range(0, 200, 20)) + "\n"
     )
     text = load_tokenised(Source((tmp_path / "text.txt",)), bert_tokenizer, tmp_path / "cache")
-    args = Arguments(delete_rate=0.0, span_most=0.2)
-    batch = Collator(text, bert_tokenizer, spans.METHOD.views(args), 16, 0)(
+    args = Arguments(delete_rate=0.0, crop_most=0.2)
+    batch = Collator(text, bert_tokenizer, cropping.METHOD.views(args), 16, 0)(
         [(0, i, 0) for i in range(10)]
     )
-    again = Collator(text, bert_tokenizer, spans.METHOD.views(args), 16, 0)([(0, 7, 5)])
+    again = Collator(text, bert_tokenizer, cropping.METHOD.views(args), 16, 0)([(0, 7, 5)])
     late = 0
     for row in range(10):
         document, _ = text.sentences([row], 0, 10**6)

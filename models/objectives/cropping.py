@@ -1,11 +1,13 @@
-"""Spans: two spans of one document are each other's positive (Contriever, arXiv 2112.09118, 3.1).
+"""Independent cropping: two crops of a document are each other's positive (2112.09118, 3.1).
+
+Source: Contriever (Izacard et al. 2021).
 
 For search in your own documents: views that share a topic but few words. Rows of two texts are a
 title and its body; a share of them can have the title as one view. Different from the paper:
 negatives come from the batch, not from a queue, as in arXiv 2508.03453 (crops against dropout);
 scores are cosines, where Contriever's code has dot products.
 
-    python run_unsup.py --config configs/spans-bert-base.yaml
+    python run_unsup.py --config configs/cropping-bert-base.yaml
 """
 
 from dataclasses import dataclass
@@ -22,30 +24,30 @@ from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
 @dataclass
 class Arguments(MethodArguments):
-    """Options of the spans; defaults are those of Contriever's example script."""
+    """Options of the crops; defaults are those of Contriever's example script."""
 
     temperature: Positive = flag(
         0.05, "tau: cosines are divided by it (script, which divides dot products)"
     )
-    span_least: Share = flag(0.05, "smallest share of a document's tokens in a span (script)")
-    span_most: Share = flag(0.5, "largest share; also truncated at max_length (script)")
-    span_tokens: Count = flag(4, "minimum tokens of a span (ours)")
-    delete_rate: Rate = flag(0.1, "share of a span's tokens to delete (script)")
+    crop_least: Share = flag(0.05, "smallest share of a document's tokens in a crop (script)")
+    crop_most: Share = flag(0.5, "largest share; also truncated at max_length (script)")
+    crop_tokens: Count = flag(4, "minimum tokens of a crop (ours)")
+    delete_rate: Rate = flag(0.1, "share of a crop's tokens to delete (script)")
     title_share: Rate = flag(
         0.0,
         "with --columns 2 (title, body), share of the rows whose first view is the title (ours)",
     )
 
 
-def draw_spans(
+def draw_crops(
     length: int, args: Arguments, generator: np.random.Generator
 ) -> list[tuple[int, int]]:
-    """Draw start and end of two independent spans of a document of `length` tokens.
+    """Draw start and end of two independent crops of a document of `length` tokens.
 
     Lengths are uniform between the smallest and the largest share.
     """
-    low = min(max(int(length * args.span_least), args.span_tokens), length)
-    high = min(max(int(length * args.span_most), low), length)
+    low = min(max(int(length * args.crop_least), args.crop_tokens), length)
+    high = min(max(int(length * args.crop_most), low), length)
     sizes = generator.integers(low, high, size=2, endpoint=True)
     starts = generator.integers(0, length - sizes, endpoint=True)
     return [(int(start), int(start + size)) for start, size in zip(starts, sizes, strict=True)]
@@ -58,7 +60,7 @@ def show(
     *title, body = texts
     if title and len(title[0]) and generator.random() < args.title_share and view == 0:
         return title[0]
-    start, end = draw_spans(len(body), args, generator)[view]
+    start, end = draw_crops(len(body), args, generator)[view]
     return body[start:end]
 
 
@@ -76,8 +78,8 @@ def two_way_nce(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     return (info_nce(first, second, temperature) + info_nce(second, first, temperature)) / 2
 
 
-class Spans(Method):
-    """InfoNCE of two spans of a document."""
+class Cropping(Method):
+    """InfoNCE of two crops of a document."""
 
     arguments = Arguments
 
@@ -96,4 +98,4 @@ CITATION = """@misc{izacard2021contriever,
   Bojanowski, Piotr and
   Joulin, Armand and Grave, Edouard},
   year = {2021}, eprint = {2112.09118}, archivePrefix = {arXiv}}"""
-METHOD = Spans(CITATION)
+METHOD = Cropping(CITATION)
