@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +22,7 @@ from models import fast
 from models.families import WITH_HEAD, check_apart, embeddings_of, family_of, layers_of, output_of
 from models.folder import fetch, read_tensors
 from models.loading import load_backbone, load_config, load_strictly
+from models.perturb import UNCHANGED
 
 if TYPE_CHECKING:
     from models.encoder import SentenceEncoder
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 HEAD_FILE = "aux_head.safetensors"
 CONDENSER_FILE = "model.pt"
 PREFIX = "c_head."
+_LOGITS = 1024  # tokens with logits in memory at once: 62 MB in bfloat16 with BERT's vocabulary
 
 
 def load_masked_lm(path: str, config=None, new_output: bool = False) -> PreTrainedModel:
@@ -159,7 +161,13 @@ def read_logits(
 
     The logits of about a thousand tokens are in memory at once.
     """
-    return fast.tokens_of(lm.config, mask).logits(lm, input_ids, read)
+    tokens, (transform, decoder) = fast.tokens_of(lm.config, mask), output_of(lm)
+    backbone: Any = lm.base_model
+    states = tokens.encode(backbone, input_ids, UNCHANGED).all
+    parts = []
+    for some in states.flatten(0, 1).split(_LOGITS):
+        parts.append(read(decoder(transform(some))))
+    return tokens.unpack(torch.cat(parts).view(*states.shape[:2], 1)).squeeze(-1)
 
 
 def new_head(backbone: PreTrainedModel, count: int) -> nn.ModuleList:

@@ -62,8 +62,9 @@ def tokens_of(config, mask: Tensor, rates: Tensor | None = None) -> padded.Padde
 
     `mask` is 1 for a real token, (B, L); `rates` are the sentences' dropout rates, (B, O).
     """
-    kind = packed.Packed if config and is_packed(config) else padded.Padded
-    return kind.of(mask, rates)
+    if config and is_packed(config):
+        return packed.Packed.of(mask, rates)
+    return padded.Padded(mask, rates)
 
 
 def embedded(model: nn.Module, input_ids: Tensor, mask: Tensor, causal: bool = False) -> States:

@@ -17,28 +17,25 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from data.views import IGNORED
-from models.families import embed, family_of, layers_of, output_of
+from models.families import embed, family_of
 from models.fast.kernels import on_cpu
 from models.fast.kernels.dropout import SampledDropout, attend, backward_is_slow
 from models.fast.kernels.vocabulary_loss import vocabulary_loss
 from models.fast.packing import EDGE, filled, fixed_number, places, up
 from models.fast.padded import (
-    LOGITS,
     SAMPLED,
     Labelled,
     Layers,
     Padded,
-    Read,
     States,
     earlier,
     ready_mask,
 )
-from models.perturb import UNCHANGED, Perturbation
 
 NAME = "packed"
 
@@ -77,6 +74,7 @@ class Packed(Padded):
     keys: Tensor | None
     seen: Tensor | None = None
     rates: Tensor | None = None
+    apart = True
 
     @classmethod
     def of(cls, attention_mask: Tensor, rates: Tensor | None = None) -> Packed:
@@ -112,7 +110,7 @@ class Packed(Padded):
         return vectors.index_select(0, self.row).unsqueeze(0)
 
     def pack(self, padded: Tensor) -> Tensor:
-        """Select the tokens from a padded tensor, (B, L, ...) -> (N, ...)."""
+        """(B, L, ...) -> (N, ...)."""
         return padded.flatten(0, 1)[self.source]
 
     def align(self, labels: Tensor) -> Tensor:
@@ -142,10 +140,7 @@ class Packed(Padded):
         return self.at(states, self.first)[0]
 
     def marked(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The tokens with a label and others that fill them up, first tokens last; their labels.
-
-        (B, L) -> (M,) each; the label of a token without one is IGNORED.
-        """
+        """As `Padded.marked`; first tokens fill up last."""
         targets = self.align(labels)
         unmarked = targets == IGNORED
         rank = unmarked.to(torch.uint8)
@@ -155,10 +150,6 @@ class Packed(Padded):
             count = filled(int((~unmarked).sum()))
         tokens = places(rank, min(count, len(targets)))
         return tokens, targets[tokens]
-
-    def labelled(self, states: States, labels: Tensor) -> Labelled:
-        tokens, targets = self.marked(labels)
-        return Labelled(self.at(states, tokens), targets)
 
     def both(self, states: States, labels: Tensor) -> tuple[Tensor, Labelled]:
         tokens, targets = self.marked(labels)
@@ -171,39 +162,8 @@ class Packed(Padded):
         )
         return first[0], Labelled(late, targets)
 
-    def encode(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> States:
-        return self.through(self._embedded(backbone, input_ids, change), layers_of(backbone))
-
-    def every(
-        self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation
-    ) -> list[Tensor]:
-        states = self._each(layers_of(backbone), self._embedded(backbone, input_ids, change))
-        return [self.unpack(layer) for layer in states]
-
-    def through(self, states: Tensor, layers: Layers, late: bool = True) -> States:
-        if not late or not len(layers):
-            return States(self, self.run(layers, states))
-        return States(self, self.run(layers[:-1], states), layers[-1])
-
-    def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read) -> Tensor:
-        """As `Padded.logits`; zeros at positions without a token."""
-        transform, decoder = output_of(lm)
-        backbone: Any = lm.base_model
-        [states] = self.encode(backbone, input_ids, UNCHANGED).all
-        parts = []
-        for start in range(0, len(states), LOGITS):
-            parts.append(read(decoder(transform(states[start : start + LOGITS]))))
-        return self.unpack(torch.cat(parts)[None, :, None]).squeeze(-1)
-
-    def _embedded(
-        self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation
-    ) -> Tensor:
-        return change.change(
-            self.embed(backbone, input_ids, change.position_ids(backbone.config)), self.pack
-        )
-
     def embed(self, model: Any, input_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
-        """Ids (B, L), and positions if not the default ones -> embeddings, (1, N, H)."""
+        """As `Padded.embed`, -> (1, N, H)."""
         if position_ids is not None:
             positions = self.pack(position_ids)
         elif family_of(model.config).offset_positions:

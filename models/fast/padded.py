@@ -26,8 +26,6 @@ from models.precision import at_least_float32
 SAMPLED = "sampled"  # attention with rates from the batch, registered in `models.fast.packed`
 READY = ("sdpa", "packed", SAMPLED)  # attention functions that accept a prepared mask
 ROWS = 128  # labelled tokens of a padded batch are filled up to a multiple of this
-LOGITS = 1024  # tokens with logits in memory at once: 62 MB in bfloat16 with BERT's vocabulary
-Read = Callable[[Tensor], Tensor]
 Layers = Sequence[Callable[..., Tensor]] | nn.ModuleList
 
 
@@ -84,7 +82,8 @@ class States:
 
     def labelled(self, labels: Tensor) -> Labelled:
         """The states for a loss at the labels, (B, L)."""
-        return self.tokens.labelled(self, labels)
+        tokens, targets = self.tokens.marked(labels)
+        return Labelled(self.tokens.at(self, tokens), targets)
 
     def both(self, labels: Tensor) -> tuple[Tensor, Labelled]:
         """`first` and `labelled` in one reading."""
@@ -103,16 +102,15 @@ class States:
 class Padded:
     """Runs layers on the padded batch as the library does.
 
-    For unknown families, and the reference for `Packed`.
+    For unknown families, and the reference for `Packed`. It has the mask of a batch, (B, L), and
+    perhaps dropout rates of its sentences, (B, O).
     """
+
+    # Whether embeddings and layers always run by themselves, and a last layer may wait.
+    apart = False
 
     def __init__(self, attention_mask: Tensor, rates: Tensor | None = None) -> None:
         self.mask, self.rates = attention_mask, rates
-
-    @classmethod
-    def of(cls, attention_mask: Tensor, rates: Tensor | None = None) -> Padded:
-        """For a batch with this mask, (B, L), and dropout rates of its sentences, (B, O)."""
-        return cls(attention_mask, rates)
 
     def causal(self) -> Padded:
         """The same batch with causal attention; its padding must be on the right."""
@@ -120,7 +118,8 @@ class Padded:
 
     def encode(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> States:
         """Run a whole backbone on ids (B, L)."""
-        if (change or self.rates is not None) and not family_of(backbone.config).whole:
+        by_parts = self.apart or change or self.rates is not None
+        if by_parts and not family_of(backbone.config).whole:
             return self.through(self._embedded(backbone, input_ids, change), layers_of(backbone))
         return States(
             self,
@@ -136,30 +135,28 @@ class Padded:
         if family_of(backbone.config).whole:
             tokens = {"input_ids": input_ids, "attention_mask": self._mask(backbone.config)}
             return backbone(**tokens, output_hidden_states=True).hidden_states
-        return self._each(layers_of(backbone), self._embedded(backbone, input_ids, change))
+        every = [self._embedded(backbone, input_ids, change)]
+        for layer in layers_of(backbone):
+            every.append(self.run([layer], every[-1]))
+        return [self.unpack(states) for states in every]
 
     def _embedded(
         self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation
     ) -> Tensor:
         positions = change.position_ids(backbone.config)
-        moved = {} if positions is None else {"position_ids": positions}
-        return change.change(embed(backbone, input_ids=input_ids, **moved, **self.sampled()))
+        return change.change(self.embed(backbone, input_ids, positions), self.pack)
 
-    def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read) -> Tensor:
-        """Apply `read` to the logits of each real token, (..., vocabulary) -> (...): (B, L).
+    def embed(self, model: Any, input_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
+        """Ids (B, L), and positions if not the default ones -> states.
 
-        The logits of about `LOGITS` tokens are in memory at once.
+        The model is a backbone or a copy of its embeddings.
         """
-        parts, mask = [], self._mask(lm.config)
-        size = max(1, LOGITS // input_ids.shape[1])
-        for rows in (slice(start, start + size) for start in range(0, len(input_ids), size)):
-            logits = lm(input_ids=input_ids[rows], attention_mask=mask[rows]).logits
-            parts.append(read(logits))
-        return torch.cat(parts)
+        moved = {} if position_ids is None else {"position_ids": position_ids}
+        return embed(model, input_ids=input_ids, **moved, **self.sampled())
 
-    def embed(self, model: nn.Module, input_ids: Tensor) -> Tensor:
-        """Ids (B, L) -> states, by a backbone or a copy of its embeddings."""
-        return embed(model, input_ids=input_ids)
+    def pack(self, padded: Tensor) -> Tensor:
+        """Select the tokens of states from a padded tensor, (B, L, ...)."""
+        return padded
 
     def sampled(self) -> dict[str, Tensor]:
         """The extra argument of a part with sampled dropout, see `models.fast.kernels.dropout`."""
@@ -179,26 +176,28 @@ class Padded:
             states = layer(states, mask, **sampled)
         return states
 
-    def _each(self, layers: Layers, states: Tensor) -> list[Tensor]:
-        """Run layers; the input and every layer's output."""
-        every = [states]
-        for layer in layers:
-            every.append(self.run([layer], every[-1]))
-        return every
-
     def through(self, states: Tensor, layers: Layers, late: bool = True) -> States:
-        """Run layers; see `States.through`. Here none waits."""
+        """Run layers; see `States.through`."""
+        if self.apart and late and len(layers):
+            return States(self, self.run(layers[:-1], states), layers[-1])
         return States(self, self.run(layers, states))
 
-    def labelled(self, states: States, labels: Tensor) -> Labelled:
-        """See `States.labelled`."""
+    def marked(self, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The tokens with a label and others that fill them up; their labels.
+
+        (B, L) -> (M,) each; the label of a token without one is IGNORED.
+        """
         targets = labels.flatten()
         marked = targets != IGNORED
         count = fixed_number(len(targets), labels=True)
         if count is None:
             count = min(up(int(marked.sum()), ROWS), len(targets))
         tokens = (~marked).to(torch.uint8).argsort(stable=True)[:count]
-        return Labelled(states.values.flatten(0, 1)[tokens], targets[tokens])
+        return tokens, targets[tokens]
+
+    def at(self, states: States, tokens: Tensor) -> Tensor:
+        """The states of some distinct tokens, in the form of the states."""
+        return states.values.flatten(0, 1)[tokens]
 
     def first_of(self, states: States) -> Tensor:
         """The states of the first tokens, (B, H)."""

@@ -66,14 +66,14 @@ def test_states_at_the_labels_are_those_of_their_tokens(kind, seed):
     """Counted, and with a fixed number: every label once, with its own state."""
     mask, labels = batch(seed, rows=30)
     grid = torch.arange(mask.numel()).view(*mask.shape, 1).float()
-    tokens = kind.of(mask)
+    tokens = tokens_of(kind, mask)
     inputs = {"attention_mask": mask[None], "masked_labels": labels[None]}
     shares = fast.shares_of(inputs)
     expected = sorted(zip(labels[labels != IGNORED].tolist(), grid[labels != IGNORED], strict=True))
     for fixed in (False, True):
         if fixed:
             with fast.fixed(shares):
-                tokens = kind.of(mask)
+                tokens = tokens_of(kind, mask)
                 read, late = placed(tokens, grid).both(labels)
         else:
             read, late = placed(tokens, grid).both(labels)
@@ -81,6 +81,10 @@ def test_states_at_the_labels_are_those_of_their_tokens(kind, seed):
         real = late.labels != IGNORED
         states = late.states.reshape(-1, 1)[real]
         assert sorted(zip(late.labels[real].tolist(), states, strict=True)) == expected
+
+
+def tokens_of(kind, mask):
+    return Packed.of(mask) if kind is Packed else Padded(mask)
 
 
 def placed(tokens, grid):
