@@ -33,7 +33,7 @@ from data.lines import content_hash
 from data.source import Source
 from data.text import read_text
 from eval.encode import Encode, Encoder, device_here
-from eval.scores import rows_of, score_tables, write_scores
+from eval.scores import BEGINNING, rows_of, score_tables, write_scores
 from eval.sts import own_pairs
 from eval.tasks import Options, score_all, tasks_named
 from export.facts import BASELINE
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             whiten(args, folder)
         logger.info("%s: written; next: python -m eval %s --tasks sts", args.output, args.output)
         return
-    check_output(args.output, [], b"[")
+    check_output(args.output, [], BEGINNING)
     names = args.tasks or ([] if args.dev_file else ["sts"])
     tasks = tasks_named(names, Options(split=args.split, device=device_here()))
     if args.dev_file:

@@ -138,11 +138,12 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
 
 
 def _is_replaceable(path: Path, first: bytes) -> bool:
-    """Whether an existing file is empty or begins as given."""
+    """Whether an existing file begins as given, or is empty or an empty list."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(len(first)).lower() in (b"", first)
+        head = file.read(len(first)).lower()
+    return head == first or not head.strip(b"[]\n")
 
 
 def add_pooling(parser: argparse.ArgumentParser) -> None:

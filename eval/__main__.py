@@ -23,10 +23,9 @@ from eval.labels import labelled
 from eval.retrieval.beir import SEARCHES
 from eval.retrieval.lexical import LANGUAGES
 from eval.scores import (
-    Key,
+    BEGINNING,
     items_path,
     markdown,
-    refuse_foreign,
     rows_of,
     score_tables,
     write_scores,
@@ -115,9 +114,8 @@ def main(argv: list[str] | None = None) -> list[dict]:
     ]
     outputs = {scored.name: _path_of(args.output, scored.name, lines) for scored in lines}
     for output in filter(None, outputs.values()):
-        check_output(output, [args.dev_file], b"[")
+        check_output(output, [args.dev_file], BEGINNING)
         check_output(str(items_path(output)), [args.dev_file], b"pk")
-        refuse_foreign(output, *Key._fields, "n", "value")
     # Fail on a bad model or a missing file now, not after the first is scored.
     for model in models.values():
         described(model, load_config(model), args.pooling)

@@ -19,6 +19,7 @@ from common.streams import visible
 
 AVERAGE = "Avg."
 _SCORES = "a scores file", "`python -m eval --output` writes one"
+BEGINNING = b'[\n{"task": '  # of a file of rows
 
 
 class Key(NamedTuple):
@@ -170,7 +171,7 @@ def markdown(lines: Iterable[Iterable[str]]) -> str:
 
 
 def write_rows(path: str | Path, rows: list[dict]) -> None:
-    """Write rows as a JSON list, one object per line; creates folders."""
+    """Write rows, whose first entry is `task`, as a JSON list, one object per line."""
     with writing(Path(path)) as part:
         part.write_text(
             "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8"
@@ -193,20 +194,6 @@ def write_scores(path: str | Path, results: Mapping[Any, Result], rows: list[dic
     with writing(items_path(path)) as part, part.open("wb") as file:
         np.savez_compressed(file, **items)  # type: ignore[arg-type]  # numpy's stub: bool
     write_rows(path, rows)
-
-
-def refuse_foreign(output: str | None, *names: str) -> None:
-    """Raise BadInput if `--output` has content other than a list of rows with these entries."""
-    if output is None or not Path(output).is_file() or not Path(output).stat().st_size:
-        return
-    try:
-        rows = read_json(Path(output), "rows", kind=list)
-    except BadInput:
-        rows = [None]
-    if not all(isinstance(row, dict) and row.keys() >= {*names} for row in rows):
-        raise BadInput(
-            f"--output {output}: has content this command did not write; name another file"
-        )
 
 
 def has_scores(path: Path) -> bool:
