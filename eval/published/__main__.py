@@ -12,7 +12,7 @@ from huggingface_hub import snapshot_download
 
 from common.errors import BadInput, brief, run_command
 from common.files import read_json, read_yaml, sha256, write_json, writing
-from common.flags import Parser, add_encoder, check_output
+from common.flags import Parser, check_output
 from common.streams import show
 from data.template import mask_place, templated
 from eval.compare.sides import Side, published
@@ -62,7 +62,6 @@ def parser() -> Parser:
     p.add_argument(
         "--tasks", nargs="+", choices=["sts", "transfer"], default=["sts"], help="what to score"
     )
-    add_encoder(p)
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream")
     pages = "write FILE.md and FILE.json; checkpoints that are in FILE.json and not scored now stay"
     p.add_argument("--output", metavar="FILE", default="runs/published", help=pages)
@@ -91,7 +90,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
             task.load(args.data_dir)
     scored = []
     for name, folder in chosen.items():
-        entries[name] = score(known[name], folder, args)
+        entries[name] = score(known[name], folder, args.tasks, args.data_dir)
         scored.append(entries[name])
         write_json(record, list(entries.values()))
         with writing(page) as part:
@@ -122,20 +121,22 @@ def tasks_of(groups: Sequence[str], record: Side | None) -> list:
     return tasks
 
 
-def score(entry: Mapping[str, Any], folder: str, args) -> dict[str, Any]:
+def score(
+    entry: Mapping[str, Any], folder: str, groups: Sequence[str], data_dir: str
+) -> dict[str, Any]:
     """Fetch, unless a local copy is given, and score one checkpoint: its entry in the record."""
     path = Path(folder) if folder else fetch(entry["hub"], entry.get("revision"))
-    module, tokenizer = load(str(path), entry, args)
-    encode = Encode(module.to(device_here()), tokenizer, bf16=args.bf16, progress=True)
+    module, tokenizer = load(str(path), entry)
+    encode = Encode(module.to(device_here()), tokenizer, progress=True)
     record = record_of(entry)
     encoder = partial(with_stops, encode) if entry.get("stop") else encode
-    results = score_all(encoder, tasks_of(args.tasks, record), args.data_dir)
+    results = score_all(encoder, tasks_of(groups, record), data_dir)
     facts = {name: entry.get(name) for name in ("name", "hub", "revision", "template", "note")}
     return {
         **facts,
         "commit": None if folder else path.name,
         "sha256": {file.name: sha256(file) for part in WEIGHTS for file in sorted(path.glob(part))},
-        "settings": {**encode.settings, "source": "--pooling" if args.pooling else entry["source"]},
+        "settings": {**encode.settings, "source": entry["source"]},
         "scores": compared(rows_of(results, entry["name"], None), record),
         "provenance": provenance(),
     }
@@ -180,28 +181,21 @@ def compared(rows: Sequence[Mapping[str, Any]], record: Side | None) -> list[dic
     return lines
 
 
-def load(path: str, entry: Mapping[str, Any], args):
-    """The encoder and tokenizer of a checkpoint, with its published pooling or `--pooling`."""
+def load(path: str, entry: Mapping[str, Any]):
+    """The encoder and tokenizer of a checkpoint, with its published pooling and template."""
     from models.encoder import SentenceEncoder, load_encoder  # here: --help needs no model
     from models.loading import load_backbone, load_tokenizer, usable_length
 
-    if "template" not in entry or args.pooling:
-        return load_encoder(path, args.pooling or entry.get("pooling"), args.max_length)
+    if "template" not in entry:
+        return load_encoder(path, entry.get("pooling"))
     tokenizer, backbone = templated(load_tokenizer(path), entry["template"]), load_backbone(path)
-    length = min(
-        args.max_length or usable_length(backbone, tokenizer), usable_length(backbone, tokenizer)
-    )
-    encoder = SentenceEncoder(
-        backbone, entry["pooling"], None, length, packed=True, place=mask_place(tokenizer)
-    )
+    length, place = usable_length(backbone, tokenizer), mask_place(tokenizer)
+    encoder = SentenceEncoder(backbone, entry["pooling"], None, length, packed=True, place=place)
     return encoder, tokenizer
 
 
 def with_stops(encode, sentences: list[str]):
-    """Encode as PromptBERT's evaluation does: a text that does not end in .
-
-    ? " or ' gets a full stop.
-    """
+    """Encode as PromptBERT's evaluation: a text that ends in none of . ? " ' gets a full stop."""
     return encode([text if not text or text[-1] in ".?\"'" else f"{text}." for text in sentences])
 
 
@@ -224,26 +218,20 @@ def listing(known: Mapping[str, Mapping[str, Any]]) -> str:
 
 def table(entries: Sequence[Mapping[str, Any]]) -> str:
     """Ours, published, the difference and the verdict, four lines a checkpoint."""
-    keys = list(
-        dict.fromkeys(
-            (score["task"], score["metric"]) for entry in entries for score in entry["scores"]
-        )
-    )
-    titles = [
-        f"{task} {metric}" if (task, metric) == (AVERAGE, "accuracy") else task
-        for task, metric in keys
-    ]
+    scored = [(score["task"], score["metric"]) for entry in entries for score in entry["scores"]]
+    keys = list(dict.fromkeys(scored))
+    titles = []
+    for task, metric in keys:
+        titles.append(f"{task} {metric}" if (task, metric) == (AVERAGE, "accuracy") else task)
     body = [["checkpoint", "", *titles]]
+    lines = {"ours": "{:.2f}", "published": "{:.2f}", "difference": "{:+.2f}", "verdict": "{}"}
     for entry in entries:
         scores = {(score["task"], score["metric"]): score for score in entry["scores"]}
-        heads = [entry["name"], "ours"], ["", "published"], ["", "difference"], ["", ""]
-        forms = {"ours": "{:.2f}", "published": "{:.2f}", "difference": "{:+.2f}", "verdict": "{}"}
-        for head, (name, form) in zip(heads, forms.items(), strict=True):
-            cells = (
-                form.format(scores[key][name]) if name in scores.get(key, {}) else "-"
-                for key in keys
-            )
-            body.append([*head, *cells])
+        for name, form in lines.items():
+            found = [scores.get(key, {}).get(name) for key in keys]
+            cells = ["-" if value is None else form.format(value) for value in found]
+            first = entry["name"] if name == "ours" else ""
+            body.append([first, name if name != "verdict" else "", *cells])
     return markdown(body)
 
 
@@ -251,19 +239,12 @@ def page_of(entries: Sequence[Mapping[str, Any]]) -> str:
     """The page: the table, and for each checkpoint where weights, pooling and figures come from."""
     parts = [HEADER.format(tolerance=TOLERANCE), table(entries)]
     for entry in entries:
-        how, made, versions = (
-            entry["settings"],
-            entry["provenance"],
-            entry["provenance"]["versions"],
-        )
-        fetched = (
-            f"at commit {entry['commit']}"
-            if entry["commit"]
-            else "a local copy, whose revision is not known"
-        )
-        fetched += (
-            " (main; no revision is known)" if entry["commit"] and not entry["revision"] else ""
-        )
+        how, made = entry["settings"], entry["provenance"]
+        fetched = f"at commit {entry['commit']}"
+        if entry["commit"] is None:
+            fetched = "a local copy, whose revision is not known"
+        elif not entry["revision"]:
+            fetched += " (main; no revision is known)"
         sources = dict.fromkeys(score["source"] for score in entry["scores"] if "source" in score)
         pairs = "".join(
             f"; SICK-R over {score['n']:,} pairs"
@@ -272,6 +253,7 @@ def page_of(entries: Sequence[Mapping[str, Any]]) -> str:
         )
         precision = "bfloat16" if how["bf16"] else "float32"
         changed = ", with changed files" if made["changed_files"] else ""
+        versions = ", ".join(f"{name} {of}" for name, of in made["versions"].items())
         lines = [
             f"`{entry['hub']}`, {fetched}",
             *(f"{file}: sha256 {digest}" for file, digest in entry["sha256"].items()),
@@ -281,7 +263,7 @@ def page_of(entries: Sequence[Mapping[str, Any]]) -> str:
             *([entry["note"]] if entry["note"] else []),
             f"one run on {made['hardware']['device']} (threads: {made['hardware']['threads']}), "
             f"commit {made['commit']}"
-            f"{changed}; {', '.join(f'{name} {version}' for name, version in versions.items())}",
+            f"{changed}; {versions}",
         ]
         parts.append(f"## {entry['name']}\n\n" + "\n".join(f"- {line}" for line in lines))
     return "\n\n".join(parts) + "\n"
