@@ -3,9 +3,7 @@
 They are the tables of docs/from_the_old_repositories.md, and what the error for such a flag says.
 """
 
-_LENGTHS = "not needed: `--seed` alone determines the order of the text"
-_BATCHES = "not needed: evaluation makes its own batches"
-_HUB = "`python -m export RUN --output DIR --push_to_hub REPO`"
+_IDLE = "not needed: it would do nothing here"
 _CACHE = "not needed: a text is tokenised once and kept in `--cache_dir`"
 
 # Names of earlier releases of this project: flags, methods, configurations and studies.
@@ -52,45 +50,31 @@ TRAINING = {
     "dataset_config_name": "`--dataset_name OWNER/NAME CONFIG`",
     "no_cuda": "`--use_cpu true`",
     "per_gpu_train_batch_size": "`--per_device_train_batch_size`",
-    "group_by_length": _LENGTHS,
+    "group_by_length": "not needed: `--seed` alone determines the order of the text",
 }
 
 # Flags of transformers' Trainer that it would ignore or override here.
 TRAINER = {
     "load_best_model_at_end": "`--dev stsb` (the default); the best model is the result anyway",
     "metric_for_best_model": "`--dev stsb` (the default), or `--dev_file` with your own pairs",
-    "greater_is_better": "not needed: the highest dev score is the best",
-    "eval_on_start": "not needed: the checkpoint is scored first",
-    "do_train": "not needed: a run trains",
     "do_eval": "`--dev`",
     "do_predict": "`--test_tasks`",
     "data_seed": "`--seed`",
-    "train_sampling_strategy": _LENGTHS,
-    "length_column_name": _LENGTHS,
-    "remove_unused_columns": "not needed: `--text_column` names what is read",
-    "label_names": "not needed: `--text_column` names what is read",
-    "label_smoothing_factor": "not there: no loss of these methods has it",
-    "average_tokens_across_devices": "not needed: losses are means over all processes",
     "auto_find_batch_size": "`--chunk_size`, which keeps the batch and its negatives",
-    "per_device_eval_batch_size": _BATCHES,
-    "eval_accumulation_steps": _BATCHES,
-    "eval_do_concat_batches": _BATCHES,
-    "eval_use_gather_object": _BATCHES,
-    "batch_eval_metrics": _BATCHES,
-    "include_for_metrics": _BATCHES,
-    "prediction_loss_only": _BATCHES,
-    "use_cache": "not needed: an encoder has no cache of keys and values",
-    "include_num_input_tokens_seen": "not needed: every line of log.jsonl has `tokens`",
     "resume_from_checkpoint": "the same command again, which resumes",
-    "save_only_model": "not there: a checkpoint is what a run resumes from",
-    "enable_jit_checkpoint": "not needed: a run that gets a signal saves a checkpoint",
-    "push_to_hub": _HUB,
-    "hub_model_id": _HUB,
-    "hub_strategy": _HUB,
-    "hub_token": _HUB,
-    "hub_private_repo": _HUB,
-    "hub_always_push": _HUB,
-    "hub_revision": _HUB,
+    **dict.fromkeys(
+        "push_to_hub hub_model_id hub_strategy hub_token hub_private_repo hub_always_push "
+        "hub_revision".split(),
+        "`python -m export RUN --output DIR --push_to_hub REPO`",
+    ),
+    **dict.fromkeys(
+        "greater_is_better eval_on_start do_train train_sampling_strategy length_column_name "
+        "remove_unused_columns label_names label_smoothing_factor average_tokens_across_devices "
+        "per_device_eval_batch_size eval_accumulation_steps eval_do_concat_batches "
+        "eval_use_gather_object batch_eval_metrics include_for_metrics prediction_loss_only "
+        "use_cache include_num_input_tokens_seen save_only_model enable_jit_checkpoint".split(),
+        _IDLE,
+    ),
 }
 
 # evaluation.py

@@ -114,6 +114,6 @@ def test_flags_that_replace_those_of_other_repositories_exist():
     page = (ROOT / "docs" / "from_the_old_repositories.md").read_text(encoding="utf-8")
     for name, here in (TRAINING | TRAINER | EVALUATION).items():
         assert {*re.findall(r"--(\w+)", here)} <= known, name
-    rows = [*TRAINING.items(), *TRAINER.items(), *EVALUATION.items()]
+    rows = [*TRAINING.items(), *EVALUATION.items()]
     missing = [name for name, here in rows if f"| `--{name}` | {here} |" not in page]
     assert not missing, "the page has the lines of common/old_flags.py"
