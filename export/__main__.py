@@ -7,7 +7,6 @@ import infocse
 from common.errors import BadInput, run_command
 from common.flags import Parser, add_pooling
 from common.folders import filling
-from eval.scores import scores_of
 from export.card import Model, card
 from export.facts import read_facts
 from export.hub import push
@@ -64,11 +63,9 @@ def main(argv: list[str] | None = None) -> None:
         used = {"pooling": encoder.pooling, "max_length": encoder.max_length}
         for name, value in used.items():  # older rows do not record them
             if other := {row.get(name, value) for row in facts.rows} - {value}:
-                scores = scores_of(Path(args.run))
-                raise BadInput(
-                    f"{scores}: scored with {name} {other.pop()}, not the model's {value}; score "
-                    "again"
-                )
+                scores = Path(args.run) / "scores.json"
+                said = f"scored with {name} {other.pop()}, not the model's {value}; score again"
+                raise BadInput(f"{scores}: {said}")
         encoder.save(str(folder), tokenizer)
         if recipe := Recipe.of(args.run):
             recipe.write(folder)

@@ -29,8 +29,6 @@ def parser() -> Parser:
     )
     p.add_argument("runs", nargs="+", metavar="[NAME=]RUN", help=runs)
     p.add_argument("--output", default="report.html", help="the file to write")
-    scores = "score file in each run folder (default: scores.json, or own.json if that is empty)"
-    p.add_argument("--scores", metavar="NAME", help=scores)
     return p
 
 
@@ -38,10 +36,7 @@ def main(argv: list[str] | None = None) -> Path:
     """Run the command and return the file it wrote."""
     args = parser().parse_args(argv)
     check_output(args.output, [], MARK)
-    runs = [
-        read_run_folder(label, Path(path), args.scores)
-        for label, path in labelled(args.runs).items()
-    ]
+    runs = [read_run_folder(label, Path(path)) for label, path in labelled(args.runs).items()]
     content = page(runs).encode("utf-8", "replace")
     with writing(Path(args.output)) as part:
         part.write_bytes(content)

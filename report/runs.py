@@ -8,7 +8,7 @@ from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from eval.compare.sides import Side, from_files
-from eval.scores import has_scores, scores_of
+from eval.scores import has_scores
 from training.curves import describe_collapse, describe_conditioning, read_log
 from training.run_folder import read_run
 
@@ -30,15 +30,15 @@ class RunFolder:
     scores: Side | None
 
 
-def read_run_folder(label: str, folder: Path, scores: str | None = None) -> RunFolder:
-    """Read a run; `scores` is the name of its score file, see `eval.scores.scores_of`.
+def read_run_folder(label: str, folder: Path) -> RunFolder:
+    """Read a run.
 
     Raises:
         BadInput: a log or score file is damaged; names file and line.
         CheckpointRefused: see `read_run`.
     """
-    path = folder / scores if scores else scores_of(folder)
-    side = from_files(label, [path]) if has_scores(path) else None
+    scores = folder / "scores.json"
+    side = from_files(label, [scores]) if has_scores(scores) else None
     return RunFolder(label, read_run(folder), read_log(folder), side)
 
 

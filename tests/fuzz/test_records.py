@@ -64,6 +64,6 @@ _LOG = b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 0.1, "learning_rate": 1e-
 def test_a_log_is_read_as_numbers_or_refused(tmp_path, content):
     (tmp_path / RUN_FILE).write_text(json.dumps(_RUN))
     (tmp_path / "log.jsonl").write_bytes(content)
-    parsed = result(read_run_folder, "run", tmp_path, "scores.json")
+    parsed = result(read_run_folder, "run", tmp_path)
     for line in parsed.history if parsed else []:
         assert "step" in line and all(type(value) in (int, float) for value in line.values())

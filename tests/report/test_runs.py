@@ -6,7 +6,7 @@ from report.runs import facts, read_run_folder
 
 
 def test_facts_hold_names_and_no_paths(tmp_path, write_run):
-    shown = facts(read_run_folder("a", write_run(tmp_path / "a"), "scores.json").record)
+    shown = facts(read_run_folder("a", write_run(tmp_path / "a")).record)
     assert "secret" not in json.dumps(shown)
     assert {
         name: shown[name] for name in ("method", "seed", "steps", "text", "checkpoint", "commit")

@@ -32,7 +32,7 @@ def make(write_run):
         write_scores(write_run(folder) / "scores.json", results, rows_of(results, "m", None))
         if not items:
             (folder / "scores.items.npz").unlink()
-        return read_run_folder(folder.name, folder, "scores.json")
+        return read_run_folder(folder.name, folder)
 
     return made
 
@@ -53,7 +53,7 @@ def test_every_later_run_is_compared_with_the_first_as_by_eval_compare(tmp_path,
 
 
 def test_missing_scores_and_missing_examples_are_seen(tmp_path, make, write_run):
-    bare = read_run_folder("none", write_run(tmp_path / "none"), "scores.json")
+    bare = read_run_folder("none", write_run(tmp_path / "none"))
     a, b = make(tmp_path / "a", 2.0, items=False), make(tmp_path / "b", 0.5)
     rows = score_rows([bare, a, b])
     assert [cell is None for cell in rows[0][1]] == [True, False, False]

@@ -224,7 +224,7 @@ def test_a_run_of_a_newer_version_is_refused(run, status):
     said = f"has format {FORMAT + 1}, but this version reads {FORMAT}; update"
     assert said in refusal(CheckpointRefused, run)
     with pytest.raises(CheckpointRefused, match=said):
-        read_run_folder("run", run, "scores.json")
+        read_run_folder("run", run)
 
 
 def test_a_checkpoint_of_another_version_is_passed_over_and_says_so(run, monkeypatch):
