@@ -100,12 +100,11 @@ class AuxiliaryMaskedLM(Composite):
                 total / count
                 for total, count in zip(totals, num_items_in_batch.clamp(min=1), strict=True)
             ]
+        terms = {name: mean.detach() for name, mean in zip(sums, means, strict=True)}
         loss = torch.zeros((), device=device)
         for name, mean in zip(sums, means, strict=True):
             loss = loss + (self.bow_weight if name == "bow" else 1.0) * mean
-        return TrainingOutput(
-            loss=loss, terms={name: part.detach() for name, part in _means(sums).items()}
-        )
+        return TrainingOutput(loss=loss, terms=terms)
 
     def count_targets(self, inputs: dict[str, Tensor]) -> Tensor:
         """The number of targets of each loss, in the order of the losses: (losses,)."""

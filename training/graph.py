@@ -129,5 +129,5 @@ class GraphedTrainer(EmbeddingTrainer):
             output = self._step(inputs)
         else:
             output = self._step({**inputs, "num_items_in_batch": num_items_in_batch})
-        self.count_terms(output.terms, inputs)
+        self.count_terms(output.terms, inputs, num_items_in_batch)
         return output.loss.clone()

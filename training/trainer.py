@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -91,10 +92,12 @@ class EmbeddingTrainer(Trainer):
         self._first_bad = FirstBad(args.device)
         keys, optimizer = Keys(self.sampler.count), chosen_optimizer(args)
         super().__init__(model, args, collator, keys, keys, optimizer_cls_and_kwargs=optimizer)
-        if (kind := self.accelerator.distributed_type) not in _WHOLE:
+        kind = self.accelerator.distributed_type
+        # With FSDP on a CPU accelerate would run DDP.
+        if kind not in _WHOLE or os.environ.get("ACCELERATE_USE_FSDP") == "true":
             raise BadInput(
-                f"{kind.value} shards the model, but evaluation needs the whole model: use "
-                "MULTI_GPU"
+                "accelerate's configuration shards the model, but evaluation and checkpoints need "
+                "the whole model (docs/scale.md): use MULTI_GPU"
             )
         probed = self.sampler.held or range(min(count, _PROBED))
         self._probe = collator([(-1, index, 0) for index in probed])
@@ -153,13 +156,20 @@ class EmbeddingTrainer(Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         """Stock loss; sums the terms on the device until they are logged."""
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
-        self.count_terms(outputs.terms, inputs)
+        self.count_terms(outputs.terms, inputs, num_items_in_batch)
         return (loss, outputs) if return_outputs else loss
 
-    def count_terms(self, terms: dict[str, Tensor], inputs: dict[str, Tensor]) -> None:
-        """Add the terms of a forward to the next logged mean, and its tokens to the run's total."""
+    def count_terms(
+        self, terms: dict[str, Tensor], inputs: dict[str, Tensor], counts: Tensor | None = None
+    ) -> None:
+        """Add the terms of a forward to the next logged mean, and its tokens to the run's total.
+
+        With `counts`, of the targets in all forwards of the step and all processes, a term is its
+        forward's share of the step's mean.
+        """
+        forwards = self.current_gradient_accumulation_steps * self.args.world_size
         for name, value in terms.items():
-            self._sums[name] += value
+            self._sums[name] += value if counts is None else value * forwards
         self._micro_steps += 1
         self._tokens += inputs["attention_mask"].sum()
 

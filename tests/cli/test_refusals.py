@@ -192,3 +192,9 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monk
     assert all(word in printed for word in (*facts, "settings: max_steps 6 (flag)"))
     assert not (tmp_path / "run").exists()
     assert not [*(tmp_path / "temporary").glob("dry-run-*")]
+
+
+def test_a_configuration_that_shards_the_model_is_refused(unsup, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(BadInput, match="shards the model"):
+        run_unsup.main(unsup(dry_run="true"))

@@ -1,22 +1,23 @@
-"""Runs of run_unsup.py in one or two processes."""
+"""Runs of the scripts in several processes, on one machine or as on two."""
 
+import importlib
 import multiprocessing
 import os
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import torch
 
-import run_unsup
 from common.errors import run_command
+from tests.faults.harness import last_logged
 from tests.sources import ROOT
 from training import stages  # noqa: F401  imported now, not in every process
 
-SCRIPT = str(ROOT / "run_unsup.py")
-TWO_PROCESSES = str(ROOT / "configs" / "accelerate" / "two_cpu_processes.yaml")
+TWO_PROCESSES = "two_cpu_processes"
 # Not forked from the tests' own process: a child forked while a library's thread holds a lock waits
 # for it forever. What is named here is imported once, by the process that all are forked from.
 multiprocessing.set_forkserver_preload(["pytest", "tests.methods", "tests.ddp.launch"])
@@ -24,7 +25,7 @@ FORKED = multiprocessing.get_context("forkserver")
 
 
 def flags(**values):
-    """A command line of a short run on a CPU."""
+    """A command line of a short run on a CPU; None leaves a flag out."""
     common = {
         "test_tasks": "none",
         "per_device_train_batch_size": 4,
@@ -32,22 +33,40 @@ def flags(**values):
         "bf16": "false",
         "disable_tqdm": "true",
     }
-    return [f"--{name}={value}" for name, value in (common | values).items()]
+    given = {name: value for name, value in (common | values).items() if value is not None}
+    return [f"--{name}={value}" for name, value in given.items()]
 
 
-def start(arguments):
-    """Start a run in two processes by accelerate's launcher, which ends with 1 if they fail."""
+def start(arguments, script="run_unsup", config=TWO_PROCESSES, options=()):
+    """Start a run by accelerate's launcher, which ends with 1 if a process fails.
+
+    Args:
+        arguments: of the script.
+        script: its name.
+        config: of configs/accelerate.
+        options: of the launcher, beside the configuration.
+    """
     command = [
         sys.executable,
         "-m",
         "accelerate.commands.launch",
-        "--config_file",
-        TWO_PROCESSES,
-        SCRIPT,
+        f"--config_file={ROOT}/configs/accelerate/{config}.yaml",
+        *options,
+        str(ROOT / f"{script}.py"),
         *arguments,
     ]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def start_machines(arguments, script="run_unsup"):
+    """Start a run as on two machines: a launcher for each, with two processes."""
+    options = ["--num_processes=4", "--main_process_ip=127.0.0.1"]
+    options.append(f"--main_process_port={free_port()}")
+    return [
+        start(arguments, script, "multi_node", [*options, f"--machine_rank={rank}"])
+        for rank in (0, 1)
+    ]
 
 
 def finish(process, seconds=300):
@@ -57,15 +76,38 @@ def finish(process, seconds=300):
     return said
 
 
+def worker_of(process, seconds=60):
+    """pid of the launcher's second worker."""
+    for _ in range(seconds * 10):
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        if len(children) == 2:
+            return int(children[1])
+        time.sleep(0.1)
+    raise AssertionError("two workers did not start")
+
+
+def wait_for_log(run, began, processes):
+    """Until a step after `began` is logged."""
+    while last_logged(run) <= began:
+        assert all(process.poll() is None for process in processes)
+        time.sleep(0.01)
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 class Rank:
     """A process of a run as a cluster's scheduler starts it."""
 
-    def __init__(self, arguments, environment, before):
+    def __init__(self, script, arguments, environment, before):
         descriptor, log = tempfile.mkstemp()
         os.close(descriptor)
         self.log = Path(log)
         self._process = FORKED.Process(
-            target=_run, args=(arguments, environment, log, before), daemon=True
+            target=_run, args=(script, arguments, environment, log, before), daemon=True
         )
         self._process.start()
 
@@ -86,32 +128,30 @@ class Rank:
         return said
 
 
-def start_both(arguments, others=None, before=None):
-    """Start both processes of a run.
+def start_ranks(arguments, others=None, before=None, script="run_unsup", machines=1, processes=2):
+    """Start every process of a run, without a launcher.
 
     Args:
-        others: rank 1's arguments where they differ.
+        others: the arguments of rank 1 where they differ.
         before: called in each process before its run.
+        script: its name.
+        machines: how many there are, as the processes see it.
+        processes: of a machine.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    common = {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-    }
-    return [
-        Rank(words, common | {"RANK": rank, "LOCAL_RANK": rank}, before)
-        for rank, words in (("0", arguments), ("1", others or arguments))
-    ]
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    common |= {"WORLD_SIZE": str(machines * processes), "LOCAL_WORLD_SIZE": str(processes)}
+    ranks = []
+    for rank in range(machines * processes):
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank % processes)}
+        words = others if others and rank == 1 else arguments
+        ranks.append(Rank(script, words, common | own, before))
+    return ranks
 
 
-def _run(arguments, environment, log, before):
+def _run(script, arguments, environment, log, before):
     torch.set_num_threads(1)
     os.environ |= environment
     os.dup2(os.open(log, os.O_WRONLY), 2)
     if before:
         before()
-    run_command(lambda: run_unsup.main(arguments))
+    run_command(lambda: importlib.import_module(script).main(arguments))

@@ -6,7 +6,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from common.errors import BadInput
-from tests.ddp.launch import flags, start_both
+from tests.ddp.launch import flags, start_ranks
 from training.run_folder import check_agreement
 
 LIMIT = 120  # seconds; one that waited for the other would wait for half an hour
@@ -37,7 +37,7 @@ def test_two_processes_that_differ_end_before_the_first_step(tiny_bert, text_fil
         "seed": 7,
         "learning_rate": 1e-3,
     }
-    both = start_both(flags(**common), others=flags(**common | changes, logging_steps=1))
+    both = start_ranks(flags(**common), others=flags(**common | changes, logging_steps=1))
     said = [process.end(LIMIT) for process in both]
     assert [process.poll() for process in both] == [2, 2], said
     for text in said:

@@ -9,27 +9,16 @@ import random
 import re
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
 from common.signals import STOPPING
-from tests.ddp.launch import finish, flags, start, start_both
+from tests.ddp.launch import finish, flags, start, start_ranks, wait_for_log, worker_of
 from tests.faults.harness import check_at_rest, last_logged, newest_step
 from training.trainer import StopWhenAsked
 
 STOPS = int(os.environ.get("FAULT_STOPS", "1"))
-
-
-def worker_of(process, seconds=60):
-    """pid of the launcher's second worker."""
-    for _ in range(seconds * 10):
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        if len(children) == 2:
-            return int(children[1])
-        time.sleep(0.1)
-    raise AssertionError("two workers did not start")
 
 
 @pytest.fixture
@@ -43,13 +32,6 @@ def arguments(tiny_bert, text_file, dev_file, tmp_path):
         "logging_steps": 1,
     }
     return flags(method="simcse", cache_dir=tmp_path / "cache", **files, **counts)
-
-
-def wait_for_log(run, began, processes):
-    """Until a step after `began` is logged."""
-    while last_logged(run) <= began:
-        assert all(process.poll() is None for process in processes)
-        time.sleep(0.01)
 
 
 def check_end(arguments, run, whole):
@@ -66,7 +48,7 @@ def check_end(arguments, run, whole):
 def test_a_signal_to_one_process_stops_both_after_the_same_step(arguments, tmp_path):
     run, rng = tmp_path / "run", random.Random(0)
     for _ in range(STOPS):
-        began, both = last_logged(run), start_both([*arguments, f"--output_dir={run}"])
+        began, both = last_logged(run), start_ranks([*arguments, f"--output_dir={run}"])
         wait_for_log(run, began, both)
         time.sleep(rng.uniform(0, 0.2))
         rng.choice(both).send_signal(signal.SIGTERM)
@@ -94,7 +76,7 @@ def stop_at_the_last_step():
 
 def test_a_signal_at_the_last_step_of_one_process_stops_both(arguments, tmp_path):
     others = [word for word in arguments if not word.startswith("--max_steps")]
-    both = start_both(
+    both = start_ranks(
         [*others, f"--output_dir={tmp_path / 'run'}", "--max_steps=2"], before=stop_at_the_last_step
     )
     said = [process.end() for process in both]
