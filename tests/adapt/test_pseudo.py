@@ -1,44 +1,103 @@
-"""Pseudo-queries: what makes the query is taken out of its answer."""
+"""Pseudo-queries: what makes the query is taken out of its answer, and no copy is as good."""
 
 import numpy as np
 import pytest
 
-from adapt.pseudo import KINDS, PseudoQueries, first_sentence
+from adapt.pseudo import pseudo_queries
 from eval.retrieval.lexical import Words
+from search.index import Document
 
-TITLE = "Rare birds of the northern coast"
-FIRST = "Puffins and gannets nest on steep sea cliffs in early summer."
-REST = (
-    "The colony was counted by three boats. Numbers of adult gannets fell after the cold winter of "
-    "the survey."
+
+def made_up(rng, count):
+    return " ".join(f"w{number}" for number in rng.integers(0, 5000, size=count))
+
+
+@pytest.fixture
+def documents():
+    """150 documents, each a title and three sentences of ten words."""
+    rng = np.random.default_rng(1)
+    made = []
+    for number in range(150):
+        title = made_up(rng, 5)
+        body = ". ".join(made_up(rng, 10) for _ in range(3))
+        made.append(Document(str(number), title, f"{title} {body}"))
+    return made
+
+
+def test_a_query_is_a_sentence_or_words_of_it_and_the_answer_has_the_rest(documents):
+    queries = pseudo_queries(documents, seed=0)
+    assert len(queries) == len({query.document for query in queries}) == 50
+    whole = 0
+    for query in queries:
+        document = documents[query.document]
+        body = document.text.removeprefix(document.title).strip()
+        sentence = body[: body.index(".") + 1]
+        assert query.answer == f"{document.title} {body.removeprefix(sentence).strip()}"
+        whole += query.text == sentence
+        assert query.text == sentence or 2 <= len(query.text.split()) <= 8
+        assert {*Words()(query.text)} <= {*Words()(sentence)}
+    assert 15 < whole < 35, "half of each kind"
+    assert pseudo_queries(documents, seed=0) == queries
+    assert pseudo_queries(documents, seed=1) != queries
+
+
+@pytest.mark.parametrize("more", [" and a word more", ""])
+def test_copies_make_no_query(documents, more):
+    copies = [Document(f"c{one.id}", one.title, f"{one.text}{more}") for one in documents[:100]]
+    queries = pseudo_queries([*documents, *copies], seed=0)
+    assert {query.document for query in queries} == {*range(100, 150)}
+
+
+def test_a_sentence_that_documents_share_is_passed_over(documents):
+    shared = "All rights are reserved by the authors."
+    with_shared = [
+        one._replace(title="", text=f"{shared} {one.text}. {shared}") for one in documents
+    ]
+    queries = pseudo_queries(with_shared, seed=0)
+    assert len(queries) == 50
+    assert not any({"rights", "reserved"} & {*query.text.split()} for query in queries)
+
+
+def test_a_heading_is_no_part_of_the_sentence_below_it():
+    texts = [f"# Page{i}\n\n## How to do thing{i}\n\nFirst{i} do a{i} b{i}. Then c d e f{i} g.\n"
+             for i in range(9)]  # fmt: skip
+    documents = [Document(str(i), f"Page{i}", text) for i, text in enumerate(texts)]
+    answers = [query.answer for query in pseudo_queries(documents, seed=0)]
+    assert len(answers) == 3
+    for answer in answers:
+        assert answer.startswith("# Page") and "## How" not in answer and "First" in answer
+
+
+JAPANESE = (
+    "図書館の{0}階には{1}に関する資料が並んでいます。利用者は「{1}は面白い。」とよく言います。"
+    "閉館は午後{2}時ですが、{3}曜日は休みです！貸出には{4}番の窓口で登録が必要です。"  # noqa: RUF001
 )
-CORPUS = [
-    f"{TITLE} {FIRST} {REST}",
-    *["The boats and the winter in the early summer on the sea."] * 9,
-]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(3))
-def test_every_kind_has_its_words_from_what_it_takes_out(kind, seed):
-    def made():
-        rng = np.random.default_rng(seed)
-        return PseudoQueries(CORPUS).make(kind, TITLE, f"{FIRST} {REST}", rng)
-
-    query, answer = made()
-    assert answer == f"{TITLE} {REST}" and made() == (query, answer)
-    if kind == "first":
-        assert query == FIRST
-    else:
-        assert 2 <= len(query.split()) <= 8 and {*Words()(query)} <= {*Words()(FIRST)}
-
-
-def test_a_short_document_makes_no_query():
-    assert first_sentence("", "too short") is None
-    assert first_sentence("", "") is None
+def test_sentences_of_a_script_without_spaces():
+    """A quoted sentence ends none."""
+    rng = np.random.default_rng(0)
+    letters = list("山川海空森林町村駅橋店本紙筆机窓扉庭花草木鳥魚犬猫馬牛星月")
+    documents = []
+    for number in range(30):
+        text = JAPANESE.format(*("".join(rng.choice(letters, 6)) for _ in range(5)))
+        documents.append(Document(str(number), "", text))
+    queries = pseudo_queries(documents, 0, "none")
+    assert len(queries) == 10
+    for query in queries:
+        text = documents[query.document].text
+        assert query.answer == text[text.index("並んでいます。") + len("並んでいます。") :]
 
 
 def test_pieces_of_a_text_without_sentences_take_their_place():
-    words = [f"w{i}" for i in range(40)]
-    first = first_sentence("", " ".join(words))
-    assert first == (" ".join(words[:12]), " ".join(words[12:]))
+    documents = []
+    for number in range(9):
+        text = " ".join(f"w{number}x{i}" for i in range(40))
+        documents.append(Document(str(number), "", text))
+    answers = [query.answer for query in pseudo_queries(documents, seed=0)]
+    assert [len(answer.split()) for answer in answers] == [28] * 3
+
+
+@pytest.mark.parametrize("text", ["too short", "? !", "a few words only"])
+def test_a_short_document_makes_no_query(text):
+    assert pseudo_queries([Document(str(i), "", f"{i} {text}") for i in range(9)], seed=0) == []

@@ -101,7 +101,7 @@ def test_a_tiny_run_shows_the_verdict_and_hits_side_by_side(
     flags["cache_dir"] = tmp_path / "cache"
     verdict = command.main([f"--{name}={value}" for name, value in flags.items()])
     assert verdict == json.loads((tmp_path / "out" / "adapt.json").read_text())
-    assert verdict["labels"]["examples"] >= 2
+    assert verdict["search"] == "hybrid"
     table = [
         line.split("|")[1:-1]
         for line in capsys.readouterr().out.splitlines()
