@@ -221,7 +221,6 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
     if _held.get(file) == os.getpid():
         yield
         return
-    new = not file.parent.exists()
     with writable(path):
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = _lock(file, path, wait)
@@ -232,9 +231,6 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
         del _held[file]
         file.unlink(missing_ok=True)
         os.close(descriptor)
-        if new:
-            with suppress(OSError):  # something was written
-                file.parent.rmdir()
 
 
 def _lock(file: Path, path: Path, wait: bool) -> int:

@@ -98,8 +98,8 @@ def svg(
 ) -> Markup:
     """An SVG element with a line for each `run` of the points, and for its `dashed` ones.
 
-    The axis is logarithmic over a wide range of values without a `unit`, and never so narrow that
-    noise fills it. A dotted line is drawn at the `limit`.
+    The axis is logarithmic over a wide range of values without a `unit`. A dotted line is drawn at
+    the `limit`.
     """
     low, high = points["value"].min(), points["value"].max()
     log = not unit and low > 0 and high > WIDE_RANGE * low
@@ -111,8 +111,6 @@ def svg(
         _draw(axes, points, log)
         if limit is not None:
             axes.axhline(limit, color=THEME["quiet"], linestyle=":", linewidth=1)
-        if not log:
-            _widen(axes, 2.0 if unit else 0.1 * max(abs(low), abs(high)))
         stream = io.StringIO()
         figure.savefig(stream, format="svg")
     drawn = stream.getvalue()
@@ -124,13 +122,6 @@ def svg(
     content = drawn.partition("<svg")[2].partition(">")[2]
     element = Markup('<svg viewBox="{}" role="img" aria-label="{}">{}')
     return element.format(box, label, Markup(content))
-
-
-def _widen(axes: Axes, least: float) -> None:
-    """Let the axis of the values span at least so much."""
-    low, high = axes.get_ylim()
-    more = max(0.0, least - (high - low)) / 2
-    axes.set_ylim(low - more, high + more)
 
 
 def _draw(axes: Axes, points: pd.DataFrame, log: bool) -> None:
@@ -150,9 +141,7 @@ def _draw(axes: Axes, points: pd.DataFrame, log: bool) -> None:
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
     if log:
         axes.set_yscale("log")
-        low, high = axes.get_ylim()
-        subs = (1,) if high > 100 * low else (1, 2, 5)
-        axes.yaxis.set_major_locator(LogLocator(subs=subs))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_minor_locator(NullLocator())
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
