@@ -14,7 +14,7 @@ def test_a_token_is_chosen_when_its_number_is_below_the_rate():
 
 
 def words_by_hand(text, special, starts, rate, uniform):
-    """What is chosen of a row, how many are missing, and the words that may be chosen whole."""
+    """What is chosen of a row, and how many are missing."""
     words = []
     for position in range(len(text)):
         if text[position]:
@@ -29,8 +29,8 @@ def words_by_hand(text, special, starts, rate, uniform):
             left -= len(word)
     words = [word for word in words if not special[word[0]]]
     if words and not chosen:
-        return {*min(words, key=lambda word: uniform[word[0]])[:left]}, 0, []
-    return chosen, left, words
+        return {*min(words, key=lambda word: uniform[word[0]])[:left]}, 0
+    return chosen, left
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.15, 0.4, 1.0])
@@ -45,28 +45,12 @@ def test_whole_words_equal_a_loop_in_plain_python(rate):
     special[1::2] = special[:, 0] = False
     uniform = rng.random((rows, length))
     chosen = choose_words(text, special, starts, rate, uniform)
-    assert not (chosen & special).any()
     exact = 0
     for row in range(rows):
-        expected, left, words = words_by_hand(
-            text[row], special[row], starts[row], rate, uniform[row]
-        )
-        masked = set(np.flatnonzero(chosen[row]).tolist())
-        assert masked == expected
-        assert all(masked.issuperset(word) or masked.isdisjoint(word) for word in words), (
-            "all pieces or none"
-        )
-        n = int(text[row].sum())
-        if n:
-            assert len(masked) == max(1, round(rate * n)) - left, (
-                "unknown words count among the tokens"
-            )
-            assert left == 0 or all(
-                len(word) > left for word in words if masked.isdisjoint(word)
-            ), "nothing fitted"
-            exact += left == 0 and row % 2
-        else:
-            assert not masked
+        arguments = text[row], special[row], starts[row], rate, uniform[row]
+        expected, left = words_by_hand(*arguments)
+        assert set(np.flatnonzero(chosen[row]).tolist()) == expected
+        exact += left == 0 and row % 2
     assert exact > 0.8 * (ends[1::2] > 1).sum(), "the number is exact but for words that do not fit"
 
 
