@@ -10,7 +10,6 @@ import baselines.__main__ as command
 import eval.__main__ as scoring
 from common.errors import BadInput
 from tests.encoders import encode_of
-from tests.faults.forked import check_kills
 
 
 def record(folder):
@@ -46,15 +45,8 @@ def test_whitening_from_text_to_scores(tiny_bert, text_file, dev_file, sentences
 def test_flags_are_checked_before_the_text_is_encoded(tiny_bert, tmp_path, monkeypatch, flag):
     monkeypatch.setattr(command.infocse, "load", lambda *_: pytest.fail("was begun"))
     with pytest.raises(BadInput, match=flag.split("=")[0]):
-        command.main(
-            [
-                "whitening",
-                str(tiny_bert),
-                "--train_file=x.txt",
-                f"--output={tmp_path / 'out'}",
-                flag,
-            ]
-        )
+        flags = ["--train_file=x.txt", f"--output={tmp_path / 'out'}", flag]
+        command.main(["whitening", str(tiny_bert), *flags])
 
 
 def scored(*argv):
@@ -94,22 +86,3 @@ def test_missing_test_data_is_known_before_the_fit(tiny_bert, text_file, tmp_pat
     flags = [f"--train_file={text_file}", f"--data_dir={tmp_path}"]
     with pytest.raises(BadInput, match="STS12"):
         command.main(["flow", str(tiny_bert), "--pooling=avg", *flags])
-
-
-def test_a_killed_command_leaves_no_folder_and_the_same_command_ends(
-    tiny_bert, text_file, tmp_path
-):
-    def whiten(folder):
-        flags = [
-            "--pooling=avg",
-            f"--train_file={text_file}",
-            "--dimensions=31",
-            f"--output={folder / 'white'}",
-        ]
-        command.main(["whitening", str(tiny_bert), *flags])
-
-    def placed(folder):
-        files = (path for path in folder.glob("white/**/*") if path.is_file())
-        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-    check_kills(whiten, tmp_path, placed, 4)

@@ -42,6 +42,12 @@ def card_of(make_run, tmp_path):
     return card_of
 
 
+def table_lines(card):
+    """The cells of every line of a table."""
+    lines = [line.split("|")[1:-1] for line in card.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line] for line in lines]
+
+
 @pytest.mark.parametrize(
     "method", [load_method(name) for name in method_names()], ids=method_names()
 )
@@ -56,54 +62,30 @@ def test_the_card_holds_what_is_known_of_the_run(card_of):
     card = card_of(record())
     for words in SAID.strip().splitlines():
         assert words in card
-    lines = [
-        [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in card.splitlines()
-        if line.startswith("|")
-    ]
+    lines = table_lines(card)
     for row in SCORES:
-        line = [
-            row["task"],
-            "test",
-            "spearman",
-            row["aggregation"],
-            f"{row['n']:,}",
-            f"{row['value']:.2f}",
-        ]
-        assert (line in lines) == row["headline"]
-    settings = {
-        line[0]: line[1] for line in lines[[line[0] for line in lines].index("setting") + 2 :]
-    }
+        words = [row["task"], "test", "spearman", row["aggregation"]]
+        assert ([*words, f"{row['n']:,}", f"{row['value']:.2f}"] in lines) == row["headline"]
+    start = [line[0] for line in lines].index("setting") + 2
+    settings = {line[0]: line[1] for line in lines[start:]}
     assert settings == {"pooling": "avg", "temperature": "0.1", "max_steps": "500", "seed": "17"}
 
 
 def test_the_head_is_read_back_by_the_hub_s_library(card_of):
     data = ModelCard(card_of(record())).data
-    shown = {
-        (result.dataset_name, result.metric_type): result.metric_value
-        for result in data.eval_results
-    }
-    assert shown == {("STS12", "cosine_spearman"): 62.376, ("STS-B", "cosine_spearman"): 70.448}
-    assert data.library_name == "sentence-transformers"
-    assert "simcse" in data.tags
-    assert data.base_model is None
-    assert data.license is None
+    shown = [(result.dataset_name, result.metric_value) for result in data.eval_results]
+    assert shown == [("STS12", 62.376), ("STS-B", 70.448)]
+    assert data.library_name == "sentence-transformers" and "simcse" in data.tags
+    assert (data.base_model, data.license) == (None, None)
 
 
 def test_the_dev_score_stands_beside_that_of_the_base_model(card_of):
     verdict = {"metric": "stsb_spearman", "start": 70.0, "result": 80.92, "apart": False}
     card = card_of(record() | {"verdict": verdict})
-    lines = [
-        [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in card.splitlines()
-        if line.startswith("|")
-    ]
+    lines = table_lines(card)
     assert lines[0] == ["score", "base model", "this model"]
-    assert lines[2] == [
-        "Spearman's correlation on STS-B dev, which selected the model",
-        "70.00",
-        "80.92",
-    ]
+    dev = "Spearman's correlation on STS-B dev, which selected the model"
+    assert lines[2] == [dev, "70.00", "80.92"]
     assert lines[3] == ["mean of 2 tasks", "not scored", "66.42"]
 
 
@@ -125,37 +107,18 @@ def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(card_of):
 def test_hostile_names_and_paths_leave_a_clean_card(card_of, tmp_path, sentences):
     run = record()
     secret, path = "hf_" + "s" * 30, "/home/someone/secret"
-    run["settings"] |= {
-        "method": HOSTILE,
-        "model_name_or_path": path,
-        "hub_token": secret,
-        "seed": HOSTILE,
-    }
-    run["trajectory"] |= {
-        "method": HOSTILE,
-        "start": path,
-        "skip_from": HOSTILE,
-        "config_name": path,
-        HOSTILE: HOSTILE,
-    }
-    run["trajectory"]["text"] |= {
-        "files": [f"{path}/{HOSTILE}", f"{path}"],
-        "sha256": HOSTILE,
-        "columns": HOSTILE,
-    }
+    of_settings = {"method": HOSTILE, "model_name_or_path": path, "seed": HOSTILE}
+    run["settings"] |= of_settings | {"hub_token": secret}
+    run["trajectory"] |= of_settings | {"start": path, "config_name": path, HOSTILE: HOSTILE}
     run["trajectory"]["rank_text"] = [path, secret, "a\n```\n# Title"]
-    run["findings"] = [HOSTILE, "a\n# Title"]
-    run |= {
-        "commit": HOSTILE,
-        "versions": {HOSTILE: HOSTILE},
-        "hardware": {"device": f"x\n---\n{HOSTILE}"},
-    }
+    run["trajectory"]["text"] |= {"files": [f"{path}/{HOSTILE}", path], "sha256": HOSTILE}
+    run |= {"commit": HOSTILE, "versions": {HOSTILE: HOSTILE}, "steps": HOSTILE}
+    run |= {"findings": [HOSTILE, "a\n# Title"], "verdict": {"metric": HOSTILE}}
     run |= {
         "best": {"step": HOSTILE, "value": HOSTILE},
-        "verdict": {"metric": HOSTILE},
-        "steps": HOSTILE,
-        "seen_test_texts": {HOSTILE: {"seen": HOSTILE, "sentences": HOSTILE}},
+        "hardware": {"device": f"x\n---\n{HOSTILE}"},
     }
+    run["seen_test_texts"] = {HOSTILE: {"seen": HOSTILE, "sentences": HOSTILE}}
     scores = [{**row, "aggregation": HOSTILE, "run": path} for row in SCORES]
     scores[0]["task"] = HOSTILE
     card = card_of(run, scores, name="r|`x`", output="a<b>[x](y) model")
@@ -166,9 +129,7 @@ def test_hostile_names_and_paths_leave_a_clean_card(card_of, tmp_path, sentences
     head = yaml.safe_load(card.split("---\n")[1])
     assert head["model-index"][0]["name"] == "a_b__x_(y) model"
     cells = {line.count("|") for line in card.splitlines() if line.startswith("| ")}
-    assert cells == {3, 4, 7}, (
-        "tables of settings, of scores beside the base model's, and of scores"
-    )
+    assert cells == {3, 4, 7}, "settings, scores beside the base model's, scores"
     assert not [sentence for sentence in sentences if sentence in card]
 
 

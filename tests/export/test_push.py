@@ -40,10 +40,8 @@ def test_the_whole_folder_is_pushed_and_leftovers_are_deleted(
     monkeypatch.setenv("HF_ENDPOINT", "https://hub/")
     output = tmp_path / "out"
     main([str(make_run()), "--output", str(output), "--push_to_hub", REPO, "--private"])
-    assert client.endpoint == "https://hub" and client.created == (
-        REPO,
-        {"private": True, "exist_ok": True},
-    )
+    assert client.endpoint == "https://hub"
+    assert client.created == (REPO, {"private": True, "exist_ok": True})
     assert client.uploaded["repo_id"] == REPO and client.uploaded["folder_path"] == output
     assert {"modules.json", "*_Dense/*", "onnx/*"} <= {*client.uploaded["delete_patterns"]}
     assert f'SentenceTransformer("{REPO}")' in (output / "README.md").read_text()

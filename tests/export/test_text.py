@@ -35,22 +35,17 @@ def test_nothing_of_a_hostile_word_is_syntax(word):
 def test_an_escaped_word_reads_as_before():
     rng = random.Random(5)
     for _ in range(300):
-        word = "".join(
-            chr(rng.choice([rng.randrange(32, 127), rng.randrange(160, 0xD800)])) for _ in range(20)
-        )
+        codes = rng.choices(range(32, 127), k=10) + rng.choices(range(160, 0xD800), k=10)
+        word = "".join(map(chr, rng.sample(codes, 20)))
         printable = "".join(c if c.isprintable() else " " for c in word)
         assert unescape(escape(word)) == " ".join(printable.split())
 
 
 def test_what_is_harmless_stays_readable():
     assert escape("cls_before_pooler, 3e-05 (n = 5)") == "cls_before_pooler, 3e-05 (n = 5)"
-    assert (
-        escape("[CLS] and [MASK] -> owner/model's: why?")
-        == "[CLS] and [MASK] -> owner/model's: why?"
-    )
-    assert (
-        plain("sentence-transformers/all-MiniLM-L6-v2") == "sentence-transformers/all-MiniLM-L6-v2"
-    )
+    words = "[CLS] and [MASK] -> owner/model's: why?"
+    assert escape(words) == words
+    assert plain("sentence-transformers/all-MiniLM") == "sentence-transformers/all-MiniLM"
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,8 @@ def test_every_snippet_gives_the_same_vectors(make_run, tmp_path, monkeypatch, p
 
 def test_a_pushed_head_is_fetched_from_the_hub(make_run):
     encoder, _ = load_encoder(str(make_run("cls", "linear_tanh")))
-    assert (
-        'hf_hub_download("me/x", "2_Dense/model.safetensors")'
-        in Model("x", "me/x", encoder).usage()
-    )
+    usage = Model("x", "me/x", encoder).usage()
+    assert 'hf_hub_download("me/x", "2_Dense/model.safetensors")' in usage
 
 
 @pytest.mark.parametrize(

@@ -58,21 +58,11 @@ def test_a_chart_is_the_same_every_time_and_shares_no_id_with_another():
 
 
 HISTORY = [
-    {
-        "step": 10,
-        "contrastive": 4.0,
-        "eval_aux_mlm": 5.0,
-        "eval_aux_mlm_shuffled_cls": 5.5,
-        "eval_dev_spearman": 70.0,
-    },
-    {
-        "step": 20,
-        "contrastive": 0.1,
-        "eval_aux_mlm": 4.0,
-        "eval_aux_mlm_shuffled_cls": 5.0,
-        "eval_dev_spearman": 72.0,
-    },
+    {"step": 10, "contrastive": 4.0, "eval_dev_spearman": 70.0},
+    {"step": 20, "contrastive": 0.1, "eval_dev_spearman": 72.0},
 ]
+for line, own in zip(HISTORY, (5.0, 4.0), strict=True):
+    line |= {"eval_aux_mlm": own, "eval_aux_mlm_shuffled_cls": own + 0.7}
 
 
 def test_every_logged_quantity_has_a_chart_the_dev_score_first():
