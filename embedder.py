@@ -5,22 +5,26 @@ The interface follows SimCSE's own class (princeton-nlp/SimCSE, simcse/tool.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import partial
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from common.errors import BadInput
+from common.folders import MANIFEST, SMALL, facts_of, standing
 from common.ranges import Count, Part, checked
-from eval.encode import Encode, device_here
+from eval.encode import Encode, bf16_here, device_here
 from eval.metrics.cosine import unit
-from search.index import Document, Hit, Index
+from eval.store import Kept
+from search.documents import cutter
+from search.index import REMEDY, Document, Hit, Index, whole
 from search.recipe import Recipe
 
-_SETTINGS = ("pooling", "max_length", "bf16", "query_prompt", "document_prompt")
+logger = logging.getLogger(__name__)
+_SETTINGS = ("pooling", "max_length", "query_prompt", "document_prompt")
 
 
 class Embedder:
@@ -32,10 +36,12 @@ class Embedder:
         pooling: required if the encoder does not define one.
         max_length: maximum tokens per text; default: the model's limit.
         device: default: a GPU if available.
-        bf16: compute in bfloat16.
+        bf16: compute in bfloat16; default: only the index's vectors and its queries, where the
+            processor or GPU has it.
         query_prompt, document_prompt: put before every query and document; default: the model's own
             prompts.
         progress: show a progress bar, or lines in a file.
+        cache_dir: keeps the vectors of indexed texts, see `eval.store`.
 
     Attributes:
         index: set by `build_index` and `load_index`.
@@ -62,25 +68,31 @@ class Embedder:
         pooling: str | None = None,
         max_length: Count | None = None,
         device: str | None = None,
-        bf16: bool = False,
+        bf16: bool | None = None,
         query_prompt: str | None = None,
         document_prompt: str | None = None,
         progress: bool = False,
+        cache_dir: str | PathLike = "corpora/cache",
     ) -> None:
         from models.encoder import load_encoder  # here: importing a command must not load models
 
         name, prompts = fspath(model), {"query": query_prompt, "document": document_prompt}
         encoder, self.tokenizer = load_encoder(name, pooling, max_length, prompts)
         self.recipe = Recipe.of(name)
-        self.device = device or device_here()
-        self.encoder = Encode(encoder.to(self.device), self.tokenizer, bf16=bf16, progress=progress)
-        self._source = {
+        self.device, self.cache_dir = device or device_here(), cache_dir
+        encoder = encoder.to(self.device)
+        self.encoder = Encode(encoder, self.tokenizer, bf16=bool(bf16), progress=progress)
+        indexed = bf16_here(self.device) if bf16 is None else bf16
+        self._searcher = Encode(encoder, self.tokenizer, bf16=indexed, progress=progress)
+        self._facts: dict[str, Any] = {  # of an index
             "model": str(Path(name).absolute()) if Path(name).exists() else name,
             "pooling": pooling,
             "max_length": self.encoder.max_length,
-            "bf16": bf16,
             "query_prompt": query_prompt,
             "document_prompt": document_prompt,
+            "window": 0,  # a document is one
+            "stride": 0,
+            "dtype": "float16",
         }
         self.index: Index | None = None
 
@@ -139,10 +151,77 @@ class Embedder:
         recipe = self.recipe or Recipe()
         lexical = self.recipe is not None and recipe.weight < 1 if lexical is None else lexical
         documents = [Document(str(number), "", text) for number, text in enumerate(_list(texts))]
-        encode = partial(self.encode, role="document")
-        self.index = Index.build(
-            encode, documents, language=(language or recipe.language) if lexical else None
-        )
+        self.index_documents(documents, (language or recipe.language) if lexical else None)
+        return self
+
+    def index_documents(
+        self, documents: Sequence[Document], language: str | None, window: int = 0, stride: int = 0
+    ) -> int:
+        """Index documents in windows, as `python -m search build`.
+
+        Args:
+            documents: at least one, each with another id.
+            language: of BM25's words; None leaves BM25 out.
+            window: tokens of a window; 0: a document is one window.
+            stride: tokens from one window to the next.
+
+        Returns:
+            How many texts were encoded; others are in the index that is there or in `cache_dir`.
+        """
+        logger.info("index: vectors in %s", "bfloat16" if self._searcher.bf16 else "float32")
+        kept = Kept(self._searcher.of("document"), self.cache_dir)
+        cut = cutter(self.tokenizer, window, stride) if window else whole
+        self.index = Index.build(kept, documents, cut, language, self.index)
+        self._facts |= {"window": window, "stride": stride}
+        return kept.encoded
+
+    @checked
+    def add(self, texts: Iterable[str], ids: Iterable[str] | None = None) -> Embedder:
+        """Add documents to the index; nothing else is encoded. Returns self.
+
+        Args:
+            texts: each a document.
+            ids: theirs, which no document has yet; default: the next numbers.
+        """
+        documents, texts = self._built().all_documents(), _list(texts)
+        known = {document.id for document in documents}
+        if ids is None:
+            next_one = 1 + max([int(name) for name in known if name.isdecimal()], default=-1)
+            ids = [str(next_one + number) for number in range(len(texts))]
+        names = _list(ids)
+        if len(names) != len(texts):
+            raise BadInput(f"{len(names)} ids for {len(texts)} texts: give one for each")
+        for name, text in zip(names, texts, strict=True):
+            if name in known:
+                raise BadInput(f"id '{name}': a document has it already; remove that one first")
+            known.add(name)
+            documents.append(Document(name, "", text))
+        return self._changed(documents)
+
+    @checked
+    def remove(self, documents: str | int | Iterable[str | int]) -> Embedder:
+        """Remove documents from the index, which encodes nothing. Returns self.
+
+        Args:
+            documents: ids (text), or numbers in the index as those of hits; the numbers of the
+                documents behind them change.
+        """
+        present = self._built().all_documents()
+        numbers = {document.id: number for number, document in enumerate(present)}
+        gone = set()
+        for name in [documents] if isinstance(documents, (str, int)) else documents:
+            number = numbers.get(name) if isinstance(name, str) else name
+            if number is None or not 0 <= number < len(present):
+                raise BadInput(f"{name!r}: the index has no such document")
+            gone.add(number)
+        if len(gone) == len(present):
+            raise BadInput("an index cannot be empty; build another one instead")
+        return self._changed([one for number, one in enumerate(present) if number not in gone])
+
+    def _changed(self, documents: Sequence[Document]) -> Embedder:
+        lexical = self._built().lexical
+        language = lexical.words.language if lexical else None
+        self.index_documents(documents, language, self._facts["window"], self._facts["stride"])
         return self
 
     @checked
@@ -187,21 +266,31 @@ class Embedder:
         queries = _list(queries)
         weight = (self.recipe or Recipe()).weight if weight is None else weight
         return self._built().search(
-            self.encode(queries, "query"), queries, top_k, weight, self.device, under
+            self._searcher.of("query")(queries), queries, top_k, weight, self.device, under
         )
 
     @checked
     def save(
-        self, folder: str | PathLike, dtype: Literal["float16", "float32", "int8"] = "float16"
+        self, folder: str | PathLike, dtype: Literal["float16", "float32", "int8"] | None = None
     ) -> None:
-        """Write the index to a new folder, see `search.index`; `dtype` is that of its vectors."""
-        self._built().save(Path(folder), {**self._source, "identity": self._identity}, dtype)
+        """Write the index to a new folder, or in place of another index of this model.
+
+        Args:
+            folder: see `search.index`.
+            dtype: of its vectors; default: as it was loaded, or float16.
+        """
+        index, folder, there = self._built(), Path(folder), standing(Path(folder))
+        facts = {**self._facts, "bf16": self._searcher.bf16, "identity": self._identity}
+        replace = False
+        if (there / MANIFEST).exists():
+            replace = facts_of(there, REMEDY, SMALL).get("identity") == facts["identity"]
+        index.save(folder, facts, dtype or facts["dtype"], replace)
 
     @property
     def _identity(self) -> list[str]:
         """What determines the vectors of both roles, besides max_length."""
-        prompts = [self.encoder.of(role).prompt for role in ("query", "document")]
-        return [self.encoder.identity, *prompts]
+        prompts = [self._searcher.of(role).prompt for role in ("query", "document")]
+        return [self._searcher.identity, *prompts]
 
     def _built(self) -> Index:
         if self.index is None:
@@ -224,7 +313,7 @@ class Embedder:
             model: where the model is now; default: where it was.
             verify: compare the sha256 of large files too, and not only their sizes.
             pooling: of a `model` that does not define one; default: as the index was built.
-            options: `device` and `progress`.
+            options: `device`, `progress` and `cache_dir`.
 
         Raises:
             BadInput: the folder is damaged, or the model or its prompts are not those that built
@@ -235,10 +324,12 @@ class Embedder:
         settings = {name: index.facts[name] for name in _SETTINGS}
         settings["pooling"] = pooling or settings["pooling"]
         embedder = cls(source, **settings, **options)
+        embedder._searcher.bf16 = index.facts["bf16"]
+        embedder._facts |= {name: index.facts[name] for name in ("window", "stride", "dtype")}
         if embedder._identity != index.facts["identity"]:
             raise BadInput(
                 f"{folder}: {source} is not the model that built the index, or has other prompts; "
-                "its vectors would not fit; give that model, or build the index again"
+                "its vectors would not fit; give that model, or build another index"
             )
         embedder.index = index
         return embedder

@@ -160,7 +160,7 @@ def evaluate(
         split: of STS: `test`, or `dev` (STS-B dev and SICK-R trial).
         mode: of transfer: `test` as in the papers, `fasttest` or `dev`.
         name: the model's name in the rows; default: its path.
-        encoding: `pooling`, `max_length`, `bf16` or `device`, as for `Embedder`.
+        encoding: `pooling`, `max_length`, `bf16`, `device` or `cache_dir`, as for `Embedder`.
 
     Returns:
         The rows of scores.json, values x 100: task, split, mode, metric, aggregation, n, value,
@@ -176,10 +176,13 @@ def evaluate(
 
     if isinstance(model, (str, PathLike)):
         embedder = Embedder(model, **encoding)
-        encode, device, settings = embedder.encoder, embedder.device, embedder.encoder.settings
+        encode, settings = embedder.encoder, embedder.encoder.settings
+        options = Options(
+            split=split, mode=mode, device=embedder.device, cache_dir=fspath(embedder.cache_dir)
+        )
     else:
-        encode, device, settings = model, "cpu", {}
-    chosen = tasks_named(tasks, Options(split=split, mode=mode, device=device))
+        encode, settings, options = model, {}, Options(split=split, mode=mode)
+    chosen = tasks_named(tasks, options)
     if dev_file is not None:
         chosen.append(own_pairs(dev_file))
     results = score_all(encode, chosen, data_dir)

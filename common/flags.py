@@ -152,17 +152,31 @@ def add_pooling(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pooling", help=f"{said}(supervised SimCSE)")
 
 
-def add_encoder(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of commands that encode: `--pooling`, `--max_length`, `--bf16`."""
+def automatic(text: str) -> bool | None:
+    """Parse `true`, `false` or, as None, `auto`."""
+    values = {"auto": None, "true": True, "false": False}
+    if text not in values:
+        raise argparse.ArgumentTypeError(f"'{text}' is not auto, true or false")
+    return values[text]
+
+
+def add_encoder(parser: argparse.ArgumentParser, auto: bool = False) -> None:
+    """Add the flags of commands that encode: `--pooling`, `--max_length`, `--bf16`.
+
+    With `auto`, the precision is chosen unless it is given.
+    """
     add_pooling(parser)
     parser.add_argument(
         "--max_length", type=int, help="maximum tokens per text (default: the model's limit)"
     )
-    parser.add_argument(
-        "--bf16",
-        action="store_true",
-        help="compute in bfloat16: faster; scores change by about 0.01",
-    )
+    said = "compute in bfloat16: faster; scores change by about 0.01"
+    if auto:
+        said += "; auto, the default: where the processor or GPU has it"
+        parser.add_argument(
+            "--bf16", type=automatic, nargs="?", const="true", default="auto", help=said
+        )
+    else:
+        parser.add_argument("--bf16", action="store_true", help=said)
 
 
 def add_cache(parser: argparse.ArgumentParser, of: str) -> None:

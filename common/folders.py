@@ -121,6 +121,12 @@ def recover(target: Path) -> None:
             remove(leftover)
 
 
+def standing(target: Path) -> Path:
+    """The folder itself or, if a writer has moved it away to replace it, where it is now."""
+    moved = _replaced(target.resolve())
+    return moved if moved.exists() and not target.exists() else target
+
+
 def _replaced(target: Path) -> Path:
     return target.with_name(f".{target.name}.replaced")
 

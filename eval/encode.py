@@ -18,6 +18,8 @@ from common.progress import progress
 Encoder = Callable[[list[str]], np.ndarray]  # N sentences -> (N, D)
 TOKENS_PER_BATCH = 2048  # larger batches do not fit the CPU's cache and are slower
 GPU_FACTOR = 16  # larger batches on a GPU: with fewer tokens it waits for the host
+# x86; without either, torch emulates bfloat16 in software
+_BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
 
 
 class Encode:
@@ -157,6 +159,13 @@ def _design(module) -> list:
     ignored = ("_name_or_path", "transformers_version", "dtype", "sentence_embedding")
     kept = {name: value for name, value in settings.items() if name not in ignored}
     return [repr(getattr(module, "head", None)), json.dumps(kept, sort_keys=True, default=str)]
+
+
+def bf16_here(device: str) -> bool:
+    """Whether the GPU or, for any other device, the processor computes in bfloat16 itself."""
+    if device.startswith("cuda"):
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return any(torch.cpu.get_capabilities().get(name) for name in _BF16_INSTRUCTIONS)
 
 
 def device_here() -> str:

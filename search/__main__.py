@@ -7,21 +7,22 @@ import json
 import logging
 import sys
 import time
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from common.errors import BadInput, run_command
-from common.flags import Parser, add_columns, add_encoder, add_pooling, positive
-from common.folders import locked, refuse_existing
+from common.flags import Parser, add_cache, add_columns, add_encoder, add_pooling, positive
+from common.folders import MANIFEST, Facts, locked, refuse_existing, standing
 from common.streams import show
 from embedder import Embedder
 from eval.retrieval.hybrid import WEIGHT
 from eval.retrieval.lexical import LANGUAGES, Words
-from search.documents import FOREIGN, cutter, read_documents, snippet, unread
+from search.documents import FOREIGN, read_documents, snippet, unread
 from search.index import Document, Index
 from search.recipe import Recipe
 
 logger = logging.getLogger(__name__)
+WINDOW, STRIDE = 200, 100  # tokens
 
 
 def parser() -> Parser:
@@ -35,30 +36,29 @@ def parser() -> Parser:
         "  python -m search query runs/index < questions.txt",
     )
     commands = p.add_subparsers(dest="command", required=True, metavar="build|query")
-    build = commands.add_parser("build", help="encode documents and write an index")
+    build = commands.add_parser("build", help="encode documents; write an index, or update one")
     texts = (
         "folders, whose .md, .txt and .html files are a document each; .csv, .tsv, .parquet and "
     )
     texts += ".jsonl files with one per row, .txt files with one per line"
     build.add_argument("documents", nargs="+", metavar="DOCUMENTS", help=texts)
     build.add_argument("--model", required=True, help="as for `python -m eval`")
-    build.add_argument("--output", required=True, metavar="INDEX", help="a new folder")
+    output = (
+        "a new folder, or an index of the same model: only new text is encoded, documents that are "
+        "gone are dropped, and what is not given stays as it was built"
+    )
+    build.add_argument("--output", required=True, metavar="INDEX", help=output)
     add_columns(build)
-    add_encoder(build)
-    window = "tokens of a window of a long document, at most what the model reads"
-    build.add_argument("--window", type=positive, default=200, help=window)
-    build.add_argument(
-        "--stride", type=positive, default=100, help="tokens from one window to the next"
-    )
+    add_encoder(build, auto=True)
+    add_cache(build, "windows")
+    window = f"tokens of a window of a long document, at most what the model reads ({WINDOW})"
+    build.add_argument("--window", type=positive, help=window)
+    stride = f"tokens from one window to the next ({STRIDE})"
+    build.add_argument("--stride", type=positive, help=stride)
     dtypes = ["float16", "int8", "float32"]
-    build.add_argument(
-        "--dtype", choices=dtypes, default="float16", help="type of the stored vectors"
-    )
-    build.add_argument(
-        "--language",
-        choices=LANGUAGES,
-        help="stemmer and stop words (default: the model's search.json, or english)",
-    )
+    build.add_argument("--dtype", choices=dtypes, help="type of the stored vectors (float16)")
+    language = "stemmer and stop words (default: the model's search.json, or english)"
+    build.add_argument("--language", choices=LANGUAGES, help=language)
     query = commands.add_parser("query", help="search in an index")
     query.add_argument("index", metavar="INDEX", help="the folder that `build` wrote")
     query.add_argument(
@@ -89,31 +89,61 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def build(args: argparse.Namespace) -> None:
-    """Read, cut, encode and write."""
-    if args.stride > args.window:
+    """Read, cut, encode what is new, and write."""
+    output = Path(args.output)
+    facts = built(args, output)
+    window = args.window or facts.get("window", WINDOW)
+    stride = args.stride or facts.get("stride", STRIDE)
+    if stride > window:
         raise BadInput(
-            f"--stride {args.stride} is above --window {args.window}: text between windows would "
-            "be lost"
+            f"--stride {stride} is above --window {window}: text between windows would be lost"
         )
-    refuse_existing(Path(args.output))
     paths = [Path(name) for name in args.documents]
     documents = read_documents(paths, args.text_column, args.title_column)
-    model = Embedder(args.model, args.pooling, args.max_length, bf16=args.bf16, progress=True)
+    how: dict[str, Any] = {"pooling": args.pooling, "cache_dir": args.cache_dir, "progress": True}
+    if facts:
+        model = Embedder.load_index(output, args.model, **how)
+    else:
+        model = Embedder(args.model, max_length=args.max_length, bf16=args.bf16, **how)
     start = time.perf_counter()
-    window, stride = min(args.window, model.longest), args.stride
-    if window < 1:
+    longest = model.longest
+    if longest < 1:
         raise BadInput(f"{args.model}: its document prompt leaves no room for a document's tokens")
-    if window < args.window:  # windows overlap by the same share
-        stride = max(1, stride * window // args.window)
+    if longest < window:  # windows overlap by the same share
+        window, stride = longest, max(1, stride * longest // window)
         logger.info("windows have %d tokens, one every %d: the model's limit", window, stride)
     warn(args.model, model, documents)
-    cut = cutter(model.tokenizer, window, stride)
     recipe = model.recipe or Recipe()
-    language = args.language or (recipe.language if recipe.weight < 1 else None)
-    model.index = Index.build(partial(model.encode, role="document"), documents, cut, language)
-    model.save(args.output, args.dtype)
-    counts = f"{len(documents)} documents in {len(model.index.windows)} windows"
-    show(f"{args.output}: {counts}, {time.perf_counter() - start:.1f} s")
+    language = facts.get("language", recipe.language if recipe.weight < 1 else None)
+    before = model.index.window_texts() if model.index else []
+    encoded = model.index_documents(documents, args.language or language, window, stride)
+    assert model.index is not None
+    after = model.index.window_texts()
+    model.save(output, args.dtype)
+    dropped = len({*before} - {*after})
+    counts = f"{encoded} encoded, {len(after) - encoded} kept, {dropped} dropped"
+    counts = f"{len(documents)} documents in {len(after)} windows ({counts})"
+    show(f"{output}: {counts}, {time.perf_counter() - start:.1f} s")
+
+
+def built(args: argparse.Namespace, index: Path) -> Facts:
+    """How the index that is there was built; empty if there is none.
+
+    Raises:
+        BadInput: there is something else, or flags that the index's vectors do not fit.
+    """
+    if not (standing(index) / MANIFEST).exists():
+        refuse_existing(index)
+        return {}
+    facts = dict(Index.load(index).facts)
+    for name in ("max_length", "bf16", "dtype"):
+        given = getattr(args, name)
+        if given not in (None, facts[name]):
+            raise BadInput(
+                f"--{name} {str(given).lower()}: {index} was built with "
+                f"{str(facts[name]).lower()}; leave the flag out, or choose another folder"
+            )
+    return facts
 
 
 def warn(name: str, model: Embedder, documents: list[Document]) -> None:

@@ -9,7 +9,8 @@ Both scores are those of windows; `eval.retrieval.hybrid` says how they are adde
     documents.arrow id, title and text of every document
     bm25/           the arrays and words of bm25s, if the index has them
 
-and is complete or absent, see `common.folders`. Vectors and texts are read as needed.
+and is complete or absent, see `common.folders`. Vectors and texts are read as needed; an index that
+is open stays what it was when its folder is replaced.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ import pyarrow.compute as pc
 import torch
 
 from common.errors import BadInput, brief
-from common.folders import MANIFEST, SMALL, Facts, facts_of, filling
+from common.folders import MANIFEST, SMALL, Facts, facts_of, filling, standing
 from eval.metrics.cosine import unit
 from eval.retrieval.hybrid import WEIGHT, best, fused
 from eval.retrieval.lexical import Lexical
 from eval.vectors import Vectors, write
 
-FORMAT = 3
+FORMAT = 4
 ENCODED = 20_000  # windows at a time
 BLOCK = 512  # vectors that are compared at a time: in float32 they fit the cache of a core
 SCORES = 2**26  # held at once, 256 MiB
+REMEDY = "remove it, and `python -m search build` writes it again"
 
 
 class Document(NamedTuple):
@@ -61,6 +63,11 @@ class Hit(NamedTuple):
     score: float
     cosine: float
     bm25: float | None
+
+
+def whole(text: str) -> list[tuple[int, int]]:
+    """A text as one window."""
+    return [(0, len(text))]
 
 
 class Index:
@@ -95,8 +102,9 @@ class Index:
         cls,
         encode: Callable[[list[str]], np.ndarray],
         documents: Sequence[Document],
-        cut: Callable[[str], list[tuple[int, int]]] = lambda text: [(0, len(text))],
+        cut: Callable[[str], list[tuple[int, int]]] = whole,
         language: str | None = "english",
+        old: Index | None = None,
     ) -> Index:
         """Encode documents.
 
@@ -105,6 +113,7 @@ class Index:
             documents: at least one.
             cut: text -> start and end of its windows, at least one.
             language: of BM25's words; None leaves BM25 out.
+            old: an index by the same encoder: windows with the same text keep their vectors.
         """
         cuts = [
             (number, *window)
@@ -113,15 +122,31 @@ class Index:
         ]
         windows = np.array(cuts, dtype=np.int64)
         texts = [documents[number].text[start:end] for number, start, end in windows.tolist()]
-        parts = (encode(texts[start : start + ENCODED]) for start in range(0, len(texts), ENCODED))
-        vectors = Vectors(np.concatenate([unit(part).astype(np.float32) for part in parts]))
+        vectors: dict[str, np.ndarray] = {}
+        if old is not None:
+            rows = np.concatenate([*old.vectors.rows()])
+            vectors.update(zip(old.window_texts(), rows, strict=True))
+        new = [text for text in dict.fromkeys(texts) if text not in vectors]
+        for start in range(0, len(new), ENCODED):
+            piece = new[start : start + ENCODED]
+            vectors.update(zip(piece, unit(encode(piece)).astype(np.float32), strict=True))
         columns = map(list, zip(*documents, strict=True))
         arrays = [pa.array(column, pa.large_string()) for column in columns]
+        table = pa.table(arrays, list(Document._fields))
         lexical = Lexical.of(texts, language) if language else None
-        return cls(pa.table(arrays, list(Document._fields)), windows, vectors, lexical)
+        return cls(table, windows, Vectors(np.stack([vectors[text] for text in texts])), lexical)
+
+    def window_texts(self) -> list[str]:
+        """The text of every window."""
+        texts = self.documents["text"].to_pylist()
+        return [texts[number][start:end] for number, start, end in self.windows.tolist()]
 
     def document(self, number: int) -> Document:
         return Document(*(self.documents[name][number].as_py() for name in Document._fields))
+
+    def all_documents(self) -> list[Document]:
+        columns = [self.documents[name].to_pylist() for name in Document._fields]
+        return [Document(*row) for row in zip(*columns, strict=True)]
 
     def search(
         self,
@@ -193,16 +218,22 @@ class Index:
             hits.append(Hit(document, begin, stop, score, cosine, bm25))
         return hits
 
-    def save(self, folder: Path, model: Mapping[str, Any], dtype: str = "float16") -> None:
-        """Write the index to a new folder; `model` is recorded.
+    def save(
+        self,
+        folder: Path,
+        model: Mapping[str, Any],
+        dtype: str = "float16",
+        replace: bool = False,
+    ) -> None:
+        """Write the index to a new folder, or in place of an old one; `model` is recorded.
 
         Raises:
-            BadInput: the folder exists.
+            BadInput: the folder exists, without `replace`.
             CheckpointRefused: another command is writing it.
         """
         facts = {"index": FORMAT, **model, "documents": len(self.documents), "dtype": dtype}
         facts["language"] = self.lexical.words.language if self.lexical else None
-        with filling(folder, facts) as new:
+        with filling(folder.resolve(), facts, replace) as new:
             facts["windows"], facts["width"] = write(new, self.vectors.rows(), dtype)
             np.save(new / "windows.npy", self.windows)
             with pa.ipc.new_file(new / "documents.arrow", self.documents.schema) as file:
@@ -214,6 +245,8 @@ class Index:
     def load(cls, folder: Path, verify: bool = False) -> Index:
         """An index whose vectors, texts and BM25 scores stay on the disk.
 
+        If the folder is replaced while its files are opened, the new one is loaded.
+
         Args:
             folder: written by `save`.
             verify: compare the sha256 of large files too, and not only their sizes.
@@ -221,16 +254,28 @@ class Index:
         Raises:
             BadInput: it is no index, of another format, or not as it was written.
         """
+        while True:
+            before = _version(folder)
+            try:
+                index = cls._load(standing(folder), verify)
+            except (BadInput, OSError):
+                if _version(folder) == before:
+                    raise
+            else:
+                if _version(folder) == before:
+                    return index
+
+    @classmethod
+    def _load(cls, folder: Path, verify: bool) -> Index:
         old = not (folder / MANIFEST).exists() and (folder / "index.json").is_file()
-        again = "`python -m search build` writes it again"
         facts: Facts = {"index": 1}
         if not old:
-            facts = facts_of(folder, again, None if verify else SMALL)
+            facts = facts_of(folder, REMEDY, None if verify else SMALL)
         if "index" not in facts:
-            raise BadInput(f"{folder}: no index; {again}")
+            raise BadInput(f"{folder}: no index, which `python -m search build` writes")
         if facts["index"] != FORMAT:
             found = f"an index of format {facts['index']}, this version reads {FORMAT}"
-            raise BadInput(f"{folder}: {found}; {again}")
+            raise BadInput(f"{folder}: {found}; {REMEDY}")
         try:
             documents = pa.ipc.open_file(pa.memory_map(str(folder / "documents.arrow"))).read_all()
             windows, vectors = np.load(folder / "windows.npy"), Vectors.read(folder)
@@ -238,7 +283,16 @@ class Index:
             if facts["language"]:
                 lexical = Lexical.load(folder / "bm25", facts["language"], facts["windows"])
         except (OSError, ValueError, EOFError, pa.ArrowException) as error:  # in a large file
-            raise BadInput(f"{folder}: damaged index ({brief(error)}); {again}") from error
+            raise BadInput(f"{folder}: damaged index ({brief(error)}); {REMEDY}") from error
         index = cls(documents, windows, vectors, lexical)
         index.facts = facts
         return index
+
+
+def _version(folder: Path) -> tuple[int, int] | None:
+    """What changes when a folder is replaced; None if there is none."""
+    try:
+        manifest = (standing(folder) / MANIFEST).stat()
+    except OSError:
+        return None
+    return manifest.st_ino, manifest.st_mtime_ns

@@ -6,6 +6,7 @@ import pytest
 
 from common.errors import BadInput
 from embedder import Embedder
+from search.index import Document
 from tests.encoders import encode_of
 
 
@@ -46,6 +47,56 @@ def test_what_cannot_be_searched_is_said(tiny_bert):
         with pytest.raises(BadInput, match=r"one or more strings|give a list of strings"):
             model.build_index(texts)
     assert {text for text, _ in model.search("a")} == {"a", "b"}, "the old index"
+
+
+def test_documents_are_added_and_removed_also_after_loading(tiny_bert, sentences, tmp_path):
+    model = Embedder(tiny_bert, pooling="avg").build_index(sentences[:4], lexical=True)
+    model.save(tmp_path / "index", "int8")
+    loaded = Embedder.load_index(tmp_path / "index")
+    loaded.remove(["1", 0]).add(sentences[4:6]).add(["a page"], ids=["pages/a"])
+    assert [one.id for one in loaded.index.all_documents()] == ["2", "3", "4", "5", "pages/a"]
+    assert loaded.texts == [*sentences[2:6], "a page"]
+    expected = model.build_index([*sentences[2:6], "a page"], lexical=True)
+    for mine, theirs in zip(loaded.hits(["a page"], 5), expected.hits(["a page"], 5), strict=True):
+        assert [hit.document for hit in mine] == [hit.document for hit in theirs]
+        assert [hit.bm25 for hit in mine] == [hit.bm25 for hit in theirs]
+    loaded.save(tmp_path / "index")
+    again = Embedder.load_index(tmp_path / "index")
+    assert again.texts == loaded.texts and again.index.facts["dtype"] == "int8"
+    assert again.remove("pages/a").texts == sentences[2:6]
+    for change, said in (
+        (lambda: again.remove("pages/a"), "'pages/a': the index has no such document"),
+        (lambda: again.remove([4]), "4: the index has no such document"),
+        (lambda: again.remove(range(4)), "cannot be empty"),
+        (lambda: again.add(["b"], ids=["2"]), "id '2': a document has it already"),
+        (lambda: again.add(["b", "c"], ids=["x"]), "1 ids for 2 texts"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            change()
+    assert again.texts == sentences[2:6]
+
+
+def test_documents_are_added_in_the_windows_of_the_index(tiny_bert, tmp_path):
+    model = Embedder(tiny_bert, pooling="avg")
+    long = " ".join(map(str, range(100, 130)))
+    model.index_documents([Document("a", "", long)], None, window=20, stride=10)
+    model.save(tmp_path / "index")
+    loaded = Embedder.load_index(tmp_path / "index").add([long + " 9"], ids=["b"])
+    assert loaded.index.windows[:, :2].tolist() == [[0, 0], [0, 40], [1, 0], [1, 40], [1, 44]]
+
+
+def test_only_the_index_is_in_bfloat16_by_itself(tiny_bert, monkeypatch, tmp_path):
+    exact = Embedder(tiny_bert, pooling="avg").build_index(["a dog"])
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": True})
+    model = Embedder(tiny_bert, pooling="avg").build_index(["a dog"])
+    assert (model.encode(["a dog"]) == exact.encode(["a dog"])).all()
+    assert 0 < np.abs(model.vectors - exact.vectors).max() < 0.05
+    assert model.hits(["a dog"])[0][0].cosine == pytest.approx(1, abs=1e-6)
+    model.save(tmp_path / "index")
+    monkeypatch.setattr("torch.cpu.get_capabilities", dict)
+    assert Embedder.load_index(tmp_path / "index").add(["a cat"]).texts == ["a dog", "a cat"]
+    asked = Embedder(tiny_bert, pooling="avg", bf16=True)
+    assert (asked.encode(["a dog"]) != exact.encode(["a dog"])).any()
 
 
 WRONG = [

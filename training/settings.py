@@ -28,6 +28,7 @@ from common.errors import BadInput, brief, refuse_tokens
 from common.flags import Parser
 from common.old_flags import TRAINER, TRAINING
 from common.ranges import check_range, check_type
+from eval.encode import bf16_here
 from models.loading import load_config
 from training.config_files import over, plain, read_config, with_sources, word_of, words_of
 from training.methods import STAGE_ONE, SUP, load_method, method_names, script_of
@@ -36,8 +37,6 @@ from training.run_arguments import RunArguments
 if TYPE_CHECKING:
     from models.objectives.base import Method
 
-# x86; without either, torch emulates bfloat16 in software
-_BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
 _HELP = {"-h", "--help", "--help_all"}
 _NEEDED = {  # a flag that does nothing without another
     "upsample": "max_rows",
@@ -345,10 +344,9 @@ def _use_cpu(given: Mapping[str, Any]) -> tuple[bool, str]:
 
 def _bf16(given: Mapping[str, Any]) -> tuple[bool, str]:
     if given["use_cpu"]:
-        able = any(torch.cpu.get_capabilities().get(name) for name in _BF16_INSTRUCTIONS)
-        where = "the processor"
+        able, where = bf16_here("cpu"), "the processor"
     elif torch.cuda.is_available():
-        able, where = torch.cuda.is_bf16_supported(including_emulation=False), "the GPU"
+        able, where = bf16_here("cuda"), "the GPU"
     else:
         return False, "there is no CUDA GPU; with --use_cpu auto the processor decides"
     return able, f"{where} {'supports' if able else 'does not support'} it"

@@ -2,6 +2,10 @@
 
 import io
 import json
+import os
+import re
+import shutil
+import signal
 from itertools import pairwise
 
 import pytest
@@ -9,6 +13,7 @@ import pytest
 import search.__main__ as command
 from common.errors import BadInput
 from embedder import Embedder
+from search.index import Index
 from tests.faults.forked import meanwhile
 
 
@@ -47,8 +52,89 @@ def test_long_files_are_built_and_queried(tiny_bert, folder, tmp_path, capsys, m
     assert printed[1].startswith("1. Page 1 (1.md)") and "BM25 0.00" in printed[5]
     with pytest.raises(BadInput, match="half of a surrogate pair; bytes that are not UTF-8"):
         command.main(["query", index, "caf\udce9"])
-    with pytest.raises(BadInput, match="exists already"):
-        command.main(build)
+
+
+@pytest.fixture
+def build(tiny_bert, folder, tmp_path, capsys):
+    """Builds tmp_path / "index" with more words, and returns what it counts."""
+
+    def build(*words):
+        flags = [f"--model={tiny_bert}", "--pooling=avg", f"--output={tmp_path / 'index'}"]
+        command.main(["build", str(folder), *flags, *words])
+        counted = re.search(
+            r"(\d+) documents in (\d+) windows \((\d+) encoded, (\d+) kept, (\d+) dropped",
+            capsys.readouterr().out,
+        )
+        return tuple(map(int, counted.groups()))
+
+    return build
+
+
+def test_an_index_is_updated_as_it_was_built_and_equals_a_new_one(
+    build, folder, tmp_path, monkeypatch
+):
+    words = ["--window=40", "--stride=20", "--language=german", "--dtype=float32"]
+    documents, windows, encoded, kept, dropped = build(*words, "--max_length=50")
+    assert documents == 3 and windows == encoded > 30 and kept == dropped == 0
+    reader = Embedder.load_index(tmp_path / "index")
+    (folder / "0.md").write_text((folder / "0.md").read_text() + "\n\nA new end.")
+    (folder / "1.md").unlink()
+    (folder / "3.md").write_text("A third page.")
+    found = reader.hits(["zanzibar"], top_k=9)
+    with monkeypatch.context() as patch:  # the index alone has the vectors of what is old
+        patch.setattr("eval.store.FILE", str(tmp_path / "another.sqlite"))
+        documents, windows, encoded, kept, dropped = build()
+    assert documents == 3 and encoded == 2 and kept == windows - 2
+    assert dropped > 10, "of the page that is gone, and the old end"
+    assert reader.hits(["zanzibar"], top_k=9) == found, "of the old index, which is still open"
+    updated = contents(tmp_path / "index")
+    shutil.rmtree(tmp_path / "index")
+    build(*words, "--max_length=50")
+    assert contents(tmp_path / "index") == updated
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("--max_length=20", "--max_length 20: .* was built with 64; leave the flag out"),
+        ("--dtype=int8", "--dtype int8: .* was built with float16"),
+        ("--bf16", "--bf16 true: .* was built with false"),
+        ("--stride=300", "--stride 300 is above --window 62"),
+    ],
+)
+def test_an_index_of_other_vectors_is_refused_and_kept(build, tmp_path, word, said):
+    build()
+    before = (tmp_path / "index" / "infocse.json").read_bytes()
+    with pytest.raises(BadInput, match=said):
+        build(word)
+    assert (tmp_path / "index" / "infocse.json").read_bytes() == before
+
+
+def test_a_killed_build_has_lost_nothing_that_was_encoded(build, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("eval.store.PIECE", 3)
+    pid = os.fork()
+    if not pid:
+        monkeypatch.setattr(Index, "save", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        build()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert not (tmp_path / "index").exists()
+    documents, windows, encoded, kept, dropped = build()
+    assert documents == 3 and encoded == dropped == 0 and kept == windows
+
+
+def test_bfloat16_is_used_where_the_processor_has_it(build, tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": True})
+    build()
+    assert Index.load(tmp_path / "index").facts["bf16"] and "vectors in bfloat16" in caplog.text
+    monkeypatch.setattr("torch.cpu.get_capabilities", dict)
+    assert build()[2] == 0, "as it was built"
+    with pytest.raises(BadInput, match=r"--bf16 false: .* was built with true"):
+        build("--bf16=false")
 
 
 def test_windows_leave_room_for_the_prompt_and_overlap(tiny_bert, monkeypatch, tmp_path):

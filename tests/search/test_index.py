@@ -1,6 +1,8 @@
 """An index ranks as a slow loop does, and a folder gives back what was saved or an error."""
 
 import json
+import shutil
+import signal
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from eval.retrieval.hybrid import fused
 from eval.retrieval.lexical import Lexical
 from search.index import Document, Index
 from search.recipe import Recipe
-from tests.faults.forked import check_kills
+from tests.faults.forked import check_kills, run
 from tests.folders import change_json
 from tests.refusals import refused
 
@@ -112,7 +114,7 @@ def test_another_model_other_prompts_and_another_folder_are_refused(model, tiny_
     with pytest.raises(BadInput, match="is not the model that built the index"):
         Embedder.load_index(tmp_path / "index", tiny_roberta)
     with pytest.raises(BadInput, match="exists already; remove it"):
-        model.save(tmp_path / "index")
+        Embedder(tiny_roberta, pooling="avg").build_index(["a text"]).save(tmp_path / "index")
     assert Embedder.load_index(tmp_path / "index", pooling="avg").texts
     refused_pooling = refused(Embedder.load_index, tmp_path / "index", pooling="cls_before_pooler")
     assert "is not the model" in refused_pooling
@@ -150,15 +152,71 @@ def test_of_large_files_numbers_that_are_not_finite_are_refused_and_others_on_re
 def test_other_folders_and_formats_are_refused(model, tmp_path, monkeypatch):
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "index.json").write_text('{"format": 1}')
-    said = "an index of format 1, this version reads 3; `python -m search build`"
+    said = "an index of format 1, this version reads 4; remove it, and `python -m search build`"
     assert said in refused(Index.load, tmp_path / "old")
     with filling(tmp_path / "model"):
         pass
-    assert "model: no index; " in refused(Index.load, tmp_path / "model")
+    assert "model: no index, which" in refused(Index.load, tmp_path / "model")
     with monkeypatch.context() as patch:
-        patch.setattr(search.index, "FORMAT", 4)
+        patch.setattr(search.index, "FORMAT", 5)
         model.save(tmp_path / "new")
-    assert "an index of format 4, this version reads 3" in refused(Index.load, tmp_path / "new")
+    assert "an index of format 5, this version reads 4" in refused(Index.load, tmp_path / "new")
+
+
+def test_what_is_known_keeps_its_vector_and_only_the_rest_is_encoded(monkeypatch):
+    monkeypatch.setattr(search.index, "ENCODED", 2)
+    seen = []
+
+    def encoded(texts):
+        seen.extend(texts)
+        return encode(texts)
+
+    names = ["a cab", "bad", "dad", "a cab", "egg"]
+    old = Index.build(encoded, [Document(str(i), "", name) for i, name in enumerate(names[:3])])
+    assert seen == names[:3]
+    documents = [Document(str(i), "", name) for i, name in enumerate([*names[1:], "fed"])]
+    new, whole = (Index.build(encoded, documents, old=there) for there in (old, None))
+    assert seen[3:] == ["egg", "fed", *dict.fromkeys([*names[1:], "fed"])]
+    assert (new.vectors.entries == whole.vectors.entries).all()
+    assert new.all_documents() == documents and new.lexical.scores("egg").any()
+
+
+def test_an_index_that_is_replaced_while_it_is_opened_is_whole(
+    model, sentences, tmp_path, monkeypatch
+):
+    folder, facts_of = tmp_path / "index", search.index.facts_of
+    model.save(folder)
+
+    def late(*given):
+        facts = facts_of(*given)
+        monkeypatch.setattr(search.index, "facts_of", facts_of)
+        model.build_index(sentences[60:70], lexical=True).save(folder)
+        return facts
+
+    monkeypatch.setattr(search.index, "facts_of", late)
+    assert Embedder.load_index(folder).texts == sentences[60:70]
+    folder.rename(tmp_path / ".index.replaced")  # by a writer that is at its last step
+    assert Embedder.load_index(folder).texts == sentences[60:70]
+
+
+def test_a_killed_update_leaves_the_old_index_or_the_new_one(model, sentences, tmp_path):
+    model.save(tmp_path / "old" / "index")
+    model.build_index(sentences[:20], lexical=True)
+
+    def update(name, **fault):
+        folder = tmp_path / name
+        if not folder.exists():
+            shutil.copytree(tmp_path / "old", folder)
+        code, events = run(lambda folder: model.save(folder / "index"), folder, fault)
+        return code, events, len(Index.load(folder / "index").documents)
+
+    _, events, texts = update("whole")
+    assert texts == 20
+    for at in (*range(1, events - 5, events // 4), *range(events - 5, events + 1)):
+        code, _, texts = update(f"at-{at}", kill=at)
+        assert code == -signal.SIGKILL and texts in (60, 20), at
+        assert update(f"at-{at}")[::2] == (0, 20)
+        assert [path.name for path in (tmp_path / f"at-{at}").iterdir()] == ["index"]
 
 
 def test_a_killed_writer_leaves_nothing_that_can_be_loaded(model, tmp_path):
