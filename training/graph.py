@@ -1,24 +1,28 @@
-"""Forward and backward as one CUDA graph: the host launches one graph, not a thousand kernels.
+"""Forward, backward and clipping as one CUDA graph: the host launches a graph, not 1,000 kernels.
 
 A bert-base step at 64 x 32 runs faster on a GPU than a host can launch its kernels. A graph records
-them once for every shape of batch and replays them. Clipping and AdamW stay outside: capturing them
-too gained nothing (12.15 against 12.14 ms for SimCSE on an H200); results/gpu-*.md has the times.
+them once for every shape of batch and replays them. AdamW stays outside, where the Trainer keeps
+its state and learning rate: it is a few fused kernels.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from common.errors import BadInput
+from data.collator import Collator
+from data.draws import Key
 from models import fast
-from models.training import TrainingOutput
-from training.run_arguments import recomputes
+from training.run_arguments import RunArguments, recomputes
 from training.trainer import EmbeddingTrainer
 
 # Torch prefers cuDNN's, which is slower at 32 tokens: 16.7 -> 15.6 ms for InfoCSE on an H200.
@@ -26,8 +30,16 @@ _ATTENTION = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 _WARM = 3  # passes before a capture: libraries allocate and choose their kernels in the first ones
 
 
+class Taken(NamedTuple):
+    """Loss and terms of a step, and its gradients' norm before clipping."""
+
+    loss: Tensor
+    terms: dict[str, Tensor]
+    norm: Tensor
+
+
 class GraphedStep:
-    """Forward and backward of batches; each shape of batch is captured when it first comes.
+    """Forward, backward and clipping of batches; each shape is captured when it first comes.
 
     A capture changes neither weights and buffers nor random numbers. On a CPU nothing is captured.
     Every graph writes its own gradients, so nothing is zeroed or summed: 17.8 -> 16.7 ms for
@@ -36,20 +48,22 @@ class GraphedStep:
     Args:
         model: on its device.
         precision: opens the autocast context.
+        max_norm: of the gradients.
     """
 
-    def __init__(self, model, precision: Callable[[], AbstractContextManager]) -> None:
-        self.model, self.precision = model, precision
+    def __init__(
+        self, model, precision: Callable[[], AbstractContextManager], max_norm: float = math.inf
+    ) -> None:
+        self.model, self.precision, self.max_norm = model, precision, max_norm
         self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.captured: dict[tuple, tuple[dict[str, Tensor], Callable[[], TrainingOutput]]] = {}
+        self.captured: dict[tuple, tuple[dict[str, Tensor], Callable[[], Taken]]] = {}
 
-    def __call__(self, inputs: dict) -> TrainingOutput:
-        """Set the gradients of a batch on the model's device.
+    def __call__(self, inputs: dict, shares: fast.Shares) -> Taken:
+        """Set the gradients of a batch on the model's device; `shares` are its own.
 
         The returned tensors are valid until the next call.
         """
         tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
-        shares = fast.shares_of(tensors)
         shape = shares, *((name, value.shape, value.dtype) for name, value in tensors.items())
         if shape not in self.captured:
             copies = copy.deepcopy(tensors)
@@ -59,18 +73,19 @@ class GraphedStep:
             copies[name].copy_(value, non_blocking=True)
         return replay()
 
-    def _take(self, inputs: dict, shares: fast.Shares) -> TrainingOutput:
+    def _take(self, inputs: dict, shares: fast.Shares) -> Taken:
         self._attach([None] * len(self.trained))
         with self.precision(), fast.fixed(shares):
             output = self.model(**inputs)
         output.loss.backward()
-        return TrainingOutput(loss=output.loss.detach(), terms=output.terms)
+        norm = nn.utils.clip_grad_norm_(self.trained, self.max_norm)
+        return Taken(output.loss.detach(), output.terms, norm)
 
     def _attach(self, gradients: Sequence[Tensor | None]) -> None:
         for parameter, gradient in zip(self.trained, gradients, strict=True):
             parameter.grad = gradient
 
-    def _capture(self, inputs: dict, shares: fast.Shares) -> Callable[[], TrainingOutput]:
+    def _capture(self, inputs: dict, shares: fast.Shares) -> Callable[[], Taken]:
         device = self.trained[0].device
         if device.type != "cuda":
             return lambda: self._take(inputs, shares)
@@ -89,26 +104,26 @@ class GraphedStep:
         # The loader's threads may pin memory.
         captured = torch.cuda.graph(graph, capture_error_mode="thread_local")
         with captured, sdpa_kernel(_ATTENTION):
-            output = self._take(inputs, shares)
+            taken = self._take(inputs, shares)
         gradients = [parameter.grad for parameter in self.trained]
 
-        def replay() -> TrainingOutput:
+        def replay() -> Taken:
             graph.replay()
-            self._attach(gradients)  # the Trainer sets them to None after every step
-            return output
+            self._attach(gradients)  # another shape's graph has its own
+            return taken
 
         return replay
 
 
 class GraphedTrainer(EmbeddingTrainer):
-    """An EmbeddingTrainer whose forward and backward are CUDA graphs, see `GraphedStep`.
+    """An EmbeddingTrainer whose steps are CUDA graphs up to the optimizer, see `GraphedStep`.
 
     Raises:
         BadInput: several processes, accumulation, fp16, compilation, recomputed layers, or an
             objective whose steps a replay would not repeat.
     """
 
-    def __init__(self, model, args, *others, **more) -> None:
+    def __init__(self, model, args: RunArguments, collator: Collator, *others, **more) -> None:
         objectives = getattr(model, "objectives", ())  # stage 1 has none
         reasons = [objective.not_replayed for objective in objectives if objective.not_replayed]
         alone = args.world_size == 1 and args.gradient_accumulation_steps == 1
@@ -119,15 +134,33 @@ class GraphedTrainer(EmbeddingTrainer):
             )
         if reasons:
             raise BadInput(f"--cuda_graph: not supported here; {reasons[0]}")
-        super().__init__(model, args, *others, **more)
-        self._step = GraphedStep(self.model, self.accelerator.autocast)
+        super().__init__(model, args, collator, *others, **more)
+        self.data_collator = partial(_with_shares, collator)
+        max_norm = args.max_grad_norm or math.inf
+        self._step = GraphedStep(self.model, self.accelerator.autocast, max_norm)
+        # A step replaces all gradients, and every evaluation restores the mode of what it ran:
+        # setting both again takes the host a millisecond.
+        self.model.zero_grad = lambda set_to_none=True: None
 
     def training_step(self, model, inputs, num_items_in_batch=None) -> Tensor:
-        """Forward and backward."""
-        self.model.train()
-        if num_items_in_batch is None:
-            output = self._step(inputs)
-        else:
-            output = self._step({**inputs, "num_items_in_batch": num_items_in_batch})
-        self.count_terms(output.terms, inputs, num_items_in_batch)
-        return output.loss.clone()
+        """Forward, backward and clipping."""
+        if not self.model.training:
+            self.model.train()
+        shares = inputs.pop("shares")
+        if num_items_in_batch is not None:
+            inputs["num_items_in_batch"] = num_items_in_batch
+        taken = self._step(inputs, shares)
+        self._norm = taken.norm
+        self.count_terms(taken.terms, inputs, num_items_in_batch)
+        return taken.loss.clone()
+
+    def clip(self, parameters: Iterable[Tensor], max_norm: float) -> Tensor:
+        """The norm that the step has clipped."""
+        self.check_step(self._norm)
+        return self._norm
+
+
+def _with_shares(collator: Collator, keys: Sequence[Key]) -> dict[str, Any]:
+    """A batch and its shares: counted on the device, they would make the host wait for a step."""
+    batch = collator(keys)
+    return {**batch, "shares": fast.shares_of(batch)}

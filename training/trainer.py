@@ -9,14 +9,14 @@ import json
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import DistributedType, broadcast_object_list, send_to_device, set_seed
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback
 
@@ -99,6 +99,7 @@ class EmbeddingTrainer(Trainer):
                 "accelerate's configuration shards the model, but evaluation and checkpoints need "
                 "the whole model (docs/scale.md): use MULTI_GPU"
             )
+        self.accelerator.clip_grad_norm_ = self.clip  # what all its ways to clip end in
         probed = self.sampler.held or range(min(count, _PROBED))
         self._probe = collator([(-1, index, 0) for index in probed])
         self.events = Steps(self.sampler, model)
@@ -180,16 +181,25 @@ class EmbeddingTrainer(Trainer):
         self._tokens.zero_()
         return self.state.num_input_tokens_seen
 
-    def _get_grad_norm(self, model, grad_norm=None):
-        """Stock gradient norm, checked with the terms before the optimizer step, see `FirstBad`."""
-        norm = super()._get_grad_norm(model, grad_norm)
+    def clip(self, parameters: Iterable[Tensor], max_norm: float) -> Tensor:
+        """Stock clipping; the norm and the terms are checked before the optimizer's step.
+
+        Returns:
+            The norm before clipping, see `FirstBad`.
+        """
+        self.accelerator.unscale_gradients()
+        norm = nn.utils.clip_grad_norm_(parameters, max_norm)
+        self.check_step(norm)
+        return norm
+
+    def check_step(self, norm: Tensor) -> None:
+        """Note a gradient norm or terms that are not finite; raise NonFinite at once on a CPU."""
         numbers = list(self._sums.values())
         if self.accelerator.scaler is None:  # fp16 finds its scale by infinite gradients
             numbers.append(norm)
         self._first_bad.note(self.state.global_step + 1, numbers)
         if self.args.device.type == "cpu":
             self._stop_if_bad(float(norm))
-        return norm
 
     def _stop_if_bad(self, norm: float | None = None) -> None:
         """Raise NonFinite after a bad step."""

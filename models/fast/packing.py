@@ -41,7 +41,7 @@ def fixed(shares: Shares) -> Iterator[None]:
 
 
 def shares_of(inputs: Mapping[str, Tensor]) -> Shares:
-    """The shares of a batch from the collator, read from its device at once."""
+    """The shares of a batch in host memory, as it comes from the collator."""
     masks = [value for name, value in inputs.items() if name.endswith("attention_mask")]
     labels = [value != IGNORED for name, value in inputs.items() if name.endswith("_labels")]
     if "target_attention_mask" in inputs:  # each of its tokens is a label

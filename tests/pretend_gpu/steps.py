@@ -18,6 +18,7 @@ from bench.cases import FAMILIES, STAGE_ONE, TINY, Case, Materials
 from models import fast
 from tests.pretend_gpu.device import LOG, move, pretending
 from training.faults import FirstBad
+from training.graph import GraphedStep
 from training.methods import method_names
 
 STEPS = 2  # the second is counted: the first creates the optimizer's state
@@ -48,32 +49,31 @@ def rows(layers: int, batch: int, length: int) -> Iterator[dict]:
                 }
 
 
+class Uncaptured(GraphedStep):
+    """Takes every step as if it were captured."""
+
+    def _capture(self, inputs, shares):
+        return lambda: self._take(inputs, shares)
+
+
 def take_steps(model, collator, bf16: bool, batch: int):
     """Take steps as in a CUDA graph; the log covers the last one, after the copy of its batch."""
     with pretending() as log:
         log.reset()
         move(model).train()
-        trained = [p for p in model.parameters() if p.requires_grad]
-        optimizer = torch.optim.AdamW(trained, lr=1e-3, fused=True)
+        half = torch.autocast("cuda", dtype=torch.bfloat16) if bf16 else nullcontext()
+        take = Uncaptured(model, lambda: half, 1.0)
+        optimizer = torch.optim.AdamW(take.trained, lr=1e-3, fused=True)
         bad = FirstBad(torch.device("cuda:0"))
         for step in range(STEPS):
             inputs = collator([(0, step * batch + row, step) for row in range(batch)])
-            shares = fast.shares_of(
-                {k: v for k, v in inputs.items() if isinstance(v, torch.Tensor)}
-            )
+            shares = fast.shares_of(inputs)
             log.reset()
             inputs = send_to_device(inputs, "cuda:0", non_blocking=True)
             log.reset(active=True)
-            half = torch.autocast("cuda", dtype=torch.bfloat16) if bf16 else nullcontext()
-            with half, fast.fixed(shares):
-                output = model(**inputs)
-            output.loss.backward()
-            norm = torch.nn.utils.clip_grad_norm_(
-                trained, 1.0, foreach=True
-            )  # torch's default on a GPU
-            bad.note(step + 1, [*output.terms.values(), norm])
+            taken = take(inputs, shares)
+            bad.note(step + 1, [*taken.terms.values(), taken.norm])
             optimizer.step()
-            optimizer.zero_grad()
             model.after_step()
             log.active = False
     return LOG

@@ -8,6 +8,7 @@ import run_pretrain_aux
 import run_unsup
 from bench.cases import TINY, Materials
 from common.errors import BadInput
+from training.curves import read_log
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +53,13 @@ def trained(folder, script, name, **flags):
     ],
 )
 def test_its_steps_are_those_of_a_plain_run(folder, script, flags):
-    name = script.__name__
+    """Weights, and the gradient norms before they are clipped."""
+    name, flags = script.__name__, flags | {"max_grad_norm": 0.1, "logging_steps": 1}
     plain = trained(folder, script, f"{name}-plain", **flags)
     graphed = trained(folder, script, f"{name}-graph", cuda_graph="true", **flags)
+    logs = [read_log(folder / f"{name}-{kind}") for kind in ("plain", "graph")]
+    norms, same = ([line["grad_norm"] for line in log if "grad_norm" in line] for log in logs)
+    assert norms == pytest.approx(same, rel=1e-4) and min(norms) > 0.2
     initial = load_file(folder / "bert" / "model.safetensors")
     for key, value in plain.items():
         torch.testing.assert_close(graphed[key], value, rtol=1e-5, atol=1e-7)
