@@ -37,18 +37,22 @@ def choose_words(
         heads = starts[row][positions] | alone
         heads[1:] |= alone[:-1]
         heads[0] = True
-        words = np.split(positions, np.flatnonzero(heads)[1:])
+        begins = np.flatnonzero(heads)
         budget = max(1, round(rate * len(positions)))
-        order = np.argsort(uniform[row][positions[heads]], kind="stable")
-        ranked = [words[number] for number in order if not special[row][words[number][0]]]
-        for word in ranked:
-            if len(word) <= budget:
-                chosen[row][word] = True
-                budget -= len(word)
+        order = np.argsort(uniform[row][positions[begins]], kind="stable")
+        order = order[~alone[begins[order]]]
+        sizes = np.diff(begins, append=len(positions))[order].tolist()
+        ranked = begins[order].tolist()
+        masked = np.zeros_like(alone)
+        for begin, size in zip(ranked, sizes, strict=True):
+            if size <= budget:
+                masked[begin : begin + size] = True
+                budget -= size
             if budget == 0:
                 break
-        if ranked and not chosen[row].any():
-            chosen[row][ranked[0][:budget]] = True
+        if ranked and not masked.any():
+            masked[ranked[0] : ranked[0] + budget] = True
+        chosen[row][positions] = masked
     return chosen
 
 
