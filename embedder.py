@@ -162,12 +162,19 @@ class Embedder:
         Args:
             documents: at least one, each with another id.
             language: of BM25's words; None leaves BM25 out.
-            window: tokens of a window; 0: a document is one window.
-            stride: tokens from one window to the next.
+            window: tokens of a window, at most what the model reads; 0: a document is one window.
+            stride: tokens from one window to the next; fewer if windows are.
 
         Returns:
             How many texts were encoded; others are in the index that is there or in `cache_dir`.
         """
+        longest = self.longest
+        if longest < 1:
+            model = self._facts["model"]
+            raise BadInput(f"{model}: its document prompt leaves no room for a document's tokens")
+        if longest < window:
+            window, stride = longest, max(1, stride * longest // window)
+            logger.info("windows have %d tokens, one every %d: the model's limit", window, stride)
         logger.info("index: vectors in %s", "bfloat16" if self._searcher.bf16 else "float32")
         kept = Kept(self._searcher.of("document"), self.cache_dir)
         cut = cutter(self.tokenizer, window, stride) if window else whole

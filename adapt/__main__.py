@@ -15,7 +15,7 @@ from common.errors import run_command
 
 from adapt.pseudo import PseudoQuery, pseudo_queries
 from common.files import write_json
-from common.flags import Parser, add_cache, add_columns, add_pooling
+from common.flags import Parser, add_cache, add_columns, add_encoder
 from common.folders import filling, locked, refuse_existing
 from common.ranges import Seed, check_range
 from common.streams import show
@@ -25,11 +25,10 @@ from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir import SEARCHES
 from eval.retrieval.lexical import LANGUAGES
 from eval.scores import markdown
-from eval.store import Kept
 from infocse import Embedder
 from models.saved_format import read_modules
-from search.documents import cutter, read_documents
-from search.index import Document, Index
+from search.documents import read_documents
+from search.index import STRIDE, WINDOW, Document
 from search.recipe import Recipe
 
 DESCRIPTION = """Find the best search in your own documents for a model.
@@ -45,7 +44,6 @@ there has all figures and queries.
 COMPARED = ("bm25", "hybrid", "dense")
 LEAST = 150  # pseudo-queries; fewer choose nothing
 SEARCHED = 10_000  # documents at most
-WINDOW = 200  # tokens, as `python -m search build`, one every half
 _TOP = 10
 
 
@@ -64,7 +62,7 @@ def parser() -> Parser:
     p.add_argument("--text", nargs="+", required=True, metavar="DOCUMENTS", help=text)
     p.add_argument("--output", required=True, metavar="DIR", help="a new folder")
     add_columns(p)
-    add_pooling(p)
+    add_encoder(p, auto=True)
     add_cache(p, "documents")
     words = "stemmer and stop words of BM25"
     p.add_argument("--language", choices=LANGUAGES, default="english", help=words)
@@ -88,7 +86,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     some = permutation(args.seed, 0, len(documents), "searched")[:SEARCHED]
     documents = [documents[number] for number in sorted(some.tolist())]
     plain = read_modules(args.model) is None
-    model = Embedder(args.model, args.pooling or ("avg" if plain else None), progress=True)
+    how: dict[str, Any] = {"max_length": args.max_length, "bf16": args.bf16, "progress": True}
+    pooling = args.pooling or ("avg" if plain else None)
+    model = Embedder(args.model, pooling, cache_dir=args.cache_dir, **how)
     default = "bm25" if plain else "hybrid"
     queries = pseudo_queries(documents, args.seed, args.language)
     result = {"model": args.model, "documents": len(documents), "default": default}
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             f"make a pseudo-query, {LEAST} are needed to choose another search."
         )
     else:
-        result |= choice(ndcg(model, documents, queries, args.language, args.cache_dir), default)
+        result |= choice(ndcg(model, documents, queries, args.language), default)
         result["said"] = f"{table(result)}\n\n{args.output}: {in_words(result)}"
     result["queries"] = [[query.text, documents[query.document].id] for query in queries]
     with filling(Path(args.output)) as written:
@@ -115,21 +115,17 @@ def ndcg(
     documents: Sequence[Document],
     queries: Sequence[PseudoQuery],
     language: str,
-    cache_dir: str,
 ) -> dict[str, np.ndarray]:
     """nDCG@10 of every pseudo-query by search, (Q,), from 0 to 1, as `python -m search` finds."""
     changed = list(documents)
     for query in queries:
         changed[query.document] = changed[query.document]._replace(text=query.answer)
-    window = min(WINDOW, model.longest)
-    cut = cutter(model.tokenizer, window, max(1, window // 2))
-    index = Index.build(Kept(model.encoder.of("document"), cache_dir), changed, cut, language)
+    model.index_documents(changed, language, WINDOW, STRIDE)
     texts = [query.text for query in queries]
-    vectors = model.encode(texts, "query")
     grades = [{str(query.document): 1} for query in queries]
     values = {}
     for name in COMPARED:
-        found = index.search(vectors, texts, _TOP, SEARCHES[name], model.device)
+        found = model.hits(texts, _TOP, SEARCHES[name])
         rankings = [[str(hit.document) for hit in hits] for hits in found]
         values[name] = per_query(rankings, grades)[METRICS[0]] / 100
     return values

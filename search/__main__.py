@@ -18,11 +18,10 @@ from embedder import Embedder
 from eval.retrieval.hybrid import WEIGHT
 from eval.retrieval.lexical import LANGUAGES, Words
 from search.documents import FOREIGN, read_documents, snippet, unread
-from search.index import Document, Index
+from search.index import STRIDE, WINDOW, Document, Index
 from search.recipe import Recipe
 
 logger = logging.getLogger(__name__)
-WINDOW, STRIDE = 200, 100  # tokens
 
 
 def parser() -> Parser:
@@ -106,12 +105,6 @@ def build(args: argparse.Namespace) -> None:
     else:
         model = Embedder(args.model, max_length=args.max_length, bf16=args.bf16, **how)
     start = time.perf_counter()
-    longest = model.longest
-    if longest < 1:
-        raise BadInput(f"{args.model}: its document prompt leaves no room for a document's tokens")
-    if longest < window:  # windows overlap by the same share
-        window, stride = longest, max(1, stride * longest // window)
-        logger.info("windows have %d tokens, one every %d: the model's limit", window, stride)
     warn(args.model, model, documents)
     recipe = model.recipe or Recipe()
     language = facts.get("language", recipe.language if recipe.weight < 1 else None)

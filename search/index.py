@@ -32,6 +32,7 @@ from eval.retrieval.lexical import Lexical
 from eval.vectors import Vectors, write
 
 FORMAT = 4
+WINDOW, STRIDE = 200, 100  # tokens of a window, and from one to the next, unless others are given
 ENCODED = 20_000  # windows at a time
 BLOCK = 512  # vectors that are compared at a time: in float32 they fit the cache of a core
 SCORES = 2**26  # held at once, 256 MiB

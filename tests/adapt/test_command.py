@@ -1,6 +1,7 @@
 """`python -m adapt`: documents in; the default out, or a search that is shown to be better."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -126,14 +127,24 @@ def test_the_best_search_is_one_folder_for_every_reader(
     assert built.hits(["a dog"]) == built.hits(["a dog"], weight=float(chosen == "dense"))
 
 
-def test_scores_are_of_what_search_finds(model, sentences, tmp_path):
+@pytest.mark.usefixtures("enough")
+def test_build_encodes_only_the_documents_that_gave_a_query(arguments, tmp_path, capsys):
+    queries = command.main(arguments())["queries"]
+    words = ["build", str(tmp_path / "documents.jsonl"), f"--model={tmp_path / 'out'}"]
+    search([*words, f"--output={tmp_path / 'index'}"])
+    counts = re.search(r"in (\d+) windows \((\d+) encoded", capsys.readouterr().out)
+    windows, encoded = map(int, counts.groups())
+    assert len(queries) <= encoded <= windows / 2
+
+
+def test_scores_are_of_what_search_finds(model, sentences):
     documents = []
     for i in range(60):  # each a window
         text = f"{sentences[2 * i]}. {sentences[2 * i + 1]} and then."
         documents.append(Document(str(i), "", text))
     queries = pseudo_queries(documents, seed=0)
     embedder = Embedder(model)
-    found = command.ndcg(embedder, documents, queries, "english", str(tmp_path))
+    found = command.ndcg(embedder, documents, queries, "english")
     changed = {query.document: query.answer for query in queries}
     texts = [changed.get(i, document.text) for i, document in enumerate(documents)]
     embedder.build_index(texts, lexical=True)
