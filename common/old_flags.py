@@ -20,6 +20,7 @@ RENAMED = {
     "infocse-read-bert-base": "infocse-retromae-bert-base",
     "aux-gap-mini": "conditioning-mini",
     "infocse-read-mini": "infocse-retromae-mini",
+    "infocse-factorial-six-mini": "infocse-factorial-mini",
 }
 
 # Scripts of SimCSE, DiffCSE, InfoCSE and Condenser, and earlier releases of transformers.

@@ -1,10 +1,12 @@
 """`python -m papers TABLE`: fill a table of a paper, or of a study, and train its missing runs."""
 
 import argparse
+import re
+import shlex
 from pathlib import Path
 
 from common.errors import BadInput, run_command
-from common.files import read_json, writing
+from common.files import writing
 from common.flags import Parser, nearest, output_folder, positive
 from common.signals import stoppable
 from common.streams import show
@@ -31,7 +33,7 @@ _SWITCHES = {
     "float32": "no bfloat16 autocast, which is several times slower on CPUs without bfloat16 "
     "instructions",
     "collect": "do not train or score; only collect finished runs",
-    "page": "only write the page again from TABLE.json in --output",
+    "page": "only write the page again from its JSON in --output; without TABLE, all pages",
     "list": "the rows and missing runs of a TABLE, without later seeds of a study whose first seed "
     "chooses; without TABLE, all tables are listed",
     "dry_run": "like --list, with the command of every missing run",
@@ -67,6 +69,8 @@ def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it wrote."""
     args = parser().parse_args(argv)
     contents = [_read(name, args.rows) for name in args.tables or _names()]
+    if args.page and not args.tables:
+        return _write_pages(args)
     if not args.tables:
         show(overview(contents, _choice(args), Path(args.output)))
         return []
@@ -120,9 +124,26 @@ def _choice(args: argparse.Namespace, content: Table | Study | None = None) -> C
 
 def _json_file(content: Table | Study, args: argparse.Namespace) -> Path:
     name = content.name
-    if isinstance(content, Table) and args.backbone:
-        name += f"-{args.backbone}"
+    if isinstance(content, Table):
+        name = f"{content.file}-{args.backbone}" if args.backbone else content.file
     return Path(args.output) / f"{name}.json"
+
+
+def _write_pages(args: argparse.Namespace) -> list[dict]:
+    """Write every page again from its JSON; a table's page has the command that filled it."""
+    written = []
+    for file in sorted(Path(args.output).glob("*.md")):
+        commands = re.findall(
+            r"^    python -m papers (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE
+        )
+        for command in commands:
+            words = shlex.split(command)
+            if words[0] in specification.names():
+                written += main([*words, "--page", "--output", args.output])
+    for name in study.names():
+        if (Path(args.output) / f"{name}.json").is_file():
+            written += _fill(study.read(name), args)
+    return written
 
 
 def _fill(content: Table | Study, args: argparse.Namespace) -> list[dict]:
@@ -135,16 +156,20 @@ def _fill(content: Table | Study, args: argparse.Namespace) -> list[dict]:
 
 def _fill_table(table: Table, choice: Choice, path: Path, args: argparse.Namespace) -> list[dict]:
     if args.page:
-        rows = read_json(path, "results", "give another --output", list)
+        rows = results.known_rows(table, path)
+        if not rows:
+            raise BadInput(f"{path}: has no rows of {table.name}")
         table = table.with_rows([row["label"] for row in rows])
     else:
         rows = results.fill(table, choice, path, args.collect)
-        write_rows(path, rows)
-    text = page.page(table, rows, choice)
-    _write(path.with_suffix(".md"), text)
+        results.write(table, path, rows)
+    text = page.section(table, rows, choice)
+    head = f"# {table.paper}\n\n{page.MEANING}\n"
+    _rewrite(path.with_suffix(".md"), head, table.name, text)
     if table.figure:
-        page.draw_figure(table, table.figure, rows, path.with_suffix(".png"))
-    show(text.rstrip("\n"))
+        picture = path.with_name(path.name.replace(table.file, table.name, 1))
+        page.draw_figure(table, table.figure, rows, picture.with_suffix(".png"))
+    show(text)
     return rows
 
 
@@ -156,17 +181,19 @@ def _fill_study(content: Study, choice: Choice, path: Path, args: argparse.Names
         write_rows(path, rows)
     tables = study_page.tables(content, rows)
     file = path.with_name(f"{content.page or content.name}.md")
-    before = file.read_text(encoding="utf-8") if file.is_file() else f"# {content.title}\n"
-    _write(file, page.rewritten(before, content.name, f"python -m papers {content.name}", tables))
+    _rewrite(file, f"# {content.title}\n", content.name, tables)
     if content.figure:
         study_page.draw_increases(content, content.figure, rows, path.with_suffix(".png"))
     show(tables)
     return rows
 
 
-def _write(path: Path, text: str) -> None:
+def _rewrite(path: Path, head: str, name: str, content: str) -> None:
+    """Replace the part of a page that `python -m papers NAME` makes; a new page gets a head."""
+    before = path.read_text(encoding="utf-8") if path.is_file() else head
     with writing(path) as part:
-        part.write_text(text, encoding="utf-8")
+        made = page.rewritten(before, name, f"python -m papers {name}", content)
+        part.write_text(made, encoding="utf-8")
 
 
 if __name__ == "__main__":

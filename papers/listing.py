@@ -29,8 +29,9 @@ def overview(contents: Iterable[Table | Study], choice: Choice, output: Path) ->
         cells = "-"
         if isinstance(content, Study):
             rows = len(content.combinations)
-            files = _files(content, output)
-            run = len({levels for file in files for levels, _ in known_rows(content, file)})
+            run = len(
+                {levels for levels, _ in known_rows(content, output / f"{content.name}.json")}
+            )
         else:
             rows = len(content.rows)
             results = results_in(content, output)
@@ -46,19 +47,15 @@ def overview(contents: Iterable[Table | Study], choice: Choice, output: Path) ->
     return "\n".join([markdown(lines), *reasons])
 
 
-def _files(content: Table | Study, output: Path) -> list[Path]:
-    return [*output.glob(f"{content.name}.json"), *output.glob(f"{content.name}-*.json")]
-
-
 def results_in(table: Table, output: Path) -> pd.DataFrame:
     """The rows of a table that have figures of ours, by label.
 
     Columns: `models` they ran on, `filled` figures, and the `first` row with the same runs.
     """
     figures = []
-    for file in _files(table, output):
-        for result in read_json(file, "a results table", kind=list):
-            if result["ours"] is not None:
+    for file in [*output.glob(f"{table.file}.json"), *output.glob(f"{table.file}-*.json")]:
+        for result in read_json(file, "the results of a paper", kind=list):
+            if result.get("table") == table.name and result["ours"] is not None:
                 runs = sorted(facts["run"] for facts in result["provenance"].values())
                 place = result["label"], result["column"]
                 figures.append((*place, result["backbone"], " ".join(runs)))

@@ -1,4 +1,4 @@
-"""The page of a paper's table as Markdown, and the picture of a figure: curves or a heat map."""
+"""A table's section of its paper's page, and the picture of a figure: curves or a heat map."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _TITLES = {
     "text": "sha256 of the text",
     "start": "sha256 of the checkpoint, or its hub name",
 }
-_MEANING = (
+MEANING = (
     "Two lines per row: the paper's number, and ours as mean ± standard deviation (n - 1) over the "
     "seeds; n is\nthe number of runs. The verdict is about the last column: inside, above or below "
     "the 95 % interval of the known\ndifferences between seeds; other backbones, texts or budgets "
@@ -31,22 +31,21 @@ _MEANING = (
 Rows = Sequence[Mapping[str, Any]]  # of the table's JSON file, see `papers.results`
 
 
-def page(table: Table, rows: Rows, choice: Choice) -> str:
+def section(table: Table, rows: Rows, choice: Choice) -> str:
     """Title, command, table, notes and provenance of the runs."""
     parts = [
-        f"# {table.title}",
-        f"{table.paper}, {table.where}.",
+        f"## {table.name}",
+        f"{table.title} ({table.where}).",
         f"    {_command(table, choice)}",
         *_exceptions(rows, choice),
         markdown(_lines(table, rows)),
-        _MEANING,
     ]
     if table.note:
         parts.append(table.note)
     if notes := [f"- {row.label}: {row.note}" for row in table.rows if row.note]:
         parts.append("\n".join(notes))
     parts.append(_provenance(rows))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
 
 
 def _command(table: Table, choice: Choice) -> str:

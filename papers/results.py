@@ -15,12 +15,12 @@ from eval.compare.intervals import ABOVE, BELOW, INSIDE, Interval, Line, compare
 from eval.compare.sides import Score, Side, from_files, records
 from eval.encode import device_here
 from eval.retrieval.beir import PAPER14
-from eval.scores import AVERAGE, Key, average
+from eval.scores import AVERAGE, Key, average, write_rows
 from eval.tasks import Options, Task, tasks_named
 from models.pooling import pooling_named
 from papers.plans import plan_of
 from papers.runs import Choice, RunPlan, facts_of, finished, load_all
-from papers.specification import Column, Table, TableRow
+from papers.specification import Column, Table, TableRow, names
 
 logger = logging.getLogger(__name__)
 STEPS = "steps"  # metric of a column of best steps, which are in the run's record
@@ -49,11 +49,11 @@ def fill(table: Table, choice: Choice, path: Path, collect_only: bool) -> list[d
     plans = [plan_of(table, row, choice) for row in table.rows]
     runnable = [plan for plan in plans if isinstance(plan, RunPlan)]
     if collect_only:
-        _refuse_loss(path, choice, [])
+        _refuse_loss(table, path, choice, [])
         return collect(table, choice)
     if not runnable:
         raise BadInput(f"{table.name}: no row can be run with these flags; --list says why")
-    _refuse_loss(path, choice, runnable)
+    _refuse_loss(table, path, choice, runnable)
     tasks = needed(table.columns, choice.data_dir)
     load_all(tasks, choice.data_dir)
     for seed in choice.seeds:
@@ -70,15 +70,13 @@ def fill(table: Table, choice: Choice, path: Path, collect_only: bool) -> list[d
     return collect(table, choice)
 
 
-def _refuse_loss(path: Path, choice: Choice, plans: Iterable[RunPlan]) -> None:
+def _refuse_loss(table: Table, path: Path, choice: Choice, plans: Iterable[RunPlan]) -> None:
     """Raise BadInput if the file has figures of runs that are neither here nor planned."""
-    if not path.is_file():
-        return
     planned = set()
     for plan in plans:
         planned |= {folder.name for folder in plan.folders(choice).values()}
     lost = set()
-    for row in read_json(path, "a results table", "give another --output", list):
+    for row in known_rows(table, path):
         for facts in row["provenance"].values():
             run = PurePath(facts["run"]).name
             if run not in planned and finished(Path(choice.runs) / run) is None:
@@ -86,6 +84,25 @@ def _refuse_loss(path: Path, choice: Choice, plans: Iterable[RunPlan]) -> None:
     if lost:
         missing = f"{len(lost)} runs that are not in {choice.runs} ({min(lost)}, ...)"
         raise BadInput(f"{path} has figures of {missing} and would be lost; give another --output")
+
+
+def known_rows(table: Table, path: Path) -> list[dict[str, Any]]:
+    """The table's rows in the file of its paper; none if there is no file."""
+    if not path.is_file():
+        return []
+    rows = read_json(path, "the results of a paper", "give another --output", list)
+    return [row for row in rows if row["table"] == table.name]
+
+
+def write(table: Table, path: Path, rows: list[dict[str, Any]]) -> None:
+    """Put the table's rows in the file of its paper, whose other tables stay."""
+    by_table: dict[str, list[dict[str, Any]]] = {}
+    if path.is_file():
+        for row in read_json(path, "the results of a paper", "give another --output", list):
+            by_table.setdefault(row["table"], []).append(row)
+    by_table[table.name] = rows
+    in_order = [by_table[name] for name in names() if name in by_table]
+    write_rows(path, [row for of_table in in_order for row in of_table])
 
 
 def needed(columns: Iterable[Column], data_dir: str) -> dict[str, list[Task]]:

@@ -101,6 +101,11 @@ class Table:
     figure: Figure | None = None
     note: str | None = None
 
+    @property
+    def file(self) -> str:
+        """The name of the page and the JSON file that all tables of the paper share."""
+        return self.paper.split()[0].lower()
+
     def with_rows(self, labels: Collection[str]) -> Table:
         """The table with only these rows."""
         return replace(self, rows=tuple(row for row in self.rows if row.label in labels))

@@ -28,18 +28,22 @@ def test_only_what_is_missing_is_trained_and_the_same_run_serves_two_tables(
     assert {path.name for path in (tmp_path / "runs").glob("*/checkpoint-*")} == {
         "checkpoint-notes"
     }
-    written = tmp_path / "results" / "infocse-5-mini"
+    written = tmp_path / "results" / "infocse-mini"
     labels = [row["label"] for row in json.loads(written.with_suffix(".json").read_text())]
     assert labels == ["InfoCSE", "w/o MLM loss", "w/o contrastive loss"]
-    assert written.with_suffix(".md").read_text().startswith("# InfoCSE without one of its losses")
+    assert written.with_suffix(".md").read_text().startswith("# InfoCSE (arXiv")
     filled("--seeds", "0", "1")
     assert len(runner.asked) == 6
     filled("--seeds", "0", "1", "2")
     assert len(runner.asked) == 9 and runner.asked[-1]["seed"] == "2"
-    folders = [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path}"]
+    folders = [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path / 'results'}"]
     main(["infocse-8", "--backbone=mini", "--model=m", "--seeds=0", *folders])
     weights = [flags.get("aux_weight") for flags in runner.asked[9:]]
     assert weights == ["5e-6", "5e-5", "1e-4", "5e-3", "1e-2", "5e-2"]  # 0 and 1e-5 are there
+    tables = [row["table"] for row in json.loads(written.with_suffix(".json").read_text())]
+    assert tables == ["infocse-5"] * 3 + ["infocse-8"] * 8
+    text = written.with_suffix(".md").read_text()
+    assert [name for name in ("## infocse-5", "## infocse-8") if name not in text] == []
 
 
 def test_a_run_that_diverges_is_left_missing_and_the_others_go_on(runner, filled):
@@ -80,7 +84,7 @@ def test_an_untrained_model_is_scored_once_with_its_pooling(runner, tmp_path):
 
 
 def test_figures_of_runs_that_are_gone_are_not_overwritten(filled, runner, tmp_path):
-    table = tmp_path / "results" / "infocse-5-mini.json"
+    table = tmp_path / "results" / "infocse-mini.json"
     filled("--seeds", "0", "1")
     filled("--seeds", "0")  # nothing is lost: the runs are here
     rows = filled("--seeds", "0", "1")

@@ -12,7 +12,7 @@ from eval.retrieval.beir import PAPER14
 from eval.scores import Key, write_rows
 from eval.scores import row as score_row
 from papers import results, runs
-from papers.page import draw_figure, page, points
+from papers.page import draw_figure, points, section
 from papers.plans import plan_of
 from papers.results import collect
 from papers.runs import Choice, RunPlan
@@ -183,14 +183,14 @@ def test_a_page_names_the_rows_that_its_command_does_not_describe(choice):
     for row, values in zip(rows, ([80.0, 81.0, 82.0], [80.0, 81.0, 82.0], [80.0]), strict=True):
         finish(table, row, choice, values)
     collected = collect(table, choice)
-    assert "- seed 0 alone: 0.3\n" in page(table, collected, choice)
+    assert "- seed 0 alone: 0.3\n" in section(table, collected, choice)
     assert collected[0]["provenance"][0]["scored_step"] == 500
     for seed, facts in collected[1]["provenance"].items():
         facts |= {"steps": 75 + seed, "hardware": {"device": "gpu"}, "precision": "float32"}
-    written = page(table, collected, replace(choice, steps=500))
+    written = section(table, collected, replace(choice, steps=500))
     assert "- 75, 76, 77 steps: 0.2\n- float32: 0.2\n- on gpu: 0.2\n" in written
     first = table.with_rows(["0.1"])
-    assert "Other runs" not in page(first, collected[:1], choice)
+    assert "Other runs" not in section(first, collected[:1], choice)
 
 
 @pytest.mark.parametrize("chart", ["curve", "heat map"])

@@ -1,7 +1,5 @@
 """The tables as data: files are well formed, and configurations take the rows' overrides."""
 
-import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,12 +8,10 @@ from baselines.__main__ import parser as baseline_parser
 from eval.compare.sides import records
 from eval.scores import Key
 from models.pooling import POOLINGS
-from papers.__main__ import main
 from papers.plans import config_files, config_name, plan_of
 from papers.results import needed
 from papers.runs import Choice, RunPlan
 from papers.specification import names, read
-from tests.sources import ROOT
 from training.config_files import read_config, words_of
 from training.methods import script_of
 from training.settings import read as settings_of
@@ -42,18 +38,6 @@ def test_all_tables_and_figures_of_the_three_papers_are_here():
         f"consert-figure-{number}" for number in (4, 5, 6, 7)
     ]
     assert names() == [*consert, "consert-views", *infocse, "moco-figure-3", "s-simcse-1"]
-
-
-@pytest.mark.parametrize(
-    "name", [name for name in TABLES if (ROOT / "results" / f"{name}-mini.json").is_file()]
-)
-def test_a_page_of_results_is_that_of_its_json(name, tmp_path):
-    page = ROOT / "results" / f"{name}-mini.md"
-    text = page.read_text(encoding="utf-8")
-    command = re.search(r"^    python -m papers (.+)$", text, re.MULTILINE)[1]
-    shutil.copy(page.with_suffix(".json"), tmp_path)
-    main([*command.split(), "--page", f"--output={tmp_path}"])
-    assert (tmp_path / page.name).read_text(encoding="utf-8") == text
 
 
 def test_only_other_people_s_systems_cannot_be_run():

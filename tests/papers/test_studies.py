@@ -175,8 +175,6 @@ def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, f
     # lambda 0.1 adds 1 to seed 0 and 1.1 to seed 1, everywhere; batch norm adds 5 everywhere
     assert "| lambda 0.1 | all | 0 | +1.05 |" in text and "| nDCG@10 | at | minus |" in text
     assert "| head batch norm | all | tanh | +5.00 | +5.00 to +5.00 | 2 | - | two seeds |" in text
-    filled("infocse-factorial-six-mini", "--rows", "no pre-training", "--seeds", "0")
-    assert len(asked) == len(rows) + 1, "the same runs serve another study"
 
 
 def test_the_loss_increase_of_every_setting_is_drawn(asked, filled, tmp_path, capsys):
