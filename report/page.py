@@ -7,8 +7,9 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from eval.analyse.pictures import MARKERS, styles
 from eval.compare.intervals import RESAMPLES, SEED
-from report import figures
+from report.figures import curves
 from report.runs import RunFolder, facts, findings
 from report.score_table import headline, score_rows, scored_differently
 
@@ -36,11 +37,11 @@ def page(runs: Sequence[RunFolder]) -> str:
         headlines += [f"{run.label}: {words}" for words in findings(run)]
     return _PAGES.get_template("page.html.j2").render(
         labels=labels,
-        colours=len(figures.COLOURS),
-        markers=len(figures.MARKERS),
+        looks=list(styles(labels).values()),
+        signs=dict(zip(MARKERS, "●■▲◆▼✚✖★", strict=True)),
         facts=[(name, list(table[name])) for name in table.columns[~same]],
         shared=[(name, table[name][0]) for name in table.columns[same]],
-        curves=figures.curves(labels, [run.history for run in runs]),
+        curves=curves(labels, [run.history for run in runs]),
         headlines=headlines,
         scores=[(str(key), cells) for key, cells in rows],
         resamples=RESAMPLES,
