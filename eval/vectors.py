@@ -6,20 +6,17 @@
 int8 is scalar quantisation with one scale per vector: v = scale * q with q from -127 to 127 and
 scale = max |v| / 127, so the rounding error is at most scale / 2 and outliers in one vector do not
 affect others. A shard is such a folder with a manifest that says what its vectors are of, see
-`common.folders`; an index has files of its own beside them, see `search.index`.
+`eval.encode_corpus`; an index has files of its own beside them, see `search.index`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
-
-from common.errors import BadInput
-from common.folders import MANIFEST, cached, read_manifest
 
 DTYPES = ("float32", "float16", "int8")
 _FILES = ("vectors.npy", "scales.npy")
@@ -73,55 +70,6 @@ def write(folder: Path, parts: Iterable[np.ndarray], dtype: str) -> tuple[int, i
             rows += len(part)
         _write_headers(files, columns, rows)
     return rows, columns[0].shape[1]
-
-
-def shard(
-    folder: Path,
-    origin: Mapping[str, Any],
-    parts: Callable[[], Iterable[np.ndarray]],
-    dtype: str = "float32",
-) -> dict[str, Any]:
-    """A folder of vectors, computed unless it is there, whole; returns its facts.
-
-    Args:
-        folder: of the shard; its neighbours have the same origin, except for `source`.
-        origin: JSON values that say what the vectors are of: text, model, settings.
-        parts: computes them, each part (n, D) float32.
-        dtype: of the file, one of `DTYPES`.
-
-    Returns:
-        The origin, `rows`, `width`; and `new`: whether it was computed now.
-
-    Raises:
-        BadInput: the folder has vectors of another origin, or its parent those of an older version.
-    """
-    if (folder.parent / "manifest.json").exists():
-        raise BadInput(f"{folder.parent}: has files of an older version; choose another folder")
-    facts = {**origin, "dtype": dtype}
-    if (folder / MANIFEST).is_file():
-        refuse_other(folder, facts)
-    made: list[Path] = []
-
-    def make(new: Path) -> None:
-        facts["rows"], facts["width"] = write(new, parts(), dtype)
-        made.append(new)
-
-    cached(folder, make, facts)
-    return {**read_manifest(folder)["facts"], "new": bool(made)}
-
-
-def refuse_other(folder: Path, origin: Mapping[str, Any]) -> None:
-    """Raise BadInput if the vectors in a folder have another origin; a damaged one has none."""
-    try:
-        found = read_manifest(folder)["facts"]
-    except ValueError:
-        return
-    names = [name for name, value in origin.items() if found.get(name) != value]
-    if names:
-        listed = "; ".join(f"{name} {found.get(name)}, now {origin[name]}" for name in names)
-        raise BadInput(
-            f"{folder}: its vectors have another origin ({listed}); choose another folder"
-        )
 
 
 def quantised(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,9 +2,10 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +14,11 @@ import pyarrow.parquet as pq
 from common.errors import BadInput, brief, run_command
 from common.files import files_of, open_regular, sha256
 from common.flags import Parser, add_encoder, add_prompts
+from common.folders import cached, read_manifest
 from data.lines import texts_by_line
 from data.text import ROWS_AT_ONCE, cells_of
 from eval.encode import Encode, device_here
-from eval.vectors import DTYPES, refuse_other, shard
+from eval.vectors import DTYPES, write
 from models.encoder import load_encoder
 
 ROWS = 20_000  # texts held at once
@@ -91,7 +93,10 @@ def main(argv: list[str] | None = None) -> list[dict]:
 def encode_shard(
     encode: Encode, output: Path, path: Path, dtype: str = "float32", column: str = "text"
 ) -> dict:
-    """Write the vectors of one shard unless they exist; returns its facts, as `vectors.shard`.
+    """Write the vectors of one shard unless they exist, whole; returns its facts.
+
+    They are model, max_length, source, sha256, dtype, rows and width; and `new`: whether it was
+    encoded now.
 
     Raises:
         BadInput: the shard is unreadable or empty, changes while it is encoded, or has changed
@@ -99,25 +104,44 @@ def encode_shard(
     """
     with open_regular(path) as file:  # BadInput for a missing file or a pipe
         parquet = file.read(len(_PARQUET)) == _PARQUET
-    origin = {"model": encode.identity, "max_length": encode.max_length}
-    origin |= {"source": path.name, "sha256": sha256(path)}
+    facts = {"model": encode.identity, "max_length": encode.max_length, "dtype": dtype}
+    facts |= {"source": path.name, "sha256": sha256(path)}
     if parquet:
-        origin["column"] = column
+        facts["column"] = column
 
     def parts() -> Iterator[np.ndarray]:
         texts = _cells(path, column) if parquet else (text for _, text in texts_by_line(path))
         rows = 0
-        while piece := list(
-            islice(texts, ROWS)
-        ):  # an empty line is an empty text, so no row is lost
+        # an empty line is an empty text, so no row is lost
+        while piece := list(islice(texts, ROWS)):
             rows += len(piece)
             yield encode(piece)
         if not rows:
             raise BadInput(f"{path}: contains no text; remove it from the inputs")
-        if sha256(path) != origin["sha256"]:
+        if sha256(path) != facts["sha256"]:
             raise BadInput(f"{path}: changed while it was encoded; run the command again")
 
-    return shard(output / stem_of(path), origin, parts, dtype)
+    def make(folder: Path) -> None:
+        facts["rows"], facts["width"] = write(folder, parts(), dtype)
+
+    folder = output / stem_of(path)
+    refuse_other(folder, facts)
+    cached(folder, make, facts)
+    return {**read_manifest(folder)["facts"], "new": "rows" in facts}
+
+
+def refuse_other(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Raise BadInput if a folder has vectors with other facts; a damaged one is made again."""
+    try:
+        found = read_manifest(folder)["facts"]
+    except ValueError:
+        return
+    names = [name for name, value in facts.items() if found.get(name) != value]
+    if names:
+        listed = "; ".join(f"{name} {found.get(name)}, now {facts[name]}" for name in names)
+        raise BadInput(
+            f"{folder}: its vectors have another origin ({listed}); choose another folder"
+        )
 
 
 def stem_of(path: Path) -> str:

@@ -97,6 +97,25 @@ def test_a_killed_command_leaves_whole_shards_and_the_same_command_ends(
     assert not [*tmp_path.glob("*/out/.*partial*")]
 
 
+@pytest.mark.parametrize("name", ["vectors.npy", "scales.npy", "infocse.json"])
+def test_a_shard_is_encoded_once_again_if_damaged_and_refused_if_of_others(tmp_path, name, caplog):
+    texts, out = tmp_path / "a.txt", tmp_path / "out"
+    texts.write_text("a\nbat\n")
+    facts = command.encode_shard(Letters(), out, texts, "int8")
+    assert (facts["rows"], facts["width"], facts["new"]) == (2, 6, True)
+    assert names(out / "a") == ["infocse.json", "scales.npy", "vectors.npy"]
+    assert command.encode_shard(Letters(), out, texts, "int8") == facts | {"new": False}
+    before = (out / "a" / name).read_bytes()
+    (out / "a" / name).write_bytes(before[:-2] + bytes([before[-2] ^ 1]) + before[-1:])
+    assert command.encode_shard(Letters(), out, texts, "int8") == facts
+    assert (out / "a" / name).read_bytes() == before and "making it again" in caplog.text
+    said = refused(command.encode_shard, Letters("other"), out, texts)
+    assert "another origin (model letters, now other; dtype int8, now float32)" in said
+    texts.write_text("another\n")
+    assert "sha256" in refused(command.encode_shard, Letters(), out, texts, "int8")
+    assert (out / "a" / name).read_bytes() == before
+
+
 def test_a_shard_that_changes_while_it_is_encoded_is_not_done(tmp_path):
     shard, out = tmp_path / "a.txt", tmp_path / "out"
     shard.write_text("a\nb\n")
@@ -108,7 +127,7 @@ def test_a_shard_that_changes_while_it_is_encoded_is_not_done(tmp_path):
 
     said = refused(command.encode_shard, Editing(), out, shard)
     assert said == f"{shard}: changed while it was encoded; run the command again"
-    assert not out.exists()
+    assert names(out) == []
     assert command.encode_shard(Letters(), out, shard)["rows"] == 2
 
 
@@ -137,7 +156,7 @@ def test_a_bad_shard_is_named_and_leaves_no_output(tmp_path, name, content, said
     (tmp_path / "in" / name).write_bytes(content)
     message = refused(letters, tmp_path / "out", tmp_path / "in")
     assert message.startswith(str(tmp_path / "in" / name)) and said in message
-    assert not (tmp_path / "out").exists()
+    assert names(tmp_path / "out") == []
 
 
 def test_shards_with_the_same_output_are_refused_before_encoding(shards, tmp_path, letters):

@@ -1,13 +1,9 @@
-"""Vectors: written in parts, kept while whole, computed again if not, refused if of others."""
+"""Vectors are written in parts and mapped; int8 keeps their directions."""
 
 import numpy as np
 import pytest
 
-from common.folders import MANIFEST, facts_of
-from eval.vectors import DTYPES, Vectors, quantised, shard, write
-from tests.refusals import refused
-
-VECTORS = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
+from eval.vectors import DTYPES, Vectors, quantised, write
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -49,38 +45,3 @@ def test_int8_changes_the_direction_of_a_vector_little(width):
     assert 1 - cosine.min() < 1e-4
     with pytest.raises(FloatingPointError):
         Vectors.of(vectors, "float16")
-
-
-def test_a_shard_is_computed_once_and_its_facts_describe_it(tmp_path):
-    facts = shard(tmp_path / "a", {"text": "x"}, lambda: [VECTORS], "int8")
-    assert facts == {"text": "x", "dtype": "int8", "rows": 9, "width": 3, "new": True}
-    assert facts_of(tmp_path / "a", "go") | {"new": True} == facts
-    assert {path.name for path in (tmp_path / "a").iterdir()} == {
-        MANIFEST,
-        "vectors.npy",
-        "scales.npy",
-    }
-    again = shard(tmp_path / "a", {"text": "x"}, lambda: 1 / 0, "int8")
-    assert again == facts | {"new": False}
-
-
-@pytest.mark.parametrize("name", ["vectors.npy", "scales.npy"])
-def test_a_damaged_shard_is_computed_again_and_logged(tmp_path, caplog, name):
-    path = tmp_path / "a" / name
-    shard(tmp_path / "a", {"text": "x"}, lambda: [VECTORS], "int8")
-    before = path.read_bytes()
-    path.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
-    assert shard(tmp_path / "a", {"text": "x"}, lambda: [VECTORS], "int8")["new"]
-    assert path.read_bytes() == before
-    assert f"{name} has changed since it was written; making it again" in caplog.text
-
-
-def test_a_shard_of_another_origin_is_refused(tmp_path):
-    shard(tmp_path / "a", {"text": "x"}, lambda: [VECTORS])
-    before = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
-    for origin, dtype, said in (("y", "float32", "text x, now y"), ("x", "int8", "now int8")):
-        message = refused(shard, tmp_path / "a", {"text": origin}, lambda: 1 / 0, dtype)
-        assert "have another origin" in message and said in message
-    (tmp_path / "manifest.json").touch()
-    assert "an older version" in refused(shard, tmp_path / "b", {}, lambda: 1 / 0)
-    assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before
