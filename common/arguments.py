@@ -139,9 +139,6 @@ class DataArguments:
         "column with the text (default: text; labelled pairs: premise hypothesis label); several "
         "columns are the sentences of a row; a text file needs a tab-separated header line",
     )
-    title_column: str | None = flag(
-        None, "column with the title, which becomes the first text of a row"
-    )
     max_length: int = flag(
         32,
         "maximum tokens per sentence or block, special ones included (SimCSE's and InfoCSE's code)",

@@ -12,7 +12,6 @@ RENAMED = {
     "--queue_size": "--negatives",  # of the memory bank; others have a queue
     "--span_least": "--crop_least",
     "--span_most": "--crop_most",
-    "--span_tokens": "--crop_tokens",
     "spans": "cropping",
     "spans-bert-base": "cropping-bert-base",
     "spans-xlm-roberta-base": "cropping-xlm-roberta-base",

@@ -121,8 +121,6 @@ def source_of(args, labelled: bool = False, written: Sequence[str | Path] = ()) 
     else:
         files = find_files(args.train_file, args.data_dir, written)
     names, label = [*args.text_column], LABEL
-    if args.title_column:
-        names = [args.title_column, *(names or ["text"])]
     if labelled and len(names) not in (0, 2, 3):
         said = "labelled pairs have two texts, such as premise hypothesis, and may name their label"
         raise BadInput(f"--text_column {' '.join(names)}: {said}")
@@ -133,7 +131,6 @@ def source_of(args, labelled: bool = False, written: Sequence[str | Path] = ()) 
         files=tuple(files),
         columns=columns,
         names=tuple(names),
-        titled=bool(args.title_column),
         labelled=labelled,
         dataset=args.dataset_name[0] if args.dataset_name else None,
         label=label,

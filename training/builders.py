@@ -77,14 +77,12 @@ def build_training(
     else:
         trainer = trainer_class(args)(model, args, collator, len(corpus), **others)
 
-    # Titles may be empty or rarely shown.
-    column = corpus.columns - 1 if cuts(collator.views) else 0
     first = np.arange(min(len(corpus), _SAMPLED))
     truncated = "documents into views"
     if not all(view.cut for view in collator.views):
         lengths = np.stack([corpus.lengths(first, column) for column in range(corpus.columns)])
         truncated = f"{(lengths > data_args.max_length - collator.added).mean():.1%} of the texts"
-    ids, _ = corpus.sentences(first, column, data_args.max_length)
+    ids, _ = corpus.sentences(first, 0, data_args.max_length)
     facts = {
         "method": model_args.method,
         "cut": f"{truncated}, at --max_length {data_args.max_length} tokens",

@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,6 @@ from data.template import frame_of
 from data.text import read_text
 from data.tokenised import Sample, TokenisedText, load_tokenised
 from data.tokenizer import train_tokenizer
-from data.views import cuts
 from eval.dev import DevSet, pairs_set, search_set
 from eval.sts import STS_DEV, merged, own_pairs
 from eval.tasks import Options, Task, tasks_named
@@ -150,8 +148,6 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
         sample = Sample(data_args.max_rows, args.seed, data_args.upsample)
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, method.labels, (data_args.cache_dir, args.output_dir))
-        if source.titled and not cuts(method.views_of_rows(method_args, source.width)):
-            source = replace(source, titled=False)  # a pair: a row without one of them is dropped
         corpus = load_tokenised(source, tokenizer, data_args.cache_dir, sample)
     dev, tests = load_dev(data_args), load_tests(data_args, args.device.type)
     files = contents(vars(model_args) | vars(method_args))

@@ -330,8 +330,7 @@ class Method:
         views, most = self.views(args), self.most_columns(args)
         if columns > most:
             raise BadInput(
-                f"{columns} texts per row (--columns, --text_column, --title_column): with these "
-                "flags, --method "
+                f"{columns} texts per row (--columns, --text_column): with these flags, --method "
                 f"{self.name} reads at most {most}"
             )
         return views if columns <= len(views) else views[:1] * columns

@@ -2,8 +2,7 @@
 
 Source: Contriever (Izacard et al. 2021).
 
-For search in your own documents: views that share a topic but few words. Rows of two texts are a
-title and its body; a share of them can have the title as one view. Different from the paper:
+For search in your own documents: views that share a topic but few words. Different from the paper:
 negatives come from the batch, not from a queue, as in arXiv 2508.03453 (crops against dropout);
 scores are cosines, where Contriever's code has dot products.
 
@@ -16,10 +15,12 @@ from functools import partial
 import numpy as np
 from torch import Tensor
 
-from common.ranges import Count, Positive, Rate, Share, flag
+from common.ranges import Positive, Rate, Share, flag
 from data.views import View
 from models.contrast import info_nce
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
+
+LEAST = 4  # tokens of a crop, if the document has as many
 
 
 @dataclass
@@ -31,12 +32,7 @@ class Arguments(MethodArguments):
     )
     crop_least: Share = flag(0.05, "smallest share of a document's tokens in a crop (script)")
     crop_most: Share = flag(0.5, "largest share; also truncated at max_length (script)")
-    crop_tokens: Count = flag(4, "minimum tokens of a crop (ours)")
     delete_rate: Rate = flag(0.1, "share of a crop's tokens to delete (script)")
-    title_share: Rate = flag(
-        0.0,
-        "with --columns 2 (title, body), share of the rows whose first view is the title (ours)",
-    )
 
 
 def draw_crops(
@@ -46,7 +42,7 @@ def draw_crops(
 
     Lengths are uniform between the smallest and the largest share.
     """
-    low = min(max(int(length * args.crop_least), args.crop_tokens), length)
+    low = min(max(int(length * args.crop_least), LEAST), length)
     high = min(max(int(length * args.crop_most), low), length)
     sizes = generator.integers(low, high, size=2, endpoint=True)
     starts = generator.integers(0, length - sizes, endpoint=True)
@@ -56,12 +52,10 @@ def draw_crops(
 def show(
     texts: list[np.ndarray], generator: np.random.Generator, args: Arguments, view: int
 ) -> np.ndarray:
-    """Return the part of a document, or of a title and its body, that one view shows."""
-    *title, body = texts
-    if title and len(title[0]) and generator.random() < args.title_share and view == 0:
-        return title[0]
-    start, end = draw_crops(len(body), args, generator)[view]
-    return body[start:end]
+    """Return the part of a document that one view shows."""
+    [document] = texts
+    start, end = draw_crops(len(document), args, generator)[view]
+    return document[start:end]
 
 
 def delete(
@@ -82,6 +76,7 @@ class Cropping(Method):
     """InfoNCE of two crops of a document."""
 
     arguments = Arguments
+    one_text = True
 
     def views(self, args: Arguments) -> list[View]:
         edit = partial(delete, rate=args.delete_rate) if args.delete_rate else None

@@ -322,7 +322,7 @@ def test_a_dataset_of_the_library_gives_the_rows_of_a_split(tmp_path):
         return read_text(source, tmp_path / "cache").rows[:]
 
     assert of() == {"0": ["a dog", "a river"]} and of("default", "test") == {"0": ["c"]}
-    assert of(title_column="title") == {"0": ["", "b"], "1": ["a dog", "a river"]}
+    assert of(text_column=["text", "title"]) == {"0": ["a river"], "1": ["b"]}
     for more, flags in (
         (("default", "no"), {}),
         (("no",), {}),

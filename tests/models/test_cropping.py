@@ -8,7 +8,7 @@ from data.collator import Collator
 from data.source import Source
 from data.tokenised import load_tokenised
 from models.objectives import cropping
-from models.objectives.cropping import Arguments, delete, draw_crops, show, two_way_nce
+from models.objectives.cropping import Arguments, delete, draw_crops, two_way_nce
 from tests.models.test_contrast import slow_info_nce
 
 DRAWS = 2000
@@ -44,22 +44,6 @@ def test_deletion_drops_its_share_and_never_everything():
     left = [len(delete(np.arange(50), None, generator, 0.1)) for _ in range(DRAWS)]
     assert abs(np.mean(left) - 45) < 0.2
     assert min(len(delete(np.arange(2), None, generator, 0.99)) for _ in range(DRAWS)) == 1
-
-
-def test_the_title_is_the_first_view_of_its_share_of_the_rows():
-    title, body = np.array([1, 2]), np.arange(10, 60)
-    args = Arguments(title_share=0.25)
-    rows = [
-        [show([title, body], np.random.default_rng(seed), args, view) for view in (0, 1)]
-        for seed in range(DRAWS)
-    ]
-    titles = [np.array_equal(first, title) for first, _ in rows]
-    assert 0.2 < np.mean(titles) < 0.3
-    assert all(set(second) <= set(body) for _, second in rows)
-    nothing = np.array([], dtype=np.int64)
-    assert set(
-        show([nothing, body], np.random.default_rng(0), Arguments(title_share=0.99), 0)
-    ) <= set(body)
 
 
 def test_the_loss_is_the_mean_of_both_directions():

@@ -364,15 +364,15 @@ OURS = """adamw attn_implementation aux_cls aux_mask_rate bow_weight cache_dir c
 config_name cuda_graph data_dir dataset_name dev dev_beir dev_file document_prompt dropout dry_run
 head_init head_layers held_out mask_rate max_length max_rows method model_name_or_path output_init
 packed patience pooling projection query_prompt skip_from test_tasks text_column
-title_column tokenizer_name train_file train_pooling upsample vocabulary_size whole_words""".split()
+tokenizer_name train_file train_pooling upsample vocabulary_size whole_words""".split()
 OF_METHODS = """adversarial_size aux_detach aux_frozen_eval aux_init aux_stop_words aux_views
 aux_weight bank_size complement complement_pooling consistency_weight contrastive_weight crop_least
-crop_most crop_tokens delete_rate denoise dimension_temperature dimension_weight distance_weight
+crop_most delete_rate denoise dimension_temperature dimension_weight distance_weight
 false_above feature_cutoff features filters freeze_embeddings generator hard_negative_weight
 linear_only mask_scheme mlm_weight momentum negatives noise_rate noise_share noise_steps off_dropout
 per_operation per_sentence positive_scale queue_size rank_loss rank_weight rate_distribution
 rate_high rate_low repeat_rate rtd_mask_rate rtd_weight span_cutoff span_tokens teacher
-teacher_pooling teacher_share temperature template template_2 title_share token_cutoff view_1
+teacher_pooling teacher_share temperature template template_2 token_cutoff view_1
 view_2""".split()
 
 
