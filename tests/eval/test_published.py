@@ -10,14 +10,16 @@ from huggingface_hub.utils import filter_repo_objects
 
 import eval.published.__main__ as command
 from common.errors import BadInput
+from common.files import files_in
 from data.template import templated
 from eval.compare.sides import published
 from eval.metrics.correlation import spearman
 from eval.published.__main__ import checkpoints, compared
 from eval.scores import Key, row
-from eval.sts import own_pairs
+from eval.sts import STS_TEST, own_pairs
 from models.loading import load_backbone, load_tokenizer
 from models.pooling import POOLINGS
+from tests.eval.toys import sts_files, write_sts
 from tests.sources import ROOT, check_entry
 
 COMMIT = "c" * 40
@@ -26,14 +28,8 @@ COMMIT = "c" * 40
 def test_every_entry_is_well_formed_and_its_record_has_a_score():
     for name, entry in checkpoints().items():
         needed = {"name": str, "hub": str, "source": str}
-        more = {
-            "pooling": str,
-            "record": str,
-            "revision": str,
-            "template": str,
-            "stop": bool,
-            "note": str,
-        }
+        more = dict.fromkeys(["pooling", "record", "revision", "template", "note"], str)
+        more["stop"] = bool
         check_entry(entry, needed, more)
         assert entry["name"] == name and entry["hub"].count("/") == 1
         assert entry.get("pooling", "avg") in {*POOLINGS, "pooler"}
@@ -57,31 +53,17 @@ def test_a_difference_of_two_hundredths_is_none():
     assert line("Avg.", 76.28) == (76.28, 76.25, 0.03, "differs")
     assert line("MR", 81.0, "accuracy") == (81.0, 81.18, -0.18, "differs")
     assert line("BIOSSES", 50.0) == (50.0, None, None, None)
-    assert (
-        compared([{**row("STS12", "test", "pearson", "all", 9, 1.0), "headline": False}], record)
-        == []
-    )
-    rows = [
-        {**row(task, "test", "spearman", "all", 9, 80.0), "headline": True}
-        for task in ("STS12", "Avg.")
-    ]
-    assert [line["task"] for line in compared(rows, published("all-minilm-l6-v2"))] == ["STS12"], (
-        "another SICK-R"
-    )
+    pearson = {**row("STS12", "test", "pearson", "all", 9, 1.0), "headline": False}
+    assert compared([pearson], record) == []
+    rows = [row(task, "test", "spearman", "all", 9, 80.0) for task in ("STS12", "Avg.")]
+    lines = compared([{**row, "headline": True} for row in rows], published("all-minilm-l6-v2"))
+    assert [line["task"] for line in lines] == ["STS12"], "another SICK-R"
 
 
 def test_sick_r_counts_the_pairs_of_the_published_score(tmp_path):
-    sick = tmp_path / "senteval" / "downstream" / "SICK"
-    sick.mkdir(parents=True)
-    for file, size in {
-        "SICK_train.txt": 4500,
-        "SICK_trial.txt": 500,
-        "SICK_test_annotated.txt": 4927,
-    }.items():
-        rows = [f"{i}\ta dog {i}\ta cat {i}\t{1 + i % 5}\tNEUTRAL\n" for i in range(size)]
-        (sick / file).write_text(
-            "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment\n" + "".join(rows)
-        )
+    sizes = {task.name: task.pairs for task in STS_TEST}
+    pairs = lambda _, count: [("a dog", "a cat", 1 + i % 5) for i in range(count)]  # noqa: E731
+    write_sts(tmp_path, sts_files(pairs, sizes))
     counts = []
     for record in ("simcse-bert-base", "all-minilm-l6-v2"):
         [task] = [
@@ -115,20 +97,12 @@ def test_a_local_copy_is_scored_and_the_page_keeps_what_was_there(
     assert entry["settings"]["pooling"] == "cls_before_pooler" and entry["commit"] is None
     assert set(entry["sha256"]) == {"model.safetensors"}
     assert f"| {score['difference']:+.2f} " in capsys.readouterr().out
-    command.main(
-        [f"unsup-simcse-bert-base-uncased={tiny_bert}", f"--output={tmp_path / 'published'}"]
-    )
+    other = "unsup-simcse-bert-base-uncased"
+    command.main([f"{other}={tiny_bert}", f"--output={tmp_path / 'published'}"])
     written = json.loads((tmp_path / "published.json").read_text())
-    assert written[0] == entry and [e["name"] for e in written] == [
-        name,
-        "unsup-simcse-bert-base-uncased",
-    ]
-    for words in (
-        f"## {name}",
-        "a local copy",
-        "cls_before_pooler",
-        "InfoCSE (arXiv 2210.06432), table 2",
-    ):
+    assert written[0] == entry and [e["name"] for e in written] == [name, other]
+    source = "InfoCSE (arXiv 2210.06432), table 2"
+    for words in (f"## {name}", "a local copy", "cls_before_pooler", source):
         assert words in page.read_text()
 
 
@@ -159,10 +133,8 @@ def test_the_page_in_results_is_that_of_its_figures_and_has_what_is_published_no
     for entry in entries:
         record = published(checkpoints()[entry["name"]]["record"])
         for score in entry["scores"]:
-            assert (
-                score["published"]
-                == record.scores[Key(score["task"], "test", "test", score["metric"])].mean
-            )
+            key = Key(score["task"], "test", "test", score["metric"])
+            assert score["published"] == record.scores[key].mean
 
 
 @pytest.mark.parametrize(
@@ -170,10 +142,7 @@ def test_the_page_in_results_is_that_of_its_figures_and_has_what_is_published_no
     [
         (["model.safetensors"], ["pytorch_model.bin", "tf_model.h5"]),
         (["pytorch_model.bin"], ["flax_model.msgpack"]),
-        (
-            ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"],
-            ["rust_model.ot"],
-        ),
+        ([f"pytorch_model-0000{n}-of-00002.bin" for n in (1, 2)], ["rust_model.ot"]),
     ],
 )
 def test_one_form_of_the_weights_is_fetched_with_the_small_files(
@@ -183,9 +152,8 @@ def test_one_form_of_the_weights_is_fetched_with_the_small_files(
 
     def snapshot_download(hub, revision, allow_patterns):
         target = tmp_path / {"a/model": revision or COMMIT}[hub]
-        for file in filter_repo_objects(
-            [*small, *weights, *unneeded], allow_patterns=allow_patterns
-        ):
+        files = [*small, *weights, *unneeded]
+        for file in filter_repo_objects(files, allow_patterns=allow_patterns):
             (target / file).parent.mkdir(parents=True, exist_ok=True)
             (target / file).touch()
         return str(target)
@@ -194,9 +162,6 @@ def test_one_form_of_the_weights_is_fetched_with_the_small_files(
     for revision in (None, "d" * 40):
         folder = command.fetch("a/model", revision)
         assert folder.name == (revision or COMMIT)
-        assert {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} == {
-            *small,
-            *weights,
-        }
+        assert {*files_in(folder)} == {*small, *weights}
     with pytest.raises(BadInput, match="'b/model' cannot be fetched from the hub"):
         command.fetch("b/model")

@@ -6,7 +6,7 @@ from eval.metrics.correlation import spearman
 from eval.scores import average, row
 from eval.sts import STS_DEV, STS_TEST, Pairs, StsTask, merged, own_pairs, similarities
 from eval.tasks import Options, count_seen, describe_seen, tasks_named, with_share_seen
-from tests.eval.toys import write_stsb
+from tests.eval.toys import SUBSETS, sts_files, write_sts
 from tests.refusals import refused
 
 PUBLISHED = {
@@ -18,48 +18,23 @@ PUBLISHED = {
     "STS-B": 1379,
     "SICK-R": 4927,
 }
-SUBSETS = {
-    "STS12": ["MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"],
-    "STS13": ["FNWN", "headlines", "OnWN"],
-    "STS14": ["deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"],
-    "STS15": ["answers-forums", "answers-students", "belief", "headlines", "images"],
-    "STS16": ["answer-answer", "headlines", "plagiarism", "postediting", "question-question"],
-}
 
 
 def score(i):
     return f"{i % 11 / 2:.3f}"
 
 
-def line(name, i):
-    return f"{name} left {i}\t{name} right {i}"
+def pairs_of(name, count):
+    """A name and a number on both sides; SICK's scores begin at 1."""
+    low = 1 if name in ("train", "trial", "test_annotated") else 0
+    scores = [f"{1 + i % 5}" if low else score(i) for i in range(count)]
+    return [(f"{name} left {i}", f"{name} right {i}", scores[i]) for i in range(count)]
 
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
-    """Generated files of the published sizes in SentEval's layout, with unscored pairs."""
-    root = tmp_path_factory.mktemp("corpora")
-    sts = root / "senteval" / "downstream" / "STS"
-    for year, subsets in SUBSETS.items():
-        folder = sts / f"{year}-en-test"
-        folder.mkdir(parents=True)
-        sizes = np.full(len(subsets), PUBLISHED[year] // len(subsets))
-        sizes[0] += PUBLISHED[year] - sizes.sum()
-        for subset, size in zip(subsets, sizes, strict=True):
-            texts = [line(subset, i) for i in range(size)]
-            golds = [score(i) for i in range(size)]
-            texts[3:3], golds[3:3] = ["never\tscored"] * 2, ["", ""]
-            (folder / f"STS.input.{subset}.txt").write_text("\n".join(texts) + "\n")
-            (folder / f"STS.gs.{subset}.txt").write_text("\n".join(golds) + "\n")
-    for split, size in (("test", 1379), ("dev", 1500)):
-        write_stsb(root, [(score(i), *line(split, i).split("\t")) for i in range(size)], split)
-    sick = root / "senteval" / "downstream" / "SICK"
-    sick.mkdir()
-    for file, size in (("SICK_test_annotated.txt", 4927), ("SICK_trial.txt", 500)):
-        rows = [f"{i}\t{line(file, i)}\t{1 + i % 5}\tNEUTRAL\n" for i in range(size)]
-        header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
-        (sick / file).write_text(header + "".join(rows))
-    return root
+    """Generated files of the published sizes."""
+    return write_sts(tmp_path_factory.mktemp("corpora"), sts_files(pairs_of, PUBLISHED))
 
 
 def encode(sentences):
@@ -78,15 +53,10 @@ def test_a_task_reads_its_files_and_gives_a_row(task, data_dir):
     row = task.score(encode, data_dir).rows[0]
     value = row.pop("value")
     assert 0 < abs(value) < 100
-    size = (
-        PUBLISHED[task.name] if task.split == "test" else {"STS-B": 1500, "SICK-R": 500}[task.name]
-    )
-    how = {
-        "mode": "test",
-        "metric": "spearman",
-        "aggregation": "all" if task.name in SUBSETS else "single",
-    }
-    assert row == {"task": task.name, "split": task.split, "n": size} | how
+    size = {"STS-B": 1500, "SICK-R": 500} if task.split == "dev" else PUBLISHED
+    whole = "all" if task.name in SUBSETS else "single"
+    how = {"mode": "test", "metric": "spearman", "aggregation": whole}
+    assert row == {"task": task.name, "split": task.split, "n": size[task.name]} | how
 
 
 def test_the_subsets_of_a_year_are_concatenated_without_unscored_pairs(data_dir):
@@ -113,50 +83,37 @@ def test_a_file_of_a_year_that_is_shorter_than_the_other_is_refused(tmp_path):
     folder.mkdir(parents=True)
     (folder / "STS.input.FNWN.txt").write_text("a\tb\nc\td\n")
     (folder / "STS.gs.FNWN.txt").write_text("1.0\n")
-    assert (
-        "STS13 in" in (said := refused(STS_TEST[1].load, tmp_path))
-        and "truncated or changed" in said
-    )
+    said = refused(STS_TEST[1].load, tmp_path)
+    assert "STS13 in" in said and "truncated or changed" in said
 
 
 @pytest.mark.parametrize("rows", ["", "a\tb\t3\n", "a\tb\t3\nc\td\t3.0\n"])
 def test_own_pairs_of_one_score_are_refused(tmp_path, rows):
     (tmp_path / "own.tsv").write_text(f"sentence1\tsentence2\tscore\n{rows}")
-    with pytest.raises(
-        BadInput,
-        match=f"own has {rows.count('b') + rows.count('d')} pairs of one score; a correlation",
-    ):
+    count = rows.count("b") + rows.count("d")
+    with pytest.raises(BadInput, match=f"own has {count} pairs of one score"):
         own_pairs(str(tmp_path / "own.tsv")).load("nowhere")
 
 
 def test_tasks_are_chosen_by_group_or_name():
     assert [task.name for task in tasks_named(["sts"], Options())] == list(PUBLISHED)
     assert tasks_named(["sts"], Options("dev")) == list(STS_DEV)
-    assert [task.name for task in tasks_named(["sts12", "Sick-R"], Options())] == [
-        "STS12",
-        "SICK-R",
-    ]
+    named = tasks_named(["sts12", "Sick-R"], Options())
+    assert [task.name for task in named] == ["STS12", "SICK-R"]
     assert tasks_named(["STS-B"], Options("dev")) == [STS_DEV[0]]
     assert tasks_named([], Options()) == []
     names = [task.name for task in tasks_named(["transfer", "MR", "transfer"], Options())]
     assert len(names) == 7 and names.count("MR") == 1
     assert {task.name: task.pairs for task in STS_TEST} == PUBLISHED
-    with pytest.raises(
-        BadInput,
-        match=r"unknown task 'STS18' for split 'test'; choose from: sts, .*STS12, .*SICK-R",
-    ):
-        tasks_named(["sts", "STS18"], Options())
-    with pytest.raises(
-        BadInput, match=r"unknown task 'STS12' for split 'dev'; choose from: sts, .*STS-B, SICK-R"
-    ):
-        tasks_named(["STS12"], Options("dev"))
+    for name, split in (("STS18", "test"), ("STS12", "dev")):
+        with pytest.raises(BadInput, match=f"unknown task '{name}' .*choose from: sts, .*SICK-R"):
+            tasks_named(["sts", name], Options(split))
 
 
 def test_the_average_rounds_each_value_first():
     values = enumerate([70.006, 80.006, 60.006])
-    averaged = average(
-        [row(str(i), "test", "spearman", "all", 10 * i, value) for i, value in values]
-    )
+    rows = [row(str(i), "test", "spearman", "all", 10 * i, value) for i, value in values]
+    averaged = average(rows)
     assert averaged.pop("value") == pytest.approx((70.01 + 80.01 + 60.01) / 3, abs=1e-9)
     plain = {"split": "test", "mode": "test", "metric": "spearman"}
     assert averaged == {**plain, "task": "Avg.", "aggregation": "mean of tasks", "n": 30}
@@ -166,9 +123,9 @@ def test_subsets_means_and_pearson_are_reported_beside_the_headline(data_dir):
     task = STS_TEST[1]
     result = task.score(encode, data_dir)
     subsets = task.load(data_dir)
-    values = {
-        name: spearman(similarities(encode, pairs), pairs.gold) for name, pairs in subsets.items()
-    }
+    values = {}
+    for name, pairs in subsets.items():
+        values[name] = spearman(similarities(encode, pairs), pairs.gold)
     sizes = [len(pairs.gold) for pairs in subsets.values()]
     rows = {(row["metric"], row["aggregation"]): row for row in result.rows}
     for name, value in values.items():
@@ -181,10 +138,8 @@ def test_subsets_means_and_pearson_are_reported_beside_the_headline(data_dir):
     assert rows["pearson", "all"]["value"] == pytest.approx(pearson, abs=1e-9)
     assert len(rows) == 2 * (1 + 2 + 3)
     assert result.items["gold"].tolist() == pairs.gold and len(result.items["similarity"]) == 1500
-    assert [row["metric"] for row in STS_TEST[5].score(encode, data_dir).rows] == [
-        "spearman",
-        "pearson",
-    ]
+    metrics = [row["metric"] for row in STS_TEST[5].score(encode, data_dir).rows]
+    assert metrics == ["spearman", "pearson"]
 
 
 def test_a_score_leaves_nothing_in_the_temporary_folder(data_dir, tmp_path, monkeypatch):
@@ -203,7 +158,5 @@ def test_distinct_sentences_are_counted_once():
     assert seen == {"own": {"seen": 2, "sentences": 4}}
     assert describe_seen(seen) == "the training text contains test sentences: own 2 of 4"
     rows = with_share_seen([{"task": "own", "value": 1.0}, {"task": "Avg.", "value": 1.0}], seen)
-    assert rows == [
-        {"task": "own", "value": 1.0, "seen_in_training": 0.5},
-        {"task": "Avg.", "value": 1.0},
-    ]
+    average = {"task": "Avg.", "value": 1.0}
+    assert rows == [{"task": "own", "value": 1.0, "seen_in_training": 0.5}, average]

@@ -13,16 +13,59 @@ def spearman(encode, pairs):
     return float(correlation.spearman(similarities(encode, pairs), np.array(pairs.gold)))
 
 
+SUBSETS = {
+    "STS12": ["MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"],
+    "STS13": ["FNWN", "headlines", "OnWN"],
+    "STS14": ["deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"],
+    "STS15": ["answers-forums", "answers-students", "belief", "headlines", "images"],
+    "STS16": ["answer-answer", "headlines", "plagiarism", "postediting", "question-question"],
+}
+
+
+def sts_files(pairs, sizes):
+    """The STS sets in SentEval's layout, path below `downstream` -> text.
+
+    Args:
+        pairs: name of a file, number -> so many (left, right, score).
+        sizes: set -> its number of pairs; years also get unscored ones.
+    """
+    files = {}
+    for year, subsets in SUBSETS.items():
+        counts = np.full(len(subsets), sizes[year] // len(subsets))
+        counts[0] += sizes[year] - counts.sum()
+        for subset, count in zip(subsets, counts, strict=True):
+            rows = pairs(subset, count)
+            rows[3:3] = [("never", "scored", "")] * 2
+            files[f"STS/{year}-en-test/STS.input.{subset}.txt"] = [row[:2] for row in rows]
+            files[f"STS/{year}-en-test/STS.gs.{subset}.txt"] = [row[2:] for row in rows]
+    for split, count in {"train": 10, "dev": 1500, "test": sizes["STS-B"]}.items():
+        files[f"STS/STSBenchmark/sts-{split}.csv"] = stsb_rows(pairs(split, count))
+    head = ["pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment"]
+    for split, count in {"train": 4500, "trial": 500, "test_annotated": sizes["SICK-R"]}.items():
+        rows = [(i, *row, "NEUTRAL") for i, row in enumerate(pairs(split, count))]
+        files[f"SICK/SICK_{split}.txt"] = [head, *rows]
+    joined = {name: ["\t".join(map(str, row)) for row in rows] for name, rows in files.items()}
+    return {name: "".join(f"{line}\n" for line in lines) for name, lines in joined.items()}
+
+
+def stsb_rows(pairs):
+    return [("main", "news", "2015", i, row[2], *row[:2]) for i, row in enumerate(pairs)]
+
+
+def write_sts(root, files):
+    """Files of `sts_files` below a data folder, which is returned."""
+    for name, text in files.items():
+        path = root / "senteval" / "downstream" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return root
+
+
 def write_stsb(root, rows, split="test"):
     """STS-B in SentEval's layout from (score, left, right); returns `root`."""
-    folder = root / "senteval" / "downstream" / "STS" / "STSBenchmark"
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = [
-        f"main\tnews\t2015\t{i}\t{score}\t{left}\t{right}\n"
-        for i, (score, left, right) in enumerate(rows)
-    ]
-    (folder / f"sts-{split}.csv").write_text("".join(lines), encoding="utf-8")
-    return root
+    lines = stsb_rows([(left, right, score) for score, left, right in rows])
+    text = "".join("\t".join(map(str, line)) + "\n" for line in lines)
+    return write_sts(root, {f"STS/STSBenchmark/sts-{split}.csv": text})
 
 
 def write_beir(folder, corpus, queries, **judged):

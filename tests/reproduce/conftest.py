@@ -17,17 +17,11 @@ import pytest
 import reproduce
 from eval.published.__main__ import checkpoints
 from eval.sts import STS_TEST
+from tests.eval.toys import sts_files
 from tests.servers import serving
 
 COMMIT = "c" * 40
 DATA = "datasets/princeton-nlp/datasets-for-simcse"
-SUBSETS = {  # of the published sets; the last subset has the rest of the published pairs
-    "STS12": "MSRpar MSRvid SMTeuroparl surprise.OnWN surprise.SMTnews",
-    "STS13": "FNWN headlines OnWN",
-    "STS14": "deft-forum deft-news headlines images OnWN tweet-news",
-    "STS15": "answers-forums answers-students belief headlines images",
-    "STS16": "answer-answer headlines plagiarism postediting question-question",
-}
 
 
 @dataclass
@@ -104,43 +98,24 @@ def model_files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def sts_files(sentences: list[str]) -> dict[str, bytes]:
-    """Every set in SentEval's layout, with the published number of pairs of a few sentences."""
+def graded_pairs(sentences: list[str]):
+    """Pairs of a few sentences with random scores, for `tests.eval.toys.sts_files`."""
     draw = random.Random(0)
 
-    def pairs(count):
-        return [
-            (*draw.sample(sentences[:50], 2), f"{draw.randint(0, 50) / 10}") for _ in range(count)
-        ]
+    def pairs(_, count):
+        few = sentences[:50]
+        return [(*draw.sample(few, 2), f"{draw.randint(0, 50) / 10}") for _ in range(count)]
 
-    files = {}
-    for task in STS_TEST:
-        if task.name not in SUBSETS:
-            continue
-        names = SUBSETS[task.name].split()
-        folder = f"STS/{task.name}-en-test"
-        for name in names:
-            few = 20 if name != names[-1] else task.pairs - 20 * (len(names) - 1)
-            rows = pairs(few)
-            files[f"{folder}/STS.input.{name}.txt"] = "".join(f"{a}\t{b}\n" for a, b, _ in rows)
-            files[f"{folder}/STS.gs.{name}.txt"] = "".join(f"{gold}\n" for _, _, gold in rows)
-    for split, count in (("train", 10), ("dev", 1500), ("test", 1379)):
-        lines = [
-            f"genre\tfile\t2012\t{n}\t{g}\t{a}\t{b}\n" for n, (a, b, g) in enumerate(pairs(count))
-        ]
-        files[f"STS/STSBenchmark/sts-{split}.csv"] = "".join(lines)
-    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
-    for name, count in (("train", 10), ("trial", 10), ("test_annotated", 4927)):
-        lines = [f"{n}\t{a}\t{b}\t{g}\tNEUTRAL\n" for n, (a, b, g) in enumerate(pairs(count))]
-        files[f"SICK/SICK_{name}.txt"] = header + "".join(lines)
-    return {name: text.encode() for name, text in files.items()}
+    return pairs
 
 
 @pytest.fixture
 def hub(tiny_bert, sentences, tmp_path, monkeypatch):
     """A running hub that has all that `reproduce.py` fetches; the working folder is a new one."""
     hub = Hub()
-    sets = sts_files(sentences)
+    sizes = {task.name: task.pairs for task in STS_TEST}
+    files = sts_files(graded_pairs(sentences), sizes)
+    sets = {name: text.encode() for name, text in files.items()}
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, content in sets.items():
