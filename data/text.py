@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from common.arguments import LABEL
@@ -33,6 +34,7 @@ _LONGEST_ROW = 2**28
 # A pair without a majority label: in SNLI's files, on the hub, in a table.
 _UNDECIDED = ("-", -1, None)
 _NO_JSON = "not JSON, one object per line or one array"
+_TOO_LONG = f"a cell of more than {LONGEST:,} bytes; is it one text per cell?"
 
 # Where a row is, such as ":3", and its cells, None if all are empty.
 Cells = tuple[str, Sequence[Any] | None]
@@ -158,7 +160,7 @@ def _visible(cell: Any) -> str:
     if not isinstance(cell, str):
         raise ValueError(f"a cell is of type {type(cell).__name__}, not text")
     if len(cell.encode()) > LONGEST:  # fails for half a surrogate pair, which JSON can have
-        raise ValueError(f"a cell of more than {LONGEST:,} bytes; is it one text per cell?")
+        raise ValueError(_TOO_LONG)
     cell = cell.strip()
     return cell if any(map(str.isprintable, cell)) else ""
 
@@ -257,8 +259,10 @@ def _columns(source: Source, path: Path) -> Iterator[Cells]:
 
 
 def _parquet(source: Source, path: Path) -> Iterator[pa.RecordBatch]:
+    """The required columns, repeated cells as dictionaries: written once, they are read once."""
     source.check_columns(path, pq.read_schema(path).names)
-    yield from pq.ParquetFile(path).iter_batches(ROWS_AT_ONCE, columns=source.required)
+    file = pq.ParquetFile(path, read_dictionary=source.required)
+    yield from file.iter_batches(ROWS_AT_ONCE, columns=source.required)
 
 
 def _arrow(source: Source, path: Path) -> Iterator[pa.RecordBatch]:
@@ -271,14 +275,22 @@ def _arrow(source: Source, path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def cells_of(path: Path, name: str, column: pa.Array) -> list[Any]:
-    """The cells of a column; BadInput if it has lists, bytes or the like."""
-    if isinstance(column, pa.DictionaryArray):
-        column = column.dictionary_decode()
-    kind = column.type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if not (is_text or pa.types.is_primitive(kind) or pa.types.is_null(kind)):
-        raise BadInput(f"{path}: column '{name}' is of type {kind}, not text")
-    return column.to_pylist()
+    """The cells of a column; a repeated one of a dictionary is one string.
+
+    Raises:
+        BadInput: the column has lists, bytes or the like, or a cell that is too long: a file of a
+            few kilobytes can repeat it until it fills the memory.
+    """
+    values = column.dictionary if isinstance(column, pa.DictionaryArray) else column
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        if (pc.max(pc.binary_length(values)).as_py() or 0) > LONGEST:
+            raise BadInput(f"{path}: column '{name}' has {_TOO_LONG}")
+    elif not (pa.types.is_primitive(values.type) or pa.types.is_null(values.type)):
+        raise BadInput(f"{path}: column '{name}' is of type {values.type}, not text")
+    cells = values.to_pylist()
+    if values is column:
+        return cells
+    return [None if index is None else cells[index] for index in column.indices.to_pylist()]
 
 
 def _named(labels: list[Any], column: str, schema: pa.Schema) -> list[Any]:

@@ -201,6 +201,15 @@ def has_scores(path: Path) -> bool:
     return path.is_file() and read_json(path, *_SCORES, kind=list) != []
 
 
+def scores_of(folder: Path) -> Path:
+    """The scores file of a run: scores.json or, if it has no rows, own.json if that is there.
+
+    A run with `--test_tasks none` has an empty one; docs/own_text.md scores such a run afterwards.
+    """
+    first, own = folder / "scores.json", folder / "own.json"
+    return own if own.is_file() and not has_scores(first) else first
+
+
 def read_scores(path: Path) -> list[dict]:
     """The rows of a scores.json; BadInput with file and row if it is not one."""
     rows = read_json(path, *_SCORES, kind=list)

@@ -7,6 +7,7 @@ import infocse
 from common.errors import BadInput, run_command
 from common.flags import Parser, add_pooling
 from common.folders import filling
+from eval.scores import scores_of
 from export.card import Model, card
 from export.facts import read_facts
 from export.hub import push
@@ -63,7 +64,7 @@ def main(argv: list[str] | None = None) -> None:
         used = {"pooling": encoder.pooling, "max_length": encoder.max_length}
         for name, value in used.items():  # older rows do not record them
             if other := {row.get(name, value) for row in facts.rows} - {value}:
-                scores = Path(args.run) / "scores.json"
+                scores = scores_of(Path(args.run))
                 said = f"scored with {name} {other.pop()}, not the model's {value}; score again"
                 raise BadInput(f"{scores}: {said}")
         encoder.save(str(folder), tokenizer)

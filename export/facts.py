@@ -10,7 +10,7 @@ from huggingface_hub.utils import validate_repo_id
 import infocse
 from common.errors import BadInput
 from common.files import RUN_FILE, read_json
-from eval.scores import has_scores, read_scores
+from eval.scores import has_scores, read_scores, scores_of
 from models.objectives.base import Method
 from training.methods import load_method
 from training.run_folder import read_run
@@ -78,7 +78,7 @@ def read_facts(folder: Path) -> Facts:
         raise BadInput(
             f"{folder}: the run is not finished; repeat its command, or export {folder / 'best'}"
         )
-    scores = folder / "scores.json"
+    scores = scores_of(folder)
     rows = read_scores(scores) if has_scores(scores) else []
     fitted = folder / BASELINE
     baseline = read_json(fitted, "the record of a baseline") if fitted.is_file() else {}

@@ -82,6 +82,11 @@ def chart(points: pd.DataFrame, looks: Looks, unit: str | None, limit: float | N
     for (run, dashed), line in points.groupby(["run", "dashed"], sort=False):
         look = looks[run] if len(line) < MANY else looks[run] | {"marker": ""}
         axes.plot(line["step"], line["value"], linestyle="--" if dashed else "-", **look)
+    if not log:  # noise does not fill the axis
+        bottom, top = axes.get_ylim()
+        least = 2.0 if unit else 0.1 * max(abs(low), abs(high))
+        more = max(0.0, least - (top - bottom)) / 2
+        axes.set_ylim(bottom - more, top + more)
     if limit is not None:
         axes.axhline(limit, color="grey", linestyle=":", linewidth=1)
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))

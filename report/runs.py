@@ -8,7 +8,7 @@ from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from eval.compare.sides import Side, from_files
-from eval.scores import has_scores
+from eval.scores import has_scores, scores_of
 from training.curves import describe_collapse, describe_conditioning, read_log
 from training.run_folder import read_run
 
@@ -37,7 +37,7 @@ def read_run_folder(label: str, folder: Path) -> RunFolder:
         BadInput: a log or score file is damaged; names file and line.
         CheckpointRefused: see `read_run`.
     """
-    scores = folder / "scores.json"
+    scores = scores_of(folder)
     side = from_files(label, [scores]) if has_scores(scores) else None
     return RunFolder(label, read_run(folder), read_log(folder), side)
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 
 import pytest
@@ -134,3 +135,11 @@ def test_a_page_replaces_pages_of_this_command_only(both, tmp_path, write_run):
     theirs.write_text("<!doctype html><title>mine</title>")
     with pytest.raises(BadInput, match="has content this command did not write"):
         main([str(write_run(tmp_path / "one")), "--output", str(theirs)])
+
+
+def test_own_scores_stand_in_for_an_empty_file(tmp_path, write_run, trained):
+    folder = write_run(tmp_path / "own")
+    (folder / "scores.json").write_text("[]", encoding="utf-8")
+    shutil.copy(trained[0] / "scores.json", folder / "own.json")
+    page = Page(main([str(folder), "--output", str(tmp_path / "r.html")]))
+    assert "No scores" not in page.texts["scores"]

@@ -44,3 +44,9 @@ def test_runs_keep_their_looks_and_a_wide_range_is_logarithmic():
     assert (axes.get_yscale(), axes.get_ylabel()) == ("log", "log scale")
     axes = drawn("points", None, *points)
     assert (axes.get_yscale(), axes.get_ylabel()) == ("linear", "points")
+
+
+def test_noise_does_not_fill_the_axis():
+    noise = [("a", step, value, False) for step, value in enumerate((80.0, 80.02, 80.01))]
+    bottom, top = drawn("points", None, *noise).get_ylim()
+    assert top - bottom >= 2
