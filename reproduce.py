@@ -3,7 +3,7 @@
     python reproduce.py --dry_run            # downloads, disk space and minutes; stops there
     python reproduce.py                      # all parts, one seed
     python reproduce.py --parts checkpoints  # trains nothing: scores the authors' models
-    python reproduce.py --seeds 0 1 2 3 4    # a scheduler's array gives each job one seed
+    python reproduce.py --seeds 0 1 2 3 4    # start it once per GPU: they share the work
     python reproduce.py --scale small        # a small BERT and 1,000 steps
     accelerate launch --config_file configs/accelerate/two_gpus.yaml reproduce.py
 
@@ -23,10 +23,10 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -46,14 +46,16 @@ from common.errors import (
     brief,
     run_command,
 )
-from common.files import read_json
+from common.files import RUN_FILE, read_json
 from common.flags import Parser, output_folder
+from common.folders import locked
 from common.signals import stoppable
 from common.streams import show
 from data.prepare import prepare
 from eval.published import __main__ as published
 from eval.scores import markdown
 from papers.reproduction import write_page
+from papers.runs import share
 
 logger = logging.getLogger(__name__)
 PARTS = ("checkpoints", "simcse", "infocse")
@@ -154,37 +156,40 @@ def parser() -> Parser:
 
 @stoppable
 def main(argv: Sequence[str] | None = None) -> str | None:
-    """Do the parts that are not done; return the page's folder, None while others work on some."""
+    """Do the parts that nobody does or has done; return the page's folder, None if others go on."""
     args = parser().parse_args(argv)
     scale = SCALES[args.scale]
     runs = output_folder(args.runs, "runs") / args.scale
-    first = int(os.environ.get("RANK", "0")) == 0
+    first = is_first()
     if first:
         show(plan(args, scale))
     if args.dry_run:
         return None
     if first:
-        with kept("the data", args.data_dir):
+        with kept("the data", args.data_dir), locked(Path(args.data_dir) / "data", wait=True):
             show("\n".join(prepare(["sts", "wiki1m"], Path(args.data_dir))))
+    jobs: dict[str, Callable[[bool], None]] = {}
     if first and "checkpoints" in args.parts:
-        score_checkpoints(runs / "checkpoints", args.data_dir)
-    taken = []
-    for arm in (arm for arm in ARMS if arm.part in args.parts):
-        for seed in args.seeds:
-            try:
-                train(arm, scale, seed, runs, args.data_dir)
-            except FolderInUse as error:
-                logger.info("%s; going on with the next", error)
-                taken.append(f"{arm.name}, seed {seed}")
+        jobs["checkpoints"] = partial(score_checkpoints, runs / "checkpoints", args.data_dir)
+    for seed in args.seeds:
+        for arm in (arm for arm in ARMS if arm.part in args.parts):
+            jobs[f"{arm.name}, seed {seed}"] = partial(train, arm, scale, seed, runs, args.data_dir)
+    left = share(jobs)
     if not first:
+        return None
+    if left:
+        show(f"other commands are still at: {'; '.join(left)}; the last to end writes the page")
         return None
     if args.push_to_hub:
         push(args.push_to_hub, runs)
     folder = write_page(runs, Path(args.pages), args.name or default_name(args.scale), args.scale)
     show(f"page: {folder / 'README.md'}")
-    if taken:
-        show(f"other commands are still training: {'; '.join(taken)}; repeat this one afterwards")
     return str(folder)
+
+
+def is_first() -> bool:
+    """Whether this is the main process of its launcher."""
+    return int(os.environ.get("RANK", "0")) == 0
 
 
 @contextmanager
@@ -199,23 +204,24 @@ def kept(what: str, folder: str | Path) -> Iterator[None]:
         raise StorageError(f"{what}: out of memory ({brief(error)}); {folder} is kept") from error
 
 
-def score_checkpoints(file: Path, data_dir: str) -> None:
+def score_checkpoints(file: Path, data_dir: str, wait: bool) -> None:
     """Score the authors' models that are not in `file`.json yet."""
-    for name in AUTHORS:
-        record = file.with_suffix(".json")
-        entries = read_json(record, published.FILE, kind=list) if record.is_file() else []
-        if name not in {entry["name"] for entry in entries}:
-            with kept(f"checkpoint {name}", file.parent):
-                published.main([name, "--data_dir", data_dir, "--output", str(file)])
+    with locked(file):
+        for name in AUTHORS:
+            record = file.with_suffix(".json")
+            entries = read_json(record, published.FILE, kind=list) if record.is_file() else []
+            if name not in {entry["name"] for entry in entries}:
+                with kept(f"checkpoint {name}", file.parent):
+                    published.main([name, "--data_dir", data_dir, "--output", str(file)])
 
 
-def train(arm: Arm, scale: Scale, seed: int, runs: Path, data_dir: str) -> None:
-    """One training, which resumes; a finished one is left as it is."""
+def train(arm: Arm, scale: Scale, seed: int, runs: Path, data_dir: str, wait: bool) -> None:
+    """One training, which resumes; a finished one is left as it is; `wait` for its stage 1."""
     folder = runs / f"{arm.name}-seed-{seed}"
     settings: dict[str, Any] = {"seed": seed, "data_dir": data_dir, "output_dir": folder}
     with kept(folder.name, runs):
         if arm.start == "stage_one":
-            start = stage_one(scale, runs, data_dir)
+            start = stage_one(scale, runs, data_dir, wait)
             settings["model"] = start
             if arm.name == "infocse":
                 settings["skip_from"] = "auto"
@@ -233,26 +239,35 @@ def machine() -> dict[str, Any]:
     return {"use_cpu": "auto", "bf16": "auto", "cuda_graph": one_gpu}
 
 
-def stage_one(scale: Scale, runs: Path, data_dir: str) -> Path:
-    """The folder of InfoCSE's stage 1: the authors', or one trained here."""
+def stage_one(scale: Scale, runs: Path, data_dir: str, wait: bool) -> Path:
+    """The folder of InfoCSE's stage 1: the authors', or one trained here or by another command."""
     if scale.stage_one:
         patterns = ["*.json", "*.txt", "*.safetensors", "pytorch_model.bin", "model.pt"]
         try:
             return Path(snapshot_download(scale.stage_one, allow_patterns=patterns))
         except Exception as error:  # the client raises all kinds of errors
             raise BadInput(f"'{scale.stage_one}' cannot be fetched: {brief(error)}") from error
-    return Path(
-        infocse.pretrain(
-            config=STAGE_ONE,
-            model=scale.model,
-            train_file="text/wiki1m_for_simcse.txt",
-            data_dir=data_dir,
-            skip_from="auto",
-            max_steps=scale.steps,
-            output_dir=runs / "stage-1",
-            **machine(),
-        )
+    folder = runs / "stage-1"
+    pretrain = partial(
+        infocse.pretrain,
+        config=STAGE_ONE,
+        model=scale.model,
+        train_file="text/wiki1m_for_simcse.txt",
+        data_dir=data_dir,
+        skip_from="auto",
+        max_steps=scale.steps,
+        output_dir=folder,
+        **machine(),
     )
+    try:
+        return Path(pretrain())
+    except FolderInUse:
+        if not wait:
+            raise
+    if is_first():
+        with locked(folder / RUN_FILE, wait=True):
+            pass
+    return Path(pretrain())
 
 
 def has_head(folder: Path) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from common.errors import BadInput, run_command
 from common.files import writing
 from common.flags import Parser, nearest, output_folder, positive
+from common.folders import locked
 from common.signals import stoppable
 from common.streams import show
 from eval.scores import write_rows
@@ -80,8 +81,13 @@ def main(argv: list[str] | None = None) -> list[dict]:
             show(states(content, choice, path, args.rows, commands=args.dry_run))
         return []
     output_folder(args.output)  # fail before training, not after it
-    written = []
+    written, left = [], []
     for content in contents:
+        rows = _fill(content, args)
+        written += rows
+        if not rows:
+            left.append(content)
+    for content in left:  # others may have ended meanwhile
         written += _fill(content, args)
     return written
 
@@ -162,6 +168,8 @@ def _fill_table(table: Table, choice: Choice, path: Path, args: argparse.Namespa
         table = table.with_rows([row["label"] for row in rows])
     else:
         rows = results.fill(table, choice, path, args.collect)
+        if not rows:
+            return _left(path)
         results.write(table, path, rows)
     text = page.section(table, rows, choice)
     head = f"# {table.paper}\n\n{page.MEANING}\n"
@@ -178,6 +186,8 @@ def _fill_study(content: Study, choice: Choice, path: Path, args: argparse.Names
         rows = study.ordered(content, study.known_rows(content, path))
     else:
         rows = study_runs.fill(content, choice, path, args.collect, args.rows)
+        if not rows:
+            return _left(path)
         write_rows(path, rows)
     tables = study_page.tables(content, rows)
     file = path.with_name(f"{content.page or content.name}.md")
@@ -188,10 +198,15 @@ def _fill_study(content: Study, choice: Choice, path: Path, args: argparse.Names
     return rows
 
 
+def _left(path: Path) -> list[dict]:
+    show(f"{path}: other commands are still at its runs; the last to end writes it")
+    return []
+
+
 def _rewrite(path: Path, head: str, name: str, content: str) -> None:
     """Replace the part of a page that `python -m papers NAME` makes; a new page gets a head."""
-    before = path.read_text(encoding="utf-8") if path.is_file() else head
-    with writing(path) as part:
+    with locked(path, wait=True), writing(path) as part:
+        before = path.read_text(encoding="utf-8") if path.is_file() else head
         made = page.rewritten(before, name, f"python -m papers {name}", content)
         part.write_text(made, encoding="utf-8")
 

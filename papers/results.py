@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 
 from common.errors import BadInput, NonFinite, ProjectError
 from common.files import read_json
+from common.folders import locked
 from eval.analyse.tokens import FrequentTokens
 from eval.compare.intervals import ABOVE, BELOW, INSIDE, Interval, Line, compare
 from eval.compare.sides import Score, Side, from_files, records
@@ -19,7 +21,7 @@ from eval.scores import AVERAGE, Key, average, write_rows
 from eval.tasks import Options, Task, tasks_named
 from models.pooling import pooling_named
 from papers.plans import plan_of
-from papers.runs import Choice, RunPlan, facts_of, finished, load_all
+from papers.runs import Choice, RunPlan, facts_of, finished, load_all, share
 from papers.specification import Column, Table, TableRow, names
 
 logger = logging.getLogger(__name__)
@@ -40,6 +42,7 @@ def fill(table: Table, choice: Choice, path: Path, collect_only: bool) -> list[d
     """The rows of a table; missing runs are trained and scored, every row before a second seed.
 
     A run with non-finite numbers is logged and stays missing; any other error ends the command.
+    While other commands are at runs of the table there are no rows: the last one has them.
 
     Raises:
         BadInput: no row can be run, the table's file has figures that would be lost, or test data
@@ -56,18 +59,21 @@ def fill(table: Table, choice: Choice, path: Path, collect_only: bool) -> list[d
     _refuse_loss(table, path, choice, runnable)
     tasks = needed(table.columns, choice.data_dir)
     load_all(tasks, choice.data_dir)
+
+    def job(plan: RunPlan, seed: int, wait: bool) -> None:
+        try:
+            plan.fill(choice, seed, tasks, wait)
+        except ProjectError as error:
+            if error.exit_code != NonFinite.exit_code:
+                raise
+            logger.error("%s, seed %d: %s", plan.name, seed, error)
+
+    jobs = {}
     for seed in choice.seeds:
         for plan in runnable:
-            if seed not in plan.folders(choice):
-                continue
-            try:
-                plan.train(choice, seed)
-                plan.score(choice, seed, tasks)
-            except ProjectError as error:
-                if error.exit_code != NonFinite.exit_code:
-                    raise
-                logger.error("%s, seed %d: %s", plan.name, seed, error)
-    return collect(table, choice)
+            if seed in plan.folders(choice):
+                jobs[plan.folder(choice, seed).name] = partial(job, plan, seed)
+    return [] if share(jobs) else collect(table, choice)
 
 
 def _refuse_loss(table: Table, path: Path, choice: Choice, plans: Iterable[RunPlan]) -> None:
@@ -97,12 +103,13 @@ def known_rows(table: Table, path: Path) -> list[dict[str, Any]]:
 def write(table: Table, path: Path, rows: list[dict[str, Any]]) -> None:
     """Put the table's rows in the file of its paper, whose other tables stay."""
     by_table: dict[str, list[dict[str, Any]]] = {}
-    if path.is_file():
-        for row in read_json(path, "the results of a paper", "give another --output", list):
-            by_table.setdefault(row["table"], []).append(row)
-    by_table[table.name] = rows
-    in_order = [by_table[name] for name in names() if name in by_table]
-    write_rows(path, [row for of_table in in_order for row in of_table])
+    with locked(path, wait=True):
+        if path.is_file():
+            for row in read_json(path, "the results of a paper", "give another --output", list):
+                by_table.setdefault(row["table"], []).append(row)
+        by_table[table.name] = rows
+        in_order = [by_table[name] for name in names() if name in by_table]
+        write_rows(path, [row for of_table in in_order for row in of_table])
 
 
 def needed(columns: Iterable[Column], data_dir: str) -> dict[str, list[Task]]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from common.errors import BadInput, ProjectError, Stopped
-from common.files import ROOT, digest, find_files
+from common.errors import BadInput, FolderInUse, ProjectError, Stopped
+from common.files import ROOT, RUN_FILE, digest, find_files
+from common.folders import locked
 from data.lines import content_hash
 from eval.encode import Encode, Encoder, device_here
 from eval.scores import rows_of, write_scores
@@ -153,19 +154,32 @@ class RunPlan:
             flags["output"] = self.folder(choice, seed)
         return [*words, *words_of(flags)]
 
-    def train(self, choice: Choice, seed: int) -> None:
+    def train(self, choice: Choice, seed: int, wait: bool = True) -> None:
         """Train or resume the run, after the run it starts from.
 
         For a model that nothing trains, only a record is written.
 
+        Args:
+            choice: the command's flags.
+            seed: of the run.
+            wait: for another command that trains the run or the one it starts from.
+
         Raises:
+            FolderInUse: another command trains it, unless `wait`.
             ProjectError: the script failed; it has printed the reason. The error has its exit code.
         """
         folder = self.folder(choice, seed)
         if finished(folder):
             return
+        with locked(folder, wait):
+            with locked(folder / RUN_FILE, wait):  # its script may outlive a killed command
+                pass
+            if not finished(folder):
+                self._train(choice, seed, folder, wait)
+
+    def _train(self, choice: Choice, seed: int, folder: Path, wait: bool) -> None:
         if self.starts_from:
-            self.starts_from.train(choice, seed)
+            self.starts_from.train(choice, seed, wait)
         if self.baseline:
             if not self.scored_at_once and not (folder / BASELINE).is_file():
                 launch(*self.command(choice, seed))
@@ -181,6 +195,14 @@ class RunPlan:
             facts = {"model": self.model, "pooling": self.pooling, **provenance()}
             facts["precision"] = precision(choice.bf16)
             record_untrained(folder, facts, self.model)
+
+    def fill(
+        self, choice: Choice, seed: int, tasks: Mapping[str, Sequence[Task]], wait: bool
+    ) -> None:
+        """Train and score the run; FolderInUse if another command does, see `share`."""
+        with locked(self.folder(choice, seed)):
+            self.train(choice, seed, wait)
+            self.score(choice, seed, tasks)
 
     def score(self, choice: Choice, seed: int, tasks: Mapping[str, Sequence[Task]]) -> None:
         """Write the missing scores files of the run."""
@@ -198,6 +220,24 @@ class RunPlan:
             settings = {"pooling": self.pooling, "max_length": longest, "bf16": choice.bf16}
             model = None if self.baseline else self.model
             score(folder, name, tasks[name], choice.data_dir, model, **settings)
+
+
+def share(jobs: Mapping[str, Callable[[bool], None]]) -> list[str]:
+    """Do every job that no other command does, in order; returns the names of those left to others.
+
+    The locks of the runs divide the work: a job raises FolderInUse if another command is at it, or
+    at the run that it starts from. Called again with True, at the end, it waits for the latter.
+    """
+    left = dict(jobs)
+    for wait in (False, True):
+        for name, do in list(left.items()):
+            try:
+                do(wait)
+            except FolderInUse as error:
+                logger.info("%s; going on with the next", error)
+                continue
+            del left[name]
+    return list(left)
 
 
 def load_all(tasks: Mapping[str, Sequence[Task]], data_dir: str) -> None:

@@ -1,6 +1,7 @@
 """The runs of a study: which are asked for, how they are trained and scored, what is kept."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from papers.runs import (
     load_all,
     precision,
     read_once,
+    share,
 )
 from papers.study import Levels, Rows, Study, known_rows, ordered
 from training.curves import auxiliary_losses, read_log
@@ -67,7 +69,8 @@ def fill(
     """All rows of a study in its order; missing runs are trained and scored unless `collect`.
 
     Rows in the file `path` stay, and their runs are not trained again; a run that is in its folder
-    replaces its rows. With `some`, only these levels of the first factor are run.
+    replaces its rows. With `some`, only these levels of the first factor are run. While other
+    commands are at runs of the study there are no rows: the last one has them.
 
     Raises:
         BadInput: test data is missing, a flag is invalid, or the rows cannot be compared.
@@ -77,25 +80,43 @@ def fill(
     asked, rows, tasks = study.chosen(some), known_rows(study, path), tasks_of(study)
     if not collect:
         load_all(tasks, choice.data_dir)
-    for seed in choice.seeds:
+    if study.choose:
+        first, jobs = choice.seeds[0], {}
         for levels in asked:
-            if not collect and (levels, seed) not in rows:
-                plan_of(study, levels, choice).train(choice, seed)
-            if found := found_rows(study, levels, choice, seed):
-                rows[levels, seed] = _with_scores(found, rows.get((levels, seed), []))
-        refuse_mixed(study, rows)
-        if study.choose and seed == choice.seeds[0]:
-            asked = _best(asked, rows, seed)
-    for seed, levels in product(choice.seeds, asked if study.columns else []):
+            plan = plan_of(study, levels, choice)
+            if not collect and (levels, first) not in rows:
+                jobs[plan.folder(choice, first).name] = partial(plan.train, choice, first)
+        share(jobs)  # waits for other commands' runs too
+        _read(study, choice, product([first], asked), rows, {})
+        asked = _best(asked, rows, first)
+    jobs = {}
+    for seed, levels in product(choice.seeds, asked):
         plan = plan_of(study, levels, choice)
         folder = plan.folder(choice, seed)
-        if finished(folder):
-            if not collect:
-                plan.score(choice, seed, tasks)
-            rows[levels, seed][0].update(scores_in(folder, tasks))
+        if not collect and ((levels, seed) not in rows or finished(folder)):
+            jobs[folder.name] = partial(plan.fill, choice, seed, tasks)
+    if share(jobs):
+        return []
+    _read(study, choice, product(choice.seeds, asked), rows, tasks)
     if not rows:
         raise BadInput(f"{choice.runs}: no finished run of {study.name}; remove --collect to train")
     return ordered(study, rows)
+
+
+def _read(
+    study: Study,
+    choice: Choice,
+    pairs: Iterable[tuple[int, Levels]],
+    rows: Rows,
+    tasks: Mapping[str, Sequence[Task]],
+) -> None:
+    """Put the rows of finished runs into `rows`; BadInput as `refuse_mixed`."""
+    for seed, levels in pairs:
+        if found := found_rows(study, levels, choice, seed):
+            rows[levels, seed] = _with_scores(found, rows.get((levels, seed), []))
+            folder = plan_of(study, levels, choice).folder(choice, seed)
+            rows[levels, seed][0].update(scores_in(folder, tasks))
+    refuse_mixed(study, rows)
 
 
 def _with_scores(found: list[dict], known: list[dict]) -> list[dict]:

@@ -33,6 +33,11 @@ def run(command, folder, faults=None):
 
 def meanwhile(command, *arguments):
     """The exit code of a command in a child process, while this one is in the middle of its own."""
+    return os.waitstatus_to_exitcode(os.waitpid(forked(command, *arguments), 0)[1])
+
+
+def forked(command, *arguments):
+    """Start a command in a child process, which ends with its exit code; returns the pid."""
     pid = os.fork()
     if not pid:
         code = 1
@@ -44,7 +49,7 @@ def meanwhile(command, *arguments):
         except BaseException:
             traceback.print_exc()
         os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return pid
 
 
 def check_kills(command, root, placed, count):

@@ -9,7 +9,7 @@ import torch
 
 import infocse
 import reproduce
-from common.errors import BadInput, StorageError
+from common.errors import BadInput, FolderInUse, StorageError
 from papers.reproduction import against_control, word, write_page
 
 ARMS = ("simcse", "infocse", "simcse-control")
@@ -102,18 +102,39 @@ def test_a_failing_part_says_in_one_line_what_is_kept(quick, tmp_path, monkeypat
         reproduce.main(["--parts", "simcse"])
 
 
-def test_a_run_of_another_command_is_left_to_it(quick, monkeypatch, capsys):
-    train = infocse.train
+def test_runs_of_other_commands_are_left_to_them_and_the_last_writes_the_page(
+    quick, tmp_path, monkeypatch, capsys
+):
+    train, at_work = infocse.train, [0]
 
     def taken(*args, **settings):
-        if settings["seed"] == 0:
-            raise reproduce.FolderInUse("in use by another command (pid 1)")
+        if settings["seed"] in at_work:
+            raise FolderInUse("in use by another command (pid 1)")
         return train(*args, **settings)
 
     monkeypatch.setattr(infocse, "train", taken)
-    reproduce.main(["--parts", "simcse", "--seeds", "0", "1"])
-    printed = capsys.readouterr().out
-    assert "other commands are still training: simcse, seed 0; repeat this one" in printed
+    argv = ["--parts", "simcse", "--seeds", "0", "1"]
+    assert reproduce.main(argv) is None
+    said = "other commands are still at: simcse, seed 0; the last to end writes the page"
+    assert said in capsys.readouterr().out and not (tmp_path / "reproductions").exists()
+    at_work.clear()
+    reproduce.main(argv)
+    assert result(tmp_path)["arms"]["simcse"]["seeds"] == [0, 1]
+
+
+def test_a_stage_1_of_another_command_is_waited_for_at_the_end(tmp_path, monkeypatch):
+    asked = []
+
+    def pretrain(**settings):
+        asked.append(settings["output_dir"])
+        if len(asked) < 3:
+            raise FolderInUse("in use by another command (pid 1)")
+        return str(settings["output_dir"])
+
+    monkeypatch.setattr(infocse, "pretrain", pretrain)
+    scale = reproduce.SCALES["small"]
+    jobs = {"stage 1": lambda wait: reproduce.stage_one(scale, tmp_path, "corpora", wait)}
+    assert reproduce.share(jobs) == [] and len(asked) == 3
 
 
 def test_the_plan_names_downloads_disk_and_minutes(quick, monkeypatch):
