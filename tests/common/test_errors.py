@@ -82,13 +82,6 @@ def test_no_command_begins_with_an_argument_that_none_can_take(argv, said, monke
     assert code == 2 and told.startswith(f"error: {said}") and TOKEN not in told
 
 
-def test_a_word_that_only_starts_like_a_hub_token_is_accepted(monkeypatch):
-    monkeypatch.setattr(
-        "sys.argv", ["command", "--model", "hf_internal-testing/tiny-random-bert", "runs/hf_bert"]
-    )
-    run_command(lambda: None)
-
-
 def test_a_signal_lets_a_command_remove_its_temporary_files(tmp_path):
     """And no end of a command looks for cycles in what it has imported."""
     script = tmp_path / "script.py"

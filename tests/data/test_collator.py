@@ -70,20 +70,6 @@ def test_a_length_without_room_for_text_is_refused(text, tokenizer, length):
         collator(text, tokenizer, max_length=length)
 
 
-@pytest.mark.parametrize("columns", [2, 3])
-def test_views_of_a_row_are_its_sentences(tokenizer, sentences, tmp_path, columns):
-    path = tmp_path / "rows.tsv"
-    path.write_text("".join("\t".join(sentences[i : i + columns]) + "\n" for i in range(20)))
-    text = load_tokenised(Source((path,), columns), tokenizer, tmp_path)
-    made = collator(text, tokenizer, [View()] * columns, 64)(batch_of(3, 11))
-    for view in range(columns):
-        texts = [sentences[3 + view], sentences[11 + view]]
-        for row, expected in enumerate(texts):
-            ids, mask = made["input_ids"][view, row], made["attention_mask"][view, row].bool()
-            assert ids[mask].tolist() == tokenizer(expected)["input_ids"]
-            assert (ids[~mask] == tokenizer.pad_token_id).all()
-
-
 @pytest.mark.parametrize("views", [(0,), (1,), (0, 1), (2, 0)])
 def test_the_masked_views_are_those_asked_for(text, tokenizer, views):
     three = [View(), View(reverse), View(repeat_some)]

@@ -38,19 +38,6 @@ def test_golden_values():
     assert draws.generator(some[0]).integers(0, 1000, 4).tolist() == GOLDEN_INTEGERS
 
 
-def test_uniforms_are_uniform():
-    numbers = table(2000, 100)
-    count = numbers.size
-    assert abs(numbers.mean() - 1 / 2) < 5 * np.sqrt(1 / 12 / count)
-    cells = np.bincount((numbers * 64).astype(int).ravel(), minlength=64)
-    chi_square = ((cells - count / 64) ** 2 / (count / 64)).sum()
-    assert abs(chi_square - 63) < 5 * np.sqrt(2 * 63)
-    per_position = numbers.mean(0)
-    assert np.abs(per_position - 1 / 2).max() < 5 * np.sqrt(1 / 12 / 2000), (
-        "every position in a sentence is fair"
-    )
-
-
 @pytest.mark.parametrize(
     ("first", "second"),
     [

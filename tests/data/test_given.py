@@ -16,10 +16,8 @@ LINES = "One  sentence.\nTwo lines and a tab\nDrei Sätze: ß\n"
 
 @pytest.mark.parametrize("container", [list, iter])
 def test_sentences_become_one_file_named_by_their_content(container, tmp_path):
-    values = [
-        with_text(container(rows), {"cache_dir": tmp_path / "cache"})
-        for rows in (ROWS, ROWS, ROWS[:2])
-    ]
+    cache = {"cache_dir": tmp_path / "cache"}
+    values = [with_text(container(rows), cache) for rows in (ROWS, ROWS, ROWS[:2])]
     assert values[0] == values[1] != values[2]
     path = values[0]["train_file"]
     assert path.read_text(encoding="utf-8") == LINES
@@ -40,10 +38,9 @@ def read(data, tmp_path, **settings):
     values = with_text(data, cache | settings)
     assert values == with_text(data, cache | settings), "the same text has the same file"
     labelled = "label" in data.column_names
-    arguments = (ScoredArguments if labelled else SentenceArguments)(
-        **values | {"train_file": [str(values["train_file"])]}
-    )
-    return [tuple(row.values()) for row in read_text(source_of(arguments, labelled), tmp_path).rows]
+    values["train_file"] = [str(values["train_file"])]
+    source = source_of((ScoredArguments if labelled else SentenceArguments)(**values), labelled)
+    return [tuple(row.values()) for row in read_text(source, tmp_path).rows]
 
 
 def test_a_dataset_is_read_as_a_file_of_its_columns_is(tmp_path):

@@ -89,19 +89,6 @@ def test_labels_are_the_original_ids_where_chosen(scheme):
     assert masked.dtype == ids.dtype == labels.dtype
 
 
-def test_the_scheme_bert_masks_80_swaps_10_and_keeps_10_percent():
-    ids, chosen, masked, _ = corrupted()
-    usual = chosen & (ids != 7)
-    n = usual.sum()
-    shares = {
-        "mask": (masked[usual] == 7).mean() - 0.1 / 50,  # a random token may be the mask token
-        "kept": (masked[usual] == ids[usual]).mean() - 0.1 / 50,  # or the one that was there
-        "swap": ((masked != 7) & (masked != ids))[usual].mean() + 0.2 / 50,
-    }
-    for name, share in {"mask": 0.8, "swap": 0.1, "kept": 0.1}.items():
-        assert abs(shares[name] - share) < 5 * np.sqrt(share * (1 - share) / n), name
-
-
 def test_the_bounds_of_the_scheme():
     uniform = np.array(
         [[0.0, np.nextafter(0.8, 0), 0.8, np.nextafter(0.9, 0), 0.9, np.nextafter(1, 0)]]

@@ -79,22 +79,18 @@ def test_ids_are_those_of_the_tokenizer(tokenizer, columns, sentences, tmp_path,
                 assert lengths.tolist() == [len(expected[:longest])]
     several = [3, 0, 3, len(rows) - 1]
     ids, lengths = corpus.sentences(several, columns - 1, 5)
-    parts = np.split(ids, np.cumsum(lengths)[:-1])
-    assert [part.tolist() for part in parts] == [
-        corpus.sentences([r], columns - 1, 5)[0].tolist() for r in several
-    ]
+    expected = [corpus.sentences([r], columns - 1, 5)[0].tolist() for r in several]
+    assert [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])] == expected
 
 
-def test_the_cache_is_used_again(load, text, tmp_path, tokenised):
-    first = load(text)
+def test_a_text_is_tokenised_again_if_its_bytes_change_and_not_with_its_name(
+    load, text, tmp_path, tokenised
+):
+    first, before = load(text), text.stat()
     renamed = text.rename(tmp_path / "other.name")
     os.utime(renamed, (0, 0))
     assert load(renamed).folder == first.folder and tokenised == [20]
-
-
-def test_one_changed_byte_is_another_text_even_with_the_same_size_and_time(load, text, tokenised):
-    first, before = load(text), text.stat()
-    text.write_bytes(text.read_bytes().replace(b"dog", b"cat", 1))
+    text.write_bytes(renamed.read_bytes().replace(b"dog", b"cat", 1))
     os.utime(text, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert text.stat().st_size == before.st_size
     assert lists(load(text)) != lists(first) and tokenised == [20, 20]
@@ -116,48 +112,37 @@ def test_tokenizer_columns_and_reader_are_part_of_the_key(
 
 def test_a_sentence_without_a_token_is_refused(written, load):
     path = written("a dog\n\u0301\n")  # an accent alone: a character, but no token
-    with pytest.raises(
-        BadInput, match=r"text\.txt: row 2 .*: the tokenizer finds no token in '\\u0301'"
-    ):
+    with pytest.raises(BadInput, match=r"text\.txt: row 2 .*: the tokenizer finds no token"):
         load(path)
 
 
-@pytest.mark.parametrize("columns", [1, 2, None])
+@pytest.mark.parametrize("labelled", [False, True])
 def test_the_drawn_rows_alone_are_tokenised_in_order(
-    sentences, bert_tokenizer, tmp_path, few, columns, tokenised
+    sentences, bert_tokenizer, tmp_path, few, labelled, tokenised
 ):
-    rows = [[*sentences[i : i + (columns or 2)]] for i in range(50)]
-    labels = [i % 3 for i in range(50)]
-    lines = [
-        ("premise", "hypothesis", "label"),
-        *([*row, NLI_LABELS[i]] for i, row in zip(labels, rows, strict=True)),
-    ]
+    rows, labels = [sentences[i : i + 2] for i in range(50)], [i % 3 for i in range(50)]
+    lines = rows
+    if labelled:
+        named = [[*row, NLI_LABELS[i]] for i, row in zip(labels, rows, strict=True)]
+        lines = [["premise", "hypothesis", "label"], *named]
     path = tmp_path / "rows.tsv"
-    path.write_text(
-        "".join("\t".join(line) + "\n\n" for line in (rows if columns else lines)), encoding="utf-8"
-    )
+    path.write_text("".join("\t".join(line) + "\n\n" for line in lines), encoding="utf-8")
+    source = Source((path,), 1 if labelled else 2, labelled=labelled)
 
-    def drawn(count, seed):
-        source = Source((path,), columns or 1, labelled=columns is None)
-        corpus = load_tokenised(
-            source, bert_tokenizer, tmp_path / "cache", count and Sample(count, seed)
-        )
-        drawn_ids = [
-            list(row)
-            for row in zip(*(lists(corpus, c) for c in range(corpus.columns)), strict=True)
-        ]
-        return drawn_ids, None if corpus.labels is None else corpus.labels.tolist(), corpus.facts
+    def drawn(*sample):
+        read = Sample(*sample) if sample else None
+        corpus = load_tokenised(source, bert_tokenizer, tmp_path / "cache", read)
+        of_label = None if corpus.labels is None else corpus.labels.tolist()
+        return [*zip(lists(corpus, 0), lists(corpus, 1), strict=True)], of_label, corpus.facts
 
-    expected = draws.permutation(7, 0, 50, "sample")[:20]
-    drawn_ids, labels_read, facts = drawn(20, 7)
-    assert drawn_ids == [
-        bert_tokenizer(rows[row], add_special_tokens=False)["input_ids"] for row in expected
-    ]
-    assert labels_read == (None if columns else [labels[row] for row in expected])
-    assert drawn(20, 7) == (drawn_ids, labels_read, facts)
-    assert tokenised == [20], "the second start reads the cache"
-    assert drawn(None, 0)[2] == facts
-    assert drawn(20, 8)[0] != drawn_ids and drawn(19, 7)[0] == drawn_ids[:19]
+    order = draws.permutation(7, 0, 50, "sample")[:20]
+    ids, of_label, facts = drawn(20, 7)
+    for row, pair in zip(order, ids, strict=True):
+        assert [*pair] == bert_tokenizer(rows[row], add_special_tokens=False)["input_ids"]
+    assert of_label == ([labels[row] for row in order] if labelled else None)
+    assert drawn(20, 7) == (ids, of_label, facts) and tokenised == [20], "the cache is read"
+    assert drawn()[2] == facts
+    assert drawn(20, 8)[0] != ids and drawn(19, 7)[0] == ids[:19]
 
 
 def test_an_upsampled_sample_has_the_size_of_the_text_again():
@@ -193,10 +178,8 @@ def test_blocks_hold_all_tokens_in_order_and_cut_no_word(tokenizer, length, text
     blocks = lists(load(text_file, tokenizer=tokenizer, block=length))
     assert [*chain(*blocks)] == [*chain(*lists(corpus))]
     assert max(map(len, blocks)) <= length and np.mean([*map(len, blocks)]) > 0.7 * length
-    starts, first = (
-        word_starts(tokenizer),
-        {ids[0] for ids in lists(corpus)},
-    )  # RoBERTa's first has no space
+    starts = word_starts(tokenizer)
+    first = {ids[0] for ids in lists(corpus)}  # RoBERTa's has no space
     assert all(starts[ids[0]] or ids[0] in first for ids in blocks)
 
 

@@ -57,10 +57,7 @@ def test_a_token_of_a_script_without_spaces_is_a_word(xlm_tokenizer, roberta_tok
     assert starts.sum() == len(text) and len(ids) > len(text)
     kept = [len(delete(ids, starts, np.random.default_rng(seed), 0.6)) for seed in range(9)]
     assert max(kept) < len(ids)
-    text_of, uniform = (
-        np.ones((1, len(ids)), dtype=bool),
-        np.random.default_rng(0).random((1, len(ids))),
-    )
+    text_of, uniform = np.ones((1, len(ids)), dtype=bool), np.linspace(0, 1, len(ids))[None]
     assert choose_words(text_of, ~text_of, starts[None], 0.15, uniform).any()
     if text[0] == "猫":
         ids = xlm_tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -69,9 +66,7 @@ def test_a_token_of_a_script_without_spaces_is_a_word(xlm_tokenizer, roberta_tok
 
 def test_another_kind_of_tokenizer_is_refused():
     plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0})))
-    with pytest.raises(
-        BadInput, match="WordPiece, byte-level BPE and sentencepiece, not for 'None'"
-    ):
+    with pytest.raises(BadInput, match="sentencepiece, not for 'None'"):
         word_starts(plain)
 
 
@@ -103,14 +98,10 @@ def test_a_vocabulary_is_learned_once(text_file, tmp_path, learned):
 def test_it_is_bert_s_kind_of_tokenizer(text_file, sentences, tmp_path):
     tokenizer = train_tokenizer(Source((text_file,)), 160, tmp_path)
     assert tokenizer.convert_ids_to_tokens(range(5)) == list(SPECIAL)
-    assert tokenizer.tokenize("THÉ Dog.") == tokenizer.tokenize("the dog ."), (
-        "no case, no accents, punctuation apart"
-    )
+    same = tokenizer.tokenize("the dog .")
+    assert tokenizer.tokenize("THÉ Dog.") == same, "no case, no accents, punctuation apart"
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
-    inner = [
-        tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("the dog", "the river")
-    ]
-    assert tokenizer("the dog", "the river")["input_ids"] == [cls, *inner[0], sep, *inner[1], sep]
-    assert len(tokenizer) <= 160 and tokenizer.unk_token_id not in {
-        *chain(*tokenizer(sentences)["input_ids"])
-    }
+    dog, river = (tokenizer(text)["input_ids"][1:-1] for text in ("the dog", "the river"))
+    assert tokenizer("the dog", "the river")["input_ids"] == [cls, *dog, sep, *river, sep]
+    known = {*chain(*tokenizer(sentences)["input_ids"])}
+    assert len(tokenizer) <= 160 and tokenizer.unk_token_id not in known
