@@ -1,5 +1,7 @@
 """Batched fits against one model at a time, digit for digit."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -56,22 +58,19 @@ def test_weights_of_every_model_equal_those_trained_alone():
         Fit(order[50:170], order[:50], (1e-4, 1e-3)),
         Fit(order[:121], order[121:], (1e-5, 1e-2)),
     ]
-    bar = type(
-        "Bar", (), {"count": 0, "update": lambda self, n: setattr(self, "count", self.count + n)}
-    )()
+    counted = []
+    bar = SimpleNamespace(update=counted.append)
     together = fit_all(with_ones(x), torch.from_numpy(y), fits, settings, bar)
     for fit, fitted in zip(fits, together, strict=True):
         for number, penalty in enumerate(fit.penalties):
             alone = plain.Classifier(settings, 8, 3, penalty)
             alone.fit(x[fit.train], y[fit.train], (x[fit.dev], y[fit.dev]))
-            torch.testing.assert_close(
-                fitted.weights[number][:, :-1], alone.linear.weight.data, atol=2e-6, rtol=1e-4
-            )
-            torch.testing.assert_close(
-                fitted.weights[number][:, -1], alone.linear.bias.data, atol=2e-6, rtol=1e-4
-            )
+            weight, bias = fitted.weights[number].split([8, 1], dim=1)
+            linear = alone.linear
+            torch.testing.assert_close(weight, linear.weight.data, atol=2e-6, rtol=1e-4)
+            torch.testing.assert_close(bias[:, 0], linear.bias.data, atol=2e-6, rtol=1e-4)
             assert fitted.accuracy[number] == alone.score(x[fit.dev], y[fit.dev])
-    assert bar.count == 6
+    assert sum(counted) == 6
 
 
 def test_global_random_state_is_left_alone():
@@ -87,10 +86,7 @@ def test_global_random_state_is_left_alone():
 def test_means_are_rounded_as_senteval_rounds_them():
     """`round` of what `np.mean` gives is numpy's rounding, which differs from Python's."""
     folds = [80.03, 80.04]
-    assert (
-        validation._rounded_mean(folds)
-        == float(round(np.mean(folds), 2))
-        != round(float(np.mean(folds)), 2)
-    )
+    theirs = float(round(np.mean(folds), 2))
+    assert validation._rounded_mean(folds) == theirs != round(float(np.mean(folds)), 2)
     fitted = [Fitted(torch.zeros(1), np.array([accuracy])) for accuracy in (0.8003, 0.8004)]
     assert validation._mean(fitted).tolist() == [float(round(100 * np.mean([0.8003, 0.8004]), 2))]

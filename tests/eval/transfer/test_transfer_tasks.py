@@ -56,11 +56,8 @@ def test_official_splits_are_read_and_sorted(tmp_path):
     assert trec["train"] == Examples([("When ?",), ("Who is Caf\xe9 ?",)], [5, 3])
     assert trec["test"] == Examples([("What is : it ?",)], [0])
     for split in ("train", "test"):
-        put(
-            tmp_path,
-            f"MRPC/msr_paraphrase_{split}.txt",
-            f'{MRPC_HEADER}\n1\t7\t8\tA " b c\tD\n0\t7\t8\tx y z w\te\n1\t7\t8\tA b c\t{split} d\n',
-        )
+        lines = '1\t7\t8\tA " b c\tD', "0\t7\t8\tx y z w\te", f"1\t7\t8\tA b c\t{split} d", ""
+        put(tmp_path, f"MRPC/msr_paraphrase_{split}.txt", "\n".join([MRPC_HEADER, *lines]))
     rows = [("A b c", "train d"), ('A " b c', "D"), ("x y z w", "e")]
     assert sorted(read_mrpc(tmp_path)["train"].texts) == sorted(rows)
     assert read_mrpc(tmp_path)["train"] == Examples([rows[0], rows[2], rows[1]], [1, 0, 1])
@@ -97,9 +94,8 @@ def test_a_damaged_file_is_refused(tmp_path, name, file, line):
 def by_hash(sentences):
     """Vectors of 8 numbers that depend on the sentence alone, with a trace of its label word."""
     rng = [np.random.default_rng(sum(map(ord, s)) + 7 * len(s)) for s in sentences]
-    return np.array(
-        [r.normal(size=8) + 2 * ("good" in s) for r, s in zip(rng, sentences, strict=True)]
-    )
+    pairs = zip(rng, sentences, strict=True)
+    return np.array([r.normal(size=8) + 2 * ("good" in s) for r, s in pairs])
 
 
 def small(name, sizes, mode="fasttest"):
@@ -111,12 +107,8 @@ def test_a_set_without_official_test_rows_is_scored_by_nested_folds(tmp_path):
     put(tmp_path, FILES["MR"][1], "".join(f"film {i}\n" for i in range(40)))
     result = small("MR", (80,)).score(by_hash, tmp_path)
     headline, dev = result.rows
-    assert (headline["task"], headline["split"], headline["mode"], headline["n"]) == (
-        "MR",
-        "test",
-        "fasttest",
-        80,
-    )
+    named = {"task": "MR", "split": "test", "mode": "fasttest", "n": 80}
+    assert headline.items() >= named.items()
     assert (headline["aggregation"], dev["split"]) == ("mean of folds", "dev")
     assert headline["value"] == pytest.approx(100 * result.items["value"].mean(), abs=0.01)
     assert 60 < headline["value"] <= 100
@@ -138,10 +130,6 @@ def test_pairs_are_judged_by_difference_and_product_with_f1_beside(tmp_path):
     expected = Judge(features, labels, "fasttest").crossed(np.arange(60), np.arange(60, 90))
     accuracy, dev, f1 = result.rows
     assert (accuracy["value"], dev["value"], f1["metric"]) == (expected.test, expected.dev, "f1")
-    hits = (expected.predicted == 1) & (labels[60:] == 1)
-    assert f1["value"] == round(
-        200 * hits.sum() / ((expected.predicted == 1).sum() + (labels[60:] == 1).sum()), 2
-    )
-    assert (
-        result.items["value"].tolist() == (expected.predicted == labels[60:]).astype(float).tolist()
-    )
+    guessed, gold = expected.predicted == 1, labels[60:] == 1
+    assert f1["value"] == round(200 * (guessed & gold).sum() / (guessed.sum() + gold.sum()), 2)
+    assert result.items["value"].tolist() == (guessed == gold).tolist()
