@@ -72,7 +72,9 @@ TRAINER = {
         "remove_unused_columns label_names label_smoothing_factor average_tokens_across_devices "
         "per_device_eval_batch_size eval_accumulation_steps eval_do_concat_batches "
         "eval_use_gather_object batch_eval_metrics include_for_metrics prediction_loss_only "
-        "use_cache include_num_input_tokens_seen save_only_model enable_jit_checkpoint".split(),
+        "use_cache include_num_input_tokens_seen save_only_model enable_jit_checkpoint "
+        "dataloader_persistent_workers dataloader_prefetch_factor dataloader_in_order "
+        "dataloader_multiprocessing_context".split(),
         _IDLE,
     ),
 }

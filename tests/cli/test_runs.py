@@ -200,13 +200,13 @@ OTHERS = {
     "adamw": "transformers",
     "weight_decay": 0.01,
 }
-OTHERS |= {"dataloader_num_workers": 1}
 EPOCHS = {
     "num_train_epochs": 2,
     "max_steps": -1,
     "max_rows": 30,
     "save_steps": 4,
     "bf16": "true",
+    "dataloader_num_workers": 1,
 }  # of 3 steps
 SMALLER = {  # 4 steps, the last one of 6 sentences
     "num_train_epochs": 1,
@@ -215,8 +215,8 @@ SMALLER = {  # 4 steps, the last one of 6 sentences
     "dataloader_drop_last": "false",
 }
 RESUMED = {
-    "simcse with a worker, padded, other AdamW, accumulated": ("simcse", ACCUMULATED | OTHERS),
-    "second epoch in bf16": ("infocse", EPOCHS),
+    "simcse padded, other AdamW, accumulated": ("simcse", ACCUMULATED | OTHERS),
+    "second epoch in bf16, with a worker": ("infocse", EPOCHS),
     "a smaller last batch": ("simcse", SMALLER),
     "bf16 chunks, accumulated": ("infocse", ACCUMULATED | {"chunk_size": 3, "bf16": "true"}),
 }
