@@ -55,19 +55,17 @@ class Unreachable(BadInput):
 
 
 def check_folder(path: str) -> None:
-    """Raise BadInput for a folder with a file from elsewhere, or not as this project wrote it.
-
-    A hub id has none. Of weights above 64 MiB only the size is compared; `weights_of` reads them.
-    """
+    """Raise BadInput for a folder with a file from elsewhere; a hub id has none."""
     root = Path(path)
     for pattern in _READ:
         for file in root.glob(pattern):  # links without a target too
             if not file.is_dir():
                 _check_file(root, file)
-    _refuse_changed(root, SMALL)
 
 
-def _refuse_changed(root: Path, hashed: int | None = None) -> None:
+def _refuse_changed(path: str, hashed: int | None = None) -> None:
+    """Raise BadInput for a folder that is not as this project wrote it; see `folders.problem`."""
+    root = Path(path)
     if (root / MANIFEST).exists():
         facts_of(root, f"restore it, or remove {MANIFEST} to use the folder as it is", hashed)
 
@@ -161,6 +159,7 @@ _NOT_FOLLOWED = {
 def check_config(path: str) -> None:
     """Raise BadInput for a folder or a config.json that the library should not read."""
     check_folder(path)
+    _refuse_changed(path, SMALL)  # `weights_of` reads the large files
     _check_counts(path, PreTrainedConfig.get_config_dict(path)[0])
 
 
@@ -220,7 +219,7 @@ def weights_of(path: str) -> Path:
     """
     root = Path(path)
     check_folder(path)
-    _refuse_changed(root)
+    _refuse_changed(path)
     if (root.is_dir() or is_peft_available()) and find_adapter_config_file(path) is not None:
         raise BadInput(
             f"'{path}': an adapter (adapter_config.json); merge it into its model and save that"
