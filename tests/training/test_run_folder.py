@@ -1,7 +1,5 @@
 """How a command begins in a folder: new, resumed, finished or refused."""
 
-import json
-
 import pytest
 
 from common.errors import BadInput, CheckpointRefused
@@ -22,7 +20,6 @@ from training.run_folder import (
     installing_result,
     last_valid,
     open_run,
-    read_run,
     write_run,
 )
 
@@ -121,15 +118,6 @@ def test_every_argument_of_the_library_that_determines_weights_is_one_of_its_nam
     assert {name: determines_weights(name) for name in decided} == decided
 
 
-def test_a_model_folder_is_identified_by_its_files_not_its_name(run):
-    first = SETTINGS | {"model": "bert", "contents": {"model": {"model.safetensors": "abc"}}}
-    write_run(run, RECORD | {"trajectory": first})
-    checkpoint(run, 5)
-    open_run(str(run), first | {"model": "./bert/"})
-    other = first | {"model": "./bert/", "contents": {"model": {"model.safetensors": "abd"}}}
-    assert "model: bert there, ./bert/ now" in refusal(CheckpointRefused, run, other)
-
-
 def test_each_of_several_folders_in_a_setting_is_identified_by_its_files(tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -147,13 +135,6 @@ def test_each_of_several_folders_in_a_setting_is_identified_by_its_files(tmp_pat
         len({str(contents({"teacher": given})) for given in ([a, b], [b, a], [a], ["hub/id", b])})
         == 4
     )
-
-
-def test_a_finished_run_is_finished_but_only_for_its_settings(run):
-    write_run(run, RECORD | {"status": "finished"})
-    checkpoint(run, 5)
-    assert open_run(str(run), SETTINGS) == Start(True, None)
-    refusal(CheckpointRefused, run, SETTINGS | {"seed": 1})
 
 
 def test_the_newest_checkpoint_is_the_one_of_the_highest_step(run):
@@ -196,23 +177,6 @@ def test_folders_that_only_resemble_checkpoints_are_ignored(run):
     assert last_valid(run, "one") is None
     checkpoint(run, 5)
     assert last_valid(run, "one") == str(run / "checkpoint-5")
-
-
-def test_a_record_is_written_whole_or_not_at_all(run, monkeypatch):
-    class Killed(BaseException):
-        pass
-
-    def killed(self, target):
-        raise Killed
-
-    monkeypatch.setattr("pathlib.Path.replace", killed)
-    with pytest.raises(Killed):
-        write_run(run, RECORD | {"status": "finished"})
-    assert read_run(run)["status"] == "running"
-    monkeypatch.undo()
-    write_run(run, RECORD | {"status": "finished"})
-    assert json.loads((run / RUN_FILE).read_text())["status"] == "finished"
-    assert [path.name for path in run.iterdir()] == [RUN_FILE]
 
 
 @pytest.mark.parametrize("status", ["running", "finished"])
