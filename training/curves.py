@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from common.errors import BadInput
-from eval.analyse.pictures import styles
 
 OWN, OTHER, INCREASE = "eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_aux_loss_increase"
 UNIFORMITY = "eval_uniformity"
@@ -24,15 +23,6 @@ _NOT_DRAWN = frozenset(
 )
 _DEV_SCORE = re.compile(r"eval_\w+_(spearman|ndcg)(_\d+)?")  # a number: of a prefix of the vectors
 _UNITS = {"spearman": "Spearman x 100", "ndcg": "nDCG@10 x 100"}
-_TERMS, _INCREASE, _SPREAD = "loss term (raw)", "shuffled-[CLS] loss increase, nats", "spread"
-_PANELS = {  # label of the axis -> title
-    _TERMS: "Each line is a loss term before weighting.",
-    _UNITS["spearman"]: "The dev score selects the best model.",
-    _UNITS["ndcg"]: "The dev score selects the best model.",
-    _INCREASE: f"The network conditions on [CLS] above {CLEAR} nats.",
-    _SPREAD: "At uniformity 0 and mean cosine 1, it has collapsed.",
-}
-
 History = Sequence[dict[str, Any]]
 
 
@@ -151,42 +141,3 @@ def dev_unit(name: str) -> str | None:
     """The unit of a curve that is a dev score, of pairs or of search; None for any other curve."""
     match = _DEV_SCORE.fullmatch(name)
     return _UNITS[match[1]] if match else None
-
-
-def draw_log(history: History, path: str | Path) -> None:
-    """Plot one panel for each kind of curve, readable at 400 pixels; no curves, no file."""
-    from matplotlib.figure import Figure  # here: a slow import
-    from matplotlib.ticker import MaxNLocator
-
-    curves = logged(history)
-    panels: dict[str, list[str]] = {label: [] for label in _PANELS}
-    for name in curves:
-        panels[_panel_of(name)].append(name)
-    panels = {label: names for label, names in panels.items() if names}
-    if not panels:
-        return
-    figure = Figure(figsize=(5, 2.8 * len(panels)), layout="constrained")
-    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-    for (label, names), axis in zip(panels.items(), axes, strict=True):
-        for name, style in styles(names).items():
-            steps, values = curves[name]
-            every = max(1, len(steps) // 20)
-            axis.plot(steps, values, label=name, markersize=4, markevery=every, **style)
-        axis.set_title(_PANELS[label], fontsize=10, loc="left")
-        axis.set_ylabel(label)
-        axis.grid(alpha=0.3)
-        if label == _INCREASE:
-            axis.axhline(CLEAR, color="black", linestyle="--", linewidth=1)
-        else:
-            axis.legend(fontsize=8)
-    axes[-1].set_xlabel("optimizer step")
-    axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.savefig(path, dpi=160)
-
-
-def _panel_of(name: str) -> str:
-    if name == INCREASE:
-        return _INCREASE
-    if name in (UNIFORMITY, "eval_mean_cosine"):
-        return _SPREAD
-    return dev_unit(name) or _TERMS

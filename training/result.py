@@ -17,7 +17,7 @@ from eval.encode import Encode
 from eval.scores import rows_of, score_tables, write_scores
 from eval.tasks import Task, count_seen, describe_seen, score_all, with_share_seen
 from models.encoder import load_encoder
-from training.curves import describe_collapse, describe_conditioning, draw_log
+from training.curves import describe_collapse, describe_conditioning
 from training.run_arguments import RunArguments
 from training.run_folder import BEST, copy_best, installing_result, read_best, write_run
 from training.trainer import EmbeddingTrainer
@@ -95,9 +95,8 @@ def score_result(
 def finish(
     trainer: EmbeddingTrainer, record: dict[str, Any], began: float, verdict: str | None = None
 ) -> None:
-    """Draw the curves, log the findings and, as the last write, mark the run finished."""
+    """Log the findings and, as the last write, mark the run finished."""
     state, folder = trainer.state, trainer.args.output_dir
-    draw_log(state.log_history, Path(folder) / "curves.png")
     ended = None
     if state.global_step < state.max_steps:
         ended = f"training ended after step {state.global_step} of {state.max_steps}"

@@ -30,12 +30,6 @@ SMALL |= {"teacher_pooling": "avg", "complement_pooling": "avg"}
 SMALL |= {"template": 'the "{text}" {mask}.', "template_2": 'this "{text}" {mask}.'}
 
 
-@pytest.fixture(autouse=True)
-def _no_picture(monkeypatch):
-    """Drawing `curves.png` takes a third of a short run; only `infocse_run` has it."""
-    monkeypatch.setattr("training.result.draw_log", lambda *_: None)
-
-
 @pytest.fixture(scope="session")
 def stage_one_folder(tiny_bert, tmp_path_factory):
     """The tiny BERT with an auxiliary head, as stage 1 leaves it."""

@@ -7,7 +7,6 @@ from dataclasses import fields
 import pytest
 
 import eval.__main__
-import training.result
 from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
 from common.old_flags import EVALUATION, TRAINER, TRAINING
 from examples.grammar import generate, write
@@ -62,9 +61,6 @@ def made(tiny_bert, text_file, dev_file, tmp_path_factory):
 def here(made, tmp_path, monkeypatch):
     """A copy of `made` as the working folder."""
     monkeypatch.chdir(shutil.copytree(made, tmp_path / "here", symlinks=True))
-    monkeypatch.setattr(
-        training.result, "draw_log", lambda *_: None
-    )  # curves.png: the slowest part of a tiny run
     return tmp_path / "here"
 
 

@@ -18,7 +18,6 @@ from training.methods import STAGE_ONE, SUP
 def names(tiny_bert, text_file, dev_file, tmp_path, monkeypatch):
     """What the examples call MODEL, TEXT.txt, PAIRS.tsv and sentences, in a new folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("training.result.draw_log", lambda *_: None)
     monkeypatch.setattr(ProgressCallback, "on_log", lambda *_, **__: None)  # it prints
     shutil.copytree(tiny_bert, "MODEL")
     shutil.copy(text_file, "TEXT.txt")

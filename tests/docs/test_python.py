@@ -29,7 +29,6 @@ BLOCKS = blocks_of("python.md")
 def page(tiny_bert, text_file, dev_file, tmp_path, monkeypatch):
     """The names of the page after all its blocks."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("training.result.draw_log", lambda *_: None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     matplotlib.use("Agg")
     shutil.copytree(tiny_bert, "MODEL")

@@ -70,7 +70,6 @@ def test_gold_by_hand():
 
 def test_two_steps_of_every_run_give_a_table_a_figure_and_neighbours(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command, "generate", lambda seed, *_: generate(seed, 600, 60))
-    monkeypatch.setattr("training.result.draw_log", lambda *_: None)
     monkeypatch.setattr(command, "SEEDS", 1)
     runs = tmp_path / "runs"
     flags = ["--max_steps=2", f"--corpus={tmp_path / 'toy'}", f"--runs={runs}"]

@@ -28,7 +28,6 @@ import torch
 import run_unsup
 from common.errors import run_command
 from models.training import EncoderForTraining
-from training import result
 from training.trainer import EmbeddingTrainer
 
 _WRITING = os.O_WRONLY | os.O_RDWR
@@ -133,7 +132,6 @@ def child(request):
 def main():
     """Answer until the input ends."""
     torch.set_num_threads(1)
-    result.draw_log = lambda *_: None  # the slowest part of a tiny run
     # A shell's background jobs ignore the first, those of nohup the second.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

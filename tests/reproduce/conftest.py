@@ -134,7 +134,6 @@ def hub(tiny_bert, sentences, tmp_path, monkeypatch):
     monkeypatch.setattr("data.prepare.WIKI_LINES", len(sentences))
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between attempts
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("training.result.draw_log", lambda *_: None)  # slow, and tested elsewhere
     cache = tmp_path / "cache"
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
     full = replace(reproduce.SCALES["full"], steps=12, size=(2, 32, 2), examples=len(sentences))

@@ -1,10 +1,9 @@
-"""The curves of a training log, curves.png, and what the auxiliary losses say."""
+"""The curves of a training log, and what the auxiliary losses say."""
 
 import math
 import re
 
 import pytest
-from matplotlib.figure import Figure
 
 from tests.sources import ROOT
 from training.curves import (
@@ -12,7 +11,6 @@ from training.curves import (
     auxiliary_losses,
     describe_collapse,
     describe_conditioning,
-    draw_log,
     logged,
 )
 
@@ -25,23 +23,6 @@ HISTORY = [
 ]
 
 
-@pytest.fixture
-def drawn(monkeypatch):
-    """The labels and lines of every picture, as they are when it is saved."""
-    seen, save = [], Figure.savefig
-
-    def watched(self, path, **options):
-        picture = {}
-        for axis in self.axes:
-            lines = {line.get_label(): line.get_xydata().tolist() for line in axis.lines}
-            picture[axis.get_ylabel()] = lines
-        seen.append(picture)
-        return save(self, path, **options)
-
-    monkeypatch.setattr(Figure, "savefig", watched)
-    return seen
-
-
 def test_a_curve_has_the_steps_and_values_of_one_name():
     assert logged(HISTORY) == {
         "contrastive": ([25, 50], [1.9, 0.9]),
@@ -51,20 +32,6 @@ def test_a_curve_has_the_steps_and_values_of_one_name():
         "eval_mean_cosine": ([50], [0.3]),
     }
     assert logged([]) == {}
-
-
-def test_a_picture_shows_terms_scores_and_spread_if_any_were_logged(tmp_path, drawn):
-    """The score of a prefix of the vectors is no loss term; the closing line makes no picture."""
-    draw_log(
-        [*HISTORY, {"step": 50, "eval_search_ndcg": 40.0, "eval_search_ndcg_16": 30.0}],
-        tmp_path / "curves.png",
-    )
-    draw_log(HISTORY[3:], tmp_path / "none.png")
-    [(terms, scores, searches, spread)] = [picture.values() for picture in drawn]
-    assert terms == {"contrastive": [[25, 1.9], [50, 0.9]], "aux": [[25, 7.0], [50, 6.0]]}
-    assert scores == {"eval_stsb_spearman": [[50, 71.5]]}
-    assert searches == {"eval_search_ndcg": [[50, 40.0]], "eval_search_ndcg_16": [[50, 30.0]]}
-    assert spread == {"eval_uniformity": [[50, -1.5]], "eval_mean_cosine": [[50, 0.3]]}
 
 
 def losses(step, loss, shuffled, **more):
