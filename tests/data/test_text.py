@@ -1,11 +1,8 @@
 """Training text of every format gives the same rows, or one line that says what is wrong."""
 
-import bz2
 import csv
 import gzip
-import io
 import json
-import lzma
 import re
 
 import datasets
@@ -14,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import zstandard
+from pandas import DataFrame
 
 import data.text
 from common.arguments import ScoredArguments, SentenceArguments
@@ -28,13 +26,6 @@ from tests.refusals import refused
 TEXTS = ["A dog runs, fast.", 'He said "no".', "Zwölf Boxkämpfer 🙂", "007", "None", "nan", "last"]
 HEADER = "premise\thypothesis\tlabel\n"
 PAIRS = "a dog runs\ta dog moves\tentailment\n\na dog runs\ta dog sleeps\tcontradiction\n"
-PACKED = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".xz": lzma.compress,
-    ".bz2": bz2.compress,
-    ".zst": zstandard.ZstdCompressor().compress,
-}
 
 
 def written(folder, content, name="text.txt"):
@@ -58,57 +49,34 @@ def refusal(folder, *paths, **how):
     return message
 
 
-def table():
-    return {"id": [*range(len(TEXTS) - 1), "x"], "text": TEXTS, "title": ["", *"abcdef"]}
-
-
-def as_csv():
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerows([table().keys(), *zip(*table().values(), strict=True)])
-    return sink.getvalue().encode()
-
-
-def as_arrow(write):
+def in_arrow(table, write):
     sink = pa.BufferOutputStream()
-    write(pa.table(table() | {"id": range(len(TEXTS))}), sink)
+    write(table, sink)
     return sink.getvalue().to_pybytes()
+
+
+def stream(table, sink):
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
 
 
 def parquet_of(columns):
-    sink = pa.BufferOutputStream()
-    pyarrow.parquet.write_table(pa.table(columns), sink)
-    return sink.getvalue().to_pybytes()
-
-
-def stream(made, sink):
-    with pa.ipc.new_stream(sink, made.schema) as writer:
-        writer.write_table(made)
+    return in_arrow(pa.table(columns), pa.parquet.write_table)
 
 
 NOT_UTF_8 = pa.Array.from_buffers(
     pa.string(), 1, [*pa.array(["ab"]).buffers()[:2], pa.py_buffer(b"\xff\xfe")]
 )
-RECORDS = [dict(zip(table(), row, strict=True)) for row in zip(*table().values(), strict=True)]
-BEIR = [
-    {
-        "_id": f"d{n}",
-        "title": row["title"],
-        "text": row["text"],
-        "metadata": {"n": n} if n % 2 else {},
-    }
-    for n, row in enumerate(RECORDS)
-]
+TABLE = DataFrame({"id": range(len(TEXTS)), "text": TEXTS, "title": ["", *"abcdef"]})
+BEIR = TABLE.rename(columns={"id": "_id"}).assign(metadata=[{"n": 1}, {}] * 3 + [{}])
 FORMATS = {
-    "csv": as_csv(),
-    "tsv": "\n".join(
-        "\t".join(map(str, row)) for row in [table().keys(), *zip(*table().values(), strict=True)]
-    ),
-    "jsonl": "".join(json.dumps(row) + "\n" for row in RECORDS),
-    "json": json.dumps(RECORDS, indent=1),
-    "parquet": as_arrow(pa.parquet.write_table),
-    "arrow": as_arrow(stream),
-    "corpus.jsonl": "".join(json.dumps(row) + "\n" for row in BEIR),
+    "csv": TABLE.to_csv(index=False),
+    "tsv": TABLE.to_csv(index=False, sep="\t", quoting=csv.QUOTE_NONE),
+    "jsonl": TABLE.to_json(orient="records", lines=True),
+    "json": TABLE.to_json(orient="records", indent=1),
+    "parquet": in_arrow(pa.Table.from_pandas(TABLE), pa.parquet.write_table),
+    "arrow": in_arrow(pa.Table.from_pandas(TABLE), stream),
+    "corpus.jsonl": BEIR.to_json(orient="records", lines=True),
 }
 
 
@@ -116,10 +84,8 @@ FORMATS = {
 def test_every_format_gives_the_batches_of_plain_lines(tmp_path, bert_tokenizer, suffix):
     def batch(path, **how):
         text = load_tokenised(Source((path,), **how), bert_tokenizer, tmp_path / "cache")
-        made = Collator(text, bert_tokenizer, [View(), View()], 32, 0)(
-            [(0, i, 0) for i in (3, 1, 0, 6)]
-        )
-        return text, made["input_ids"].tolist()
+        collate = Collator(text, bert_tokenizer, [View(), View()], 32, 0)
+        return text, collate([(0, i, 0) for i in (3, 1, 0, 6)])["input_ids"].tolist()
 
     plain, expected = batch(written(tmp_path, "\n\n".join(TEXTS)))
     path = written(tmp_path, FORMATS[suffix], f"in.{suffix}")
@@ -132,9 +98,8 @@ def test_every_format_gives_the_batches_of_plain_lines(tmp_path, bert_tokenizer,
 
 def test_the_first_bytes_tell_the_packing_and_names_are_no_patterns(tmp_path):
     (tmp_path / "a[1]*").mkdir()
-    path = written(
-        tmp_path / "a[1]*", PACKED[".zst"](b"one\n") + PACKED[".zst"](b"two\n"), "b::c?.txt"
-    )
+    pack = zstandard.ZstdCompressor().compress
+    path = written(tmp_path / "a[1]*", pack(b"one\n") + pack(b"two\n"), "b::c?.txt")
     other = written(tmp_path, b"\xef\xbb\xbfthree\r\n", "dataset_infos.json.gz.txt")
     assert rows(tmp_path / "a[1]*", path, other) == [("one",), ("two",), ("three",)]
 
@@ -142,19 +107,13 @@ def test_the_first_bytes_tell_the_packing_and_names_are_no_patterns(tmp_path):
 def test_lines_are_stripped_and_empty_ones_counted(tmp_path):
     text = read(tmp_path, written(tmp_path, "\ufeff one\u2028two \n\n  \t \r\n a\u00a0\n"))
     assert text.rows["0"][:] == ["one\u2028two", "a"] and list(text.cells([1])) == ["a"]
-    assert text.facts | {"sha256": ""} == {
-        "sha256": "",
-        "columns": 1,
-        "rows": 2,
-        "empty_lines_dropped": 2,
-    }
+    facts = {"columns": 1, "rows": 2, "empty_lines_dropped": 2}
+    assert text.facts.items() >= facts.items()
 
 
 def test_rows_of_several_sentences(tmp_path):
-    assert rows(tmp_path, written(tmp_path, "a b\tc\r\n\nd\t e \n"), columns=2) == [
-        ("a b", "c"),
-        ("d", "e"),
-    ]
+    path = written(tmp_path, "a b\tc\r\n\nd\t e \n")
+    assert rows(tmp_path, path, columns=2) == [("a b", "c"), ("d", "e")]
     path = written(tmp_path, "sent0,hard_neg,sent1\na,c,b\n,x,\nd,f,e\n", "nli.csv")
     text = read(tmp_path, path, names=("sent0", "sent1", "hard_neg"))
     assert list(text.cells()) == [*"abcdef"] and text.facts["empty_lines_dropped"] == 1
@@ -165,9 +124,8 @@ def test_rows_of_several_sentences(tmp_path):
 def test_labelled_pairs_of_lines_and_of_tables(bert_tokenizer, tmp_path):
     first = written(tmp_path, f"{HEADER}{PAIRS}a dog runs\ta river\t-\n", "pairs.tsv")
     second = written(tmp_path, f"\n{HEADER}a river\ta dog\tneutral\n", "more.tsv")
-    corpus = load_tokenised(
-        Source((first, second), labelled=True), bert_tokenizer, tmp_path / "cache"
-    )
+    source = Source((first, second), labelled=True)
+    corpus = load_tokenised(source, bert_tokenizer, tmp_path / "cache")
     assert corpus.labels.tolist() == [1, 0, 2] and (corpus.columns, len(corpus)) == (2, 3)
     assert (corpus.facts["undecided_rows_dropped"], corpus.facts["empty_lines_dropped"]) == (1, 2)
     assert corpus.facts["labels"] == ["contradiction", "entailment", "neutral"]
@@ -181,100 +139,62 @@ def test_labelled_pairs_of_lines_and_of_tables(bert_tokenizer, tmp_path):
     features = datasets.Features({"label": classes, "premise": text, "hypothesis": text})
     pairs = {"label": [0, 2, -1, 1], "premise": [*"abcd"], "hypothesis": [*"efgh"]}
     datasets.Dataset.from_dict(pairs, features).to_parquet(tmp_path / "pairs.parquet")
-    assert rows(tmp_path, tmp_path / "pairs.parquet", labelled=True) == [
-        ("a", "e", 1),
-        ("b", "f", 0),
-        ("d", "h", 2),
-    ]
+    read_rows = rows(tmp_path, tmp_path / "pairs.parquet", labelled=True)
+    assert read_rows == [("a", "e", 1), ("b", "f", 0), ("d", "h", 2)]
     named = pa.table({"label": ["neutral", "-"], "premise": [*"xy"], "hypothesis": [*"zz"]})
     pa.parquet.write_table(named, tmp_path / "named.parquet")
     assert rows(tmp_path, tmp_path / "named.parquet", labelled=True) == [("x", "z", 2)]
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "how", "said"),
-    {
-        "latin-1": ("x.txt", "good\nZwölf\n".encode("latin-1"), {}, ":2: 'utf-8' codec"),
-        "two columns for one": ("x.txt", "a\n\nb\tc\n", {}, ":3: 2 columns, expected 1"),
-        "nothing": ("x.txt", "\n \r\n\t\n", {}, ": contains no sentences"),
-        "an unknown label": (
-            "x.txt",
-            f"{HEADER}{PAIRS}a\tb\tmaybe\n",
-            {"labelled": True},
-            ":5: label 'maybe'",
-        ),
-        "JSON": ("x.txt", '{"text": "a"}\n' * 3, {}, ": a table, not one text per line"),
-        "wrong column": (
-            "x.csv",
-            "a,b\n1,2\n",
-            {},
-            ": no column 'text' (see --text_column) among a, b",
-        ),
-        "mixed types": (
-            "x.jsonl",
-            '{"text": "a"}\n\n{"text": 5}\n',
-            {},
-            ":3: a cell is of type int, not text",
-        ),
-        "half a pair": ("x.jsonl", '{"text": "\\ud83d"}\n', {}, ":1: 'utf-8' codec can't encode"),
-        "a deep document": ("x.json", '{"a":' * 100_000 + "1" + "}" * 100_000, {}, ":1: not JSON"),
-        "an unquoted comma": ("x.csv", "a,text\n1,b\n2,c,d\n", {}, ":3: 3 columns, expected 2"),
-        "an open quote": ("x.csv", 'a,text\n1,"b\n2,c\n', {}, ":3: not CSV"),
-        "no UTF-8 in Parquet": (
-            "x.parquet",
-            parquet_of({"text": NOT_UTF_8}),
-            {},
-            ": cannot be read as parquet",
-        ),
-    }.values(),
+    ("name", "content", "said"),
+    [
+        ("x.txt", "good\nZwölf\n".encode("latin-1"), ":2: 'utf-8' codec"),
+        ("x.txt", "a\n\nb\tc\n", ":3: 2 columns, expected 1"),
+        ("x.txt", "\n \r\n\t\n", ": contains no sentences"),
+        ("x.txt", '{"text": "a"}\n' * 3, ": a table, not one text per line"),
+        ("x.csv", "a,b\n1,2\n", ": no column 'text' (see --text_column) among a, b"),
+        ("x.csv", "a,text\n1,b\n2,c,d\n", ":3: 3 columns, expected 2"),  # an unquoted comma
+        ("x.csv", 'a,text\n1,"b\n2,c\n', ":3: not CSV"),  # an open quote
+        ("x.jsonl", '{"text": "a"}\n\n{"text": 5}\n', ":3: a cell is of type int, not text"),
+        ("x.jsonl", '{"text": "\\ud83d"}\n', ":1: 'utf-8' codec can't encode"),  # half a pair
+        ("x.json", '{"a":' * 100_000 + "1" + "}" * 100_000, ":1: not JSON"),
+        ("x.parquet", parquet_of({"text": NOT_UTF_8}), ": cannot be read as parquet"),
+    ],
 )
-def test_a_bad_text_is_one_error_with_its_file_and_line(tmp_path, name, content, how, said):
+def test_a_bad_text_is_one_error_with_its_file_and_line(tmp_path, name, content, said):
     path = written(tmp_path, content, name)
-    assert refusal(tmp_path, path, **how).startswith(f"{path}{said}")
+    assert refusal(tmp_path, path).startswith(f"{path}{said}")
+
+
+def test_an_unknown_label_is_refused_with_its_line(tmp_path):
+    path = written(tmp_path, f"{HEADER}{PAIRS}a\tb\tmaybe\n")
+    assert refusal(tmp_path, path, labelled=True).startswith(f"{path}:5: label 'maybe'")
 
 
 @pytest.mark.parametrize(
     "lines",
-    {
-        "commas": ["Red, green, blue", "one,two,three"] * 9,
-        "dialogue": [
-            '"I came, I saw", he said.',
-            '"No," she said.',
-            '"Why?"',
-            'He said "yes, no", and left.',
-        ]
-        * 9,
-        "braces": ["{a} is a set", "{not json}", '{"half":', "[1, 2]", '"text"', "12"] * 3,
-        "deep braces": ['{"a":' * 5000] * 3,
-    }.values(),
+    [
+        ["Red, green, blue", "one,two,three"],
+        ['"I came, I saw", he said.', '"No," she said.', '"Why?"', 'He said "yes, no", and left.'],
+        ["{a} is a set", "{not json}", '{"half":', "[1, 2]", '"text"', "12"],
+        ['{"a":' * 5000],
+    ],
 )
 def test_prose_is_read(tmp_path, lines):
-    assert rows(tmp_path, written(tmp_path, "\n".join(lines), "notes.csv.txt")) == [
-        (line,) for line in lines
-    ]
+    path = written(tmp_path, "\n".join(lines * 9), "notes.csv.txt")
+    assert rows(tmp_path, path) == [(line,) for line in lines * 9]
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
-    {
-        "nothing": ({}, "give either --train_file, the text to train on, or --dataset_name"),
-        "two": (
-            {"train_file": ["t.txt"], "dataset_name": ["a/b"]},
-            "give either --train_file, the text to train on, or",
-        ),
-        "columns of a table": (
-            {"train_file": ["t.csv"], "columns": 2},
-            "--columns 2: only for lines without a header",
-        ),
-        "a part of a split": (
-            {"dataset_name": ["a/b", "default", "train[:9]"]},
-            "--dataset_name a/b default train[:9]: name a whole split",
-        ),
-        "no such name": (
-            {"dataset_name": ["no/such"]},
-            "--dataset_name no/such: cannot",
-        ),
-    }.values(),
+    [
+        ({}, "give either --train_file, the text to train on, or --dataset_name"),
+        ({"train_file": ["t.txt"], "dataset_name": ["a/b"]}, "give either --train_file"),
+        ({"train_file": ["t.csv"], "columns": 2}, "--columns 2: only for lines without a header"),
+        ({"dataset_name": ["a/b", "default", "train[:9]"]}, "--dataset_name a/b default train[:9]"),
+        ({"dataset_name": ["no/such"]}, "--dataset_name no/such: cannot"),
+    ],
 )
 def test_flags_that_would_silently_read_another_text_are_refused(
     tmp_path, monkeypatch, flags, said
@@ -286,20 +206,13 @@ def test_flags_that_would_silently_read_another_text_are_refused(
 
 
 def test_columns_of_json_that_nobody_reads_may_be_anything(tmp_path):
-    wide = [
-        {"text": f"2024-01-0{n % 9 + 1}", "url": None, "id": n, "x": "y" * 3000}
-        for n in range(4000)
-    ]  # over 10 MB
+    dates = [f"2024-01-0{n % 9 + 1}" for n in range(4000)]  # over 10 MB
+    wide = [{"text": day, "url": None, "id": 1, "x": "y" * 3000} for day in dates]
     late = [{"text": "a", "url": "http", "id": "x1", "title": "b"}, {"id": [2], "text": None}]
     lines = written(tmp_path, "".join(json.dumps(row) + "\n" for row in wide + late), "wide.jsonl")
-    array = written(
-        tmp_path, b"\xef\xbb\xbf" + json.dumps([{"text": "c", "extra": {}}, "d"]).encode(), "b.json"
-    )
-    text = read(tmp_path, lines, array, names=("text",))
-    assert (
-        text.rows["0"][:] == [row["text"] for row in wide] + [*"acd"]
-        and text.facts["empty_lines_dropped"] == 1
-    )
+    content = b"\xef\xbb\xbf" + json.dumps([{"text": "c", "extra": {}}, "d"]).encode()
+    text = read(tmp_path, lines, written(tmp_path, content, "b.json"), names=("text",))
+    assert text.rows["0"][:] == [*dates, *"acd"] and text.facts["empty_lines_dropped"] == 1
     source = Source((lines,), names=("title", "text"), titled=True)
     assert read_text(source, tmp_path / "cache").rows[-1] == {"0": "b", "1": "a"}
     other = written(tmp_path, '{"body": "a"}\n', "other.jsonl")
@@ -310,9 +223,8 @@ def test_a_dataset_of_the_library_gives_the_rows_of_a_split(tmp_path):
     """A local one, by the path that a data set of the hub takes too."""
     made = tmp_path / "made"
     made.mkdir()
-    written(
-        made, '{"text": "a dog", "title": ""}\n{"text": "a river", "title": "b"}\n', "train.jsonl"
-    )
+    lines = '{"text": "a dog", "title": ""}', '{"text": "a river", "title": "b"}'
+    written(made, "\n".join(lines), "train.jsonl")
     written(made, '{"text": "c"}\n', "test.jsonl")
 
     def of(*more, **flags):
@@ -323,14 +235,10 @@ def test_a_dataset_of_the_library_gives_the_rows_of_a_split(tmp_path):
 
     assert of() == {"0": ["a dog", "a river"]} and of("default", "test") == {"0": ["c"]}
     assert of(text_column=["text", "title"]) == {"0": ["a river"], "1": ["b"]}
-    for more, flags in (
-        (("default", "no"), {}),
-        (("no",), {}),
-        (("default", "train", "x"), {}),
-        ((), {"text_column": ["body"]}),
-    ):
-        said = "cannot be loaded|no column 'body'|and a split at most"
-        assert re.search(said, refused(of, *more, **flags))
+    said = "cannot be loaded|a split at most"
+    for more in (["default", "no"], ["no"], ["default", "train", "x"]):
+        assert re.search(said, refused(of, *more))
+    assert "no column 'body'" in refused(of, text_column=["body"])
 
 
 @pytest.mark.parametrize("name", ["x.csv.gz", "x.jsonl.gz"])
@@ -367,9 +275,8 @@ def test_a_small_table_of_a_long_cell_is_refused_before_it_is_expanded(tmp_path)
 
 def test_an_arrow_file_with_a_damaged_offset_is_refused(tmp_path):
     """Read without a check, it ends the process."""
-    sink = pa.BufferOutputStream()
-    stream(pa.table({"text": ["one", "two", "three"]}), sink)
-    path = written(tmp_path, sink.getvalue().to_pybytes(), "x.arrow")
+    table = pa.table({"text": ["one", "two", "three"]})
+    path = written(tmp_path, in_arrow(table, stream), "x.arrow")
     offsets = np.array([0, 3, 6, 11], dtype=np.int32).tobytes()
     damaged = np.array([0, 3, 6 + 2**30, 11], dtype=np.int32).tobytes()
     assert path.read_bytes().count(offsets) == 1
