@@ -174,9 +174,6 @@ def _fill_table(table: Table, choice: Choice, path: Path, args: argparse.Namespa
     text = page.section(table, rows, choice)
     head = f"# {table.paper}\n\n{page.MEANING}\n"
     _rewrite(path.with_suffix(".md"), head, table.name, text)
-    if table.figure:
-        picture = path.with_name(path.name.replace(table.file, table.name, 1))
-        page.draw_figure(table, table.figure, rows, picture.with_suffix(".png"))
     show(text)
     return rows
 

@@ -2,17 +2,13 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
 
-from common.files import writing
-from eval.analyse.pictures import frame, styles
 from eval.scores import markdown
 from papers.runs import FACTS, Choice, precision
-from papers.specification import Figure, Table
+from papers.specification import Table
 
 MISSING = "missing"
 _TITLES = {
@@ -186,83 +182,3 @@ def rewritten(page: str, name: str, command: str, content: str) -> str:
     before, _, rest = page.partition(begin)
     _, _, after = rest.partition(end)
     return before + generated + after
-
-
-def draw_figure(table: Table, spec: Figure, rows: Rows, path: Path) -> None:
-    """Draw a table as its `figure` says; points that are neither published nor run are skipped."""
-    figure, axes = frame(f"{spec.title}\n{table.paper}, {table.where}", spec.x, spec.y)
-    if spec.chart == "heat map":
-        _heat_map(axes, points(table, rows))
-    else:
-        _curves(axes, points(table, rows), spec.log)
-    with writing(path) as part:
-        figure.savefig(part, dpi=200, format="png")
-
-
-def points(table: Table, rows: Rows) -> pd.DataFrame:
-    """The rows of results with their place in the figure: `series`, `x` and `y`.
-
-    A column with an `x` is a place on its row's curve; otherwise the row is one on its series'.
-    """
-    places = {column.name: column.x for column in table.columns}
-    labels = {row.label: row for row in table.rows}
-    results = pd.DataFrame(rows)
-    results["series"], results["x"], results["y"] = None, None, None
-    for number, result in enumerate(rows):
-        row, x = labels[result["label"]], places[result["column"]]
-        series = row.label
-        if x is None:
-            series, x = row.series or result["column"], row.x
-        results.at[number, "series"] = series
-        results.at[number, "x"] = x
-        results.at[number, "y"] = row.y
-    return results
-
-
-def _curves(axes: Axes, results: pd.DataFrame, log: bool) -> None:
-    run = results[results["ours"].notna() & (results["backbone"] != results["paper_backbone"])]
-    backbone = f" ({', '.join(sorted(set(run['backbone'])))})" if len(run) else ""
-    names = [
-        (series, whose, value)
-        for series in results["series"].unique()
-        for whose, value in (("paper", "published"), ("ours", "ours"))
-    ]
-    looks = styles(f"{series}, {whose}" for series, whose, _ in names)
-    for (series, whose, value), look in zip(names, looks.values(), strict=True):
-        shown = results[(results["series"] == series) & results[value].notna()].sort_values("x")
-        if shown.empty:
-            continue
-        axes.errorbar(
-            shown["x"].tolist(),
-            shown[value].tolist(),
-            shown[f"{value}_std"].astype(float).fillna(0).tolist(),
-            label=f"{series}, {whose}" + (backbone if whose == "ours" else ""),
-            linestyle="--" if whose == "paper" else "-",
-            linewidth=1.6,
-            markersize=7,
-            capsize=3,
-            **look,
-        )
-    if log and (results["x"] == 0).any():
-        axes.set_xscale("symlog", linthresh=1)
-    elif log:
-        axes.set_xscale("log")
-    axes.grid(alpha=0.3)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=10, frameon=False)
-
-
-def _heat_map(axes: Axes, results: pd.DataFrame) -> None:
-    """One square per pair: our number, also as colour; below it the paper's in brackets."""
-    xs, ys = list(results["x"].unique()), list(results["y"].unique())
-    values = results.pivot(index="y", columns="x", values="ours").loc[ys, xs].astype(float)
-    box = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1.5}
-    for result in results.to_dict("records"):
-        text = MISSING if pd.isna(result["ours"]) else f"{result['ours']:.2f}"
-        if pd.notna(result["published"]):
-            text += f"\n({result['published']:.2f})"
-        place = xs.index(result["x"]), ys.index(result["y"])
-        axes.text(*place, text, ha="center", va="center", fontsize=9, bbox=box)
-    axes.imshow(values, cmap="viridis")
-    axes.set_xticks(range(len(xs)), xs, rotation=30, ha="right")
-    axes.set_yticks(range(len(ys)), ys)

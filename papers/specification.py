@@ -2,11 +2,10 @@
 
     title, paper, where    what the table shows and where it is printed
     backbone               default for rows: the second half of configs/METHOD-BACKBONE.yaml
-    columns                [{tasks, split, metric, statistic, name, x}]: what is evaluated
+    columns                [{tasks, split, metric, statistic, name}]: what is evaluated
     rows                   [{label, and one of: config with overrides and after; evaluate;
                            published_only}]; with baseline, a command of `python -m baselines` is
                            fitted to the text of config
-    figure                 {chart: curve or heat map, title, x, y, log}, for a figure of the paper
     note                   for the reader
 
 A row refers to its published numbers by the id of a record in eval/compare/published.yaml.
@@ -33,13 +32,11 @@ class Column:
         name: its title.
         key: the figure of a run; the metric `steps` is the step of the best model.
         statistic: over the runs: mean, max, or the mean of the `best N of M` seeds.
-        x: the position on a curve.
     """
 
     name: str
     key: Key
     statistic: str = "mean"
-    x: float | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,6 @@ class TableRow:
         misprints: column -> number in the paper's table, if the record deliberately has another
             one.
         note: for the reader.
-        series, x, y: the row's position in a figure.
     """
 
     label: str
@@ -74,20 +70,6 @@ class TableRow:
     published: str | None = None
     misprints: dict[str, float] = field(default_factory=dict)
     note: str | None = None
-    series: str | None = None
-    x: Any = None
-    y: Any = None
-
-
-@dataclass(frozen=True)
-class Figure:
-    """How a table is drawn: `title` is a sentence, `x` and `y` name the axes; `log`: that of x."""
-
-    chart: str
-    title: str
-    x: str
-    y: str
-    log: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +80,6 @@ class Table:
     where: str
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
-    figure: Figure | None = None
     note: str | None = None
 
     @property
@@ -119,14 +100,12 @@ def names() -> list[str]:
 def read(name: str) -> Table:
     """The table with this name."""
     content = read_yaml(FOLDER / f"{name}.yaml")
-    backbone, figure = content.pop("backbone"), content.pop("figure", None)
+    backbone = content.pop("backbone")
     columns: list[Column] = []
     for entry in content.pop("columns"):
         columns += _columns(**entry)
     rows = tuple(_row({"backbone": backbone, **entry}) for entry in content.pop("rows"))
-    return Table(
-        name, columns=tuple(columns), rows=rows, figure=figure and Figure(**figure), **content
-    )
+    return Table(name, columns=tuple(columns), rows=rows, **content)
 
 
 def _columns(

@@ -4,7 +4,6 @@ import json
 import statistics
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 
 from eval.compare.sides import Score, published
@@ -12,11 +11,11 @@ from eval.retrieval.beir import PAPER14
 from eval.scores import Key, write_rows
 from eval.scores import row as score_row
 from papers import results, runs
-from papers.page import draw_figure, points, section
+from papers.page import section
 from papers.plans import plan_of
 from papers.results import collect
 from papers.runs import Choice, RunPlan
-from papers.specification import Column, Figure, Table, TableRow
+from papers.specification import Column, Table, TableRow
 
 DEV = Key("STS-B", "dev", "test", "spearman")
 AVERAGE = Key("Avg.", "test", "test", "spearman")
@@ -191,20 +190,6 @@ def test_a_page_names_the_rows_that_its_command_does_not_describe(choice):
     assert "- 75, 76, 77 steps: 0.2\n- float32: 0.2\n- on gpu: 0.2\n" in written
     first = table.with_rows(["0.1"])
     assert "Other runs" not in section(first, collected[:1], choice)
-
-
-@pytest.mark.parametrize("chart", ["curve", "heat map"])
-def test_a_figure_shows_what_there_is(choice, tmp_path, chart):
-    rows = tuple(infocse(f"{i}", x=i, y=i, overrides={"mask_rate": f"0.{i}"}) for i in (1, 2))
-    spec = Figure(chart, "A title.", "x", "y", log=True)
-    table = one_table(*rows, figure=spec)
-    finish(table, rows[0], choice, [80.0, 83.0])
-    collected = collect(table, choice)
-    drawn = points(table, collected)[["series", "x", "y", "ours"]]
-    assert drawn.values.tolist()[0] == ["STS-B dev", 1, 1, 81.5]
-    assert drawn.loc[1, "x"] == 2 and pd.isna(drawn.loc[1, "ours"])
-    draw_figure(table, spec, collected, tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_run_is_found_again_only_with_the_same_settings(choice):

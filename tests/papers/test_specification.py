@@ -105,9 +105,3 @@ def test_a_table_s_parts_fit_together(table):
             assert any(column.key in records()[row.published].scores for column in table.columns), (
                 row
             )
-    if table.figure:
-        assert table.figure.chart in ("curve", "heat map")
-        assert all(c.x is not None for c in table.columns) or all(
-            row.x is not None for row in table.rows
-        )
-        assert table.figure.chart == "curve" or all(row.y is not None for row in table.rows)
