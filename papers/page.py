@@ -1,4 +1,4 @@
-"""A table's section of its paper's page, and the picture of a figure: curves or a heat map."""
+"""A table's section of its paper's page, and sections between markers."""
 
 import statistics
 from collections.abc import Mapping, Sequence

@@ -2,13 +2,12 @@
 
 import shutil
 
-from papers import page, study_page
+from papers import study_page
 from papers.__main__ import main
 from tests.sources import ROOT
 
 
 def test_all_pages_are_those_of_their_json(tmp_path, monkeypatch):
-    monkeypatch.setattr(page, "draw_figure", lambda *_: None)
     monkeypatch.setattr(study_page, "draw_increases", lambda *_: None)
     results = tmp_path / "results"
     shutil.copytree(ROOT / "results", results)
