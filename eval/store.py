@@ -13,6 +13,7 @@ import copy
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -49,11 +50,11 @@ class Kept:
         self._encode, self._shown = copy.copy(encode), encode.progress
         self._encode.progress = False  # of every piece
         self._folder = Path(folder)
-        self._origin = [encode.identity, encode.max_length]
+        self._origin = digest([encode.identity, encode.max_length])
         self.encoded = 0
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        keys = {text: bytes.fromhex(digest([*self._origin, text])) for text in texts}
+        keys = {text: sha256((self._origin + text).encode()).digest() for text in texts}
         with self._open() as file:
             vectors = {}
             for text, key in keys.items():

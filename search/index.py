@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import torch
 
 from common.errors import BadInput, brief
-from common.folders import MANIFEST, SMALL, Facts, facts_of, filling, standing
+from common.folders import MANIFEST, SMALL, facts_of, filling, standing
 from eval.metrics.cosine import unit
 from eval.retrieval.hybrid import WEIGHT, best, fused
 from eval.retrieval.lexical import Lexical
@@ -268,10 +268,7 @@ class Index:
 
     @classmethod
     def _load(cls, folder: Path, verify: bool) -> Index:
-        old = not (folder / MANIFEST).exists() and (folder / "index.json").is_file()
-        facts: Facts = {"index": 1}
-        if not old:
-            facts = facts_of(folder, REMEDY, None if verify else SMALL)
+        facts = facts_of(folder, REMEDY, None if verify else SMALL)
         if "index" not in facts:
             raise BadInput(f"{folder}: no index, which `python -m search build` writes")
         if facts["index"] != FORMAT:

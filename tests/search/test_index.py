@@ -150,10 +150,6 @@ def test_of_large_files_numbers_that_are_not_finite_are_refused_and_others_on_re
 
 
 def test_other_folders_and_formats_are_refused(model, tmp_path, monkeypatch):
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "index.json").write_text('{"format": 1}')
-    said = "an index of format 1, this version reads 4; remove it, and `python -m search build`"
-    assert said in refused(Index.load, tmp_path / "old")
     with filling(tmp_path / "model"):
         pass
     assert "model: no index, which" in refused(Index.load, tmp_path / "model")
