@@ -4,8 +4,6 @@
 usual.
 """
 
-import logging
-import os
 from pathlib import Path
 
 from huggingface_hub import HfApi
@@ -31,20 +29,13 @@ def push(folder: Path, repo: str, private: bool) -> str:
     Raises:
         BadInput: the hub refuses or cannot be reached; the folder is kept.
     """
-    # Read here, because the library reads it only when imported.
-    api = HfApi(endpoint=os.environ.get("HF_ENDPOINT", "").rstrip("/") or None)
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request log would show signed URLs
+    api = HfApi()
     try:
         api.create_repo(repo, private=private or None, exist_ok=True)
         commit = api.upload_folder(
             repo_id=repo, folder_path=folder, commit_message="Export", delete_patterns=REPLACED
         )
-    except (
-        HTTPError,
-        OSError,
-        RuntimeError,
-        ValueError,
-    ) as error:  # HTTPError: refused, timed out, interrupted
+    except (HTTPError, OSError, RuntimeError, ValueError) as error:
         cause = brief(error.__cause__ or error)  # more specific than "Error while uploading"
         again = f"the export in {folder} is complete: `hf upload {repo} {folder}` retries"
         raise BadInput(

@@ -1,13 +1,13 @@
 """`python -m eval.analyse MODEL [MODEL ...]`: the papers' analyses of sentence vectors."""
 
-import json
 import logging
 import time
+from pathlib import Path
 from typing import Any
 
 from common.errors import run_command
-from common.files import own_folder, writing
-from common.flags import Parser, add_encoder, output_folder
+from common.files import write_json
+from common.flags import Parser, add_encoder, check_output
 from common.streams import show
 from eval.analyse.geometry import HEADLINES, lines, measure
 from eval.analyse.pictures import draw
@@ -62,9 +62,9 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     else:
         [task] = tasks_named(["STS-B"], Options(args.split))
     pairs, name = merged(task.load(args.data_dir)), f"{task.name} {task.split}"
-    output = output_folder(args.output) if args.output else None
-    if output:
-        own_folder(output, ["analyses.json"])
+    file = Path(args.output) / "analyses.json" if args.output else None
+    if file:
+        check_output(str(file), [args.dev_file], b'{\n  "data": ')
     loaded = {}  # all models first: an unreadable one must fail before the others are measured
     for label, path in labelled(args.models).items():
         plain = read_modules(path) is None  # --pooling is for plain encoders; others have their own
@@ -80,16 +80,13 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         measured[label] = {"pooling": encoder.pooling, "max_length": encoder.max_length, **results}
         logger.info("%s: measured in %.1f s", label, time.perf_counter() - start)
     content = {"data": name, "models": measured}
-    if output:
-        with writing(output / "analyses.json") as part:
-            part.write_text(
-                json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-            )
+    if file:
+        write_json(file, content)
         for analysis in HEADLINES:
             having = {label: model for label, model in measured.items() if analysis in model}
             if having:
                 results = {label: model[analysis] for label, model in having.items()}
-                draw(analysis, results, name, output / f"{analysis}.png")
+                draw(analysis, results, name, file.with_name(f"{analysis}.png"))
     show(markdown([["", *measured], *lines(list(measured.values()))]))
     return content
 

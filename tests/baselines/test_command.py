@@ -12,31 +12,22 @@ from common.errors import BadInput
 from tests.encoders import encode_of
 
 
-def record(folder):
-    return json.loads((folder / "baseline.json").read_text())
-
-
 def test_whitening_from_text_to_scores(tiny_bert, text_file, dev_file, sentences, tmp_path):
     out = tmp_path / "white"
     flags = ["--pooling=avg", f"--train_file={text_file}", "--dimensions=31", f"--output={out}"]
     command.main(["whitening", str(tiny_bert), *flags])
     vectors = encode_of(out)(sentences).astype(np.float64)
     assert vectors.shape == (300, 31)
-    assert (
-        np.abs(vectors.T @ vectors / 300 - np.eye(31)).max() < 1e-3
-    )  # the last directions are small: float32
-    assert (
-        record(out)["texts"] == 300
-        and record(out)["dimensions"] == 31
-        and len(record(out)["train_sha256"]) == 64
-    )
+    # The last directions are small: float32.
+    assert np.abs(vectors.T @ vectors / 300 - np.eye(31)).max() < 1e-3
+    facts = json.loads((out / "baseline.json").read_text())
+    assert facts["texts"] == 300 and facts["dimensions"] == 31 and len(facts["train_sha256"]) == 64
     rows = scoring.main([str(out), f"--dev_file={dev_file}"])
     assert [row["task"] for row in rows if row["headline"]] == ["pairs"]
 
     again = tmp_path / "again"  # on a model that ends in a linear layer, without --pooling
-    command.main(
-        ["whitening", str(out), f"--train_file={text_file}", "--dimensions=4", f"--output={again}"]
-    )
+    flags = [f"--train_file={text_file}", "--dimensions=4", f"--output={again}"]
+    command.main(["whitening", str(out), *flags])
     twice = encode_of(again)(sentences)
     assert np.abs(twice.T @ twice / 300 - np.eye(4)).max() < 1e-3
 

@@ -26,21 +26,14 @@ def client(monkeypatch):
             raise client.error
         return SimpleNamespace(commit_url=f"https://hub/{REPO}/commit/c")
 
-    def made(endpoint):
-        client.endpoint = endpoint
-        return SimpleNamespace(create_repo=create, upload_folder=upload)
-
-    monkeypatch.setattr(target, "HfApi", made)
+    made = SimpleNamespace(create_repo=create, upload_folder=upload)
+    monkeypatch.setattr(target, "HfApi", lambda: made)
     return client
 
 
-def test_the_whole_folder_is_pushed_and_leftovers_are_deleted(
-    client, make_run, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("HF_ENDPOINT", "https://hub/")
+def test_the_whole_folder_is_pushed_and_leftovers_are_deleted(client, make_run, tmp_path):
     output = tmp_path / "out"
     main([str(make_run()), "--output", str(output), "--push_to_hub", REPO, "--private"])
-    assert client.endpoint == "https://hub"
     assert client.created == (REPO, {"private": True, "exist_ok": True})
     assert client.uploaded["repo_id"] == REPO and client.uploaded["folder_path"] == output
     assert {"modules.json", "*_Dense/*", "onnx/*"} <= {*client.uploaded["delete_patterns"]}
