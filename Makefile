@@ -23,7 +23,7 @@ $(VENV)/.installed: requirements.txt constraints.txt requirements-model.txt
 demo: $(VENV)/.installed  ## better search in real text that is here already: the docstrings of numpy, scipy and others
 	$(BIN)/python -m examples.demo
 
-quickstart: $(VENV)/.installed  ## both stages of InfoCSE on generated text, a table and a plot, in minutes
+quickstart: $(VENV)/.installed  ## both stages of InfoCSE on generated text, a table and a report, in minutes
 	$(BIN)/python -m examples.quickstart
 
 test: $(VENV)/.installed  ## the offline tests, on generated data, in minutes

@@ -2,8 +2,8 @@
 
 Text is written to corpora/toy, runs to runs/quickstart. SimCSE and InfoCSE start from the same
 stage 1 with the same settings, so that only the auxiliary loss differs. The table shows how well
-cosines rank held-out sentence pairs; the figure, whether the auxiliary network conditions on
-[CLS]. The last lines are nearest neighbours.
+cosines rank held-out sentence pairs, a line whether the auxiliary network conditions on [CLS],
+report.html how the runs went. The last lines are nearest neighbours.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from pathlib import Path
 from statistics import mean
 
 from common.errors import run_command
-from common.files import ROOT, own_folder
+from common.files import ROOT, own_folder, read_json
 
 # isort: split
 
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from transformers import AutoConfig, AutoModel, AutoTokenizer, set_seed
 
 from common.flags import Parser, output_folder
@@ -33,11 +32,11 @@ from eval.scores import markdown, write_rows
 from eval.scores import row as score_row
 from examples.grammar import generate, write
 from infocse import Embedder, evaluate, pretrain, train
+from report.__main__ import main as report
 
 POOLING = "cls_before_pooler"
 METHODS = {"SimCSE": "simcse", "InfoCSE": "infocse"}
 SEEDS = 2  # runs of each method
-CLEAR = 0.3  # nats: with a smaller increase [CLS] hardly helps
 SENTENCES = [  # for the last lines; the model knows only the words of lexicon.yaml
     "the cook stewed the soup in the kitchen",
     "the drummer taped the album in the basement",
@@ -63,7 +62,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     check_range("--seed", args.seed, Seed)
     began, used = time.perf_counter(), time.process_time()
     corpus, runs = Path(args.corpus), output_folder(args.runs, "runs")
-    own_folder(runs, ["scores.json", "quickstart.png"])
+    own_folder(runs, ["scores.json", "report.html"])
     logger.info("stage 1 and four short trainings: about two minutes on two idle cores")
     text = generate(args.seed, 20_000, 1_000)
     write(text, corpus)
@@ -74,15 +73,16 @@ def main(argv: list[str] | None = None) -> list[dict]:
     train_all(corpus, runs, args.seed, settings)
     rows = scores(corpus, runs, args.seed)
     write_rows(runs / "scores.json", rows)
-    draw(runs, args.seed)
+    report([*map(str, sorted(runs.glob("*-*/"))), f"--output={runs / 'report.html'}"])
 
     model = Embedder(runs / f"infocse-{args.seed}").build_index(text["sentences"])
     neighbours = ["Nearest training sentences by InfoCSE:"]
     for sentence, hits in zip(SENTENCES, model.search(SENTENCES, top_k=3), strict=True):
         neighbours += [sentence, *(f"  {cosine:.2f}  {hit}" for hit, cosine in hits)]
-    said = verdict(rows, increases(runs / "stage-1").iloc[-1])
-    show("\n".join(["", table(rows), "", said, "", *neighbours, ""]))
-    logger.info("figure: %s; scores: %s", runs / "quickstart.png", runs / "scores.json")
+    record = read_json(runs / "stage-1" / "run.json", "the record of stage 1")
+    said = [*record["findings"], verdict(rows)]
+    show("\n".join(["", table(rows), "", *said, "", *neighbours, ""]))
+    logger.info("curves: %s; scores: %s", runs / "report.html", runs / "scores.json")
     took = time.perf_counter() - began, time.process_time() - used
     logger.info("%.0f s, %.0f s of processor time", *took)
     logger.info(NEXT)
@@ -169,9 +169,8 @@ def table(rows: list[dict]) -> str:
     return markdown(body)
 
 
-def verdict(rows: list[dict], increase: float) -> str:
-    """Whether the network conditions on [CLS], and whether InfoCSE is above SimCSE, in words."""
-    conditions = "conditions" if increase >= CLEAR else "hardly conditions"
+def verdict(rows: list[dict]) -> str:
+    """Whether InfoCSE is above SimCSE, in words."""
     test: dict[str, list[float]] = {name: [] for name in ("stage 1", *METHODS)}
     for row in rows:
         if row["task"] == "test" and row["model"] in test:
@@ -183,47 +182,12 @@ def verdict(rows: list[dict], increase: float) -> str:
     elif max(infocse) < min(simcse):
         better = "below"
     said = (
-        f"After stage 1 the auxiliary network {conditions} on [CLS]: another one's changes "
-        f"its loss by {increase:+.2f} nats. On the test pairs InfoCSE is {better} SimCSE in "
-        f"{len(simcse)} runs of each ({mean(infocse) - mean(simcse):+.2f} points)."
+        f"On the test pairs InfoCSE is {better} SimCSE in {len(simcse)} runs of each "
+        f"({mean(infocse) - mean(simcse):+.2f} points)."
     )
     if test["stage 1"][0] > max(*simcse, *infocse):
         said += " Stage 1 alone ranks these pairs better than either."
     return said
-
-
-def log_of(run: Path) -> pd.DataFrame:
-    """A run's log by step."""
-    return pd.read_json(run / "log.jsonl", lines=True).set_index("step")
-
-
-def increases(run: Path) -> pd.Series:
-    """By step, how much the auxiliary loss grows with another sentence's vector, in nats."""
-    log = log_of(run)
-    return (log["eval_aux_mlm_shuffled_cls"] - log["eval_aux_mlm"]).dropna()
-
-
-def draw(runs: Path, seed: int) -> None:
-    """Plot the loss increase of stage 1 and the dev scores of the other runs by steps."""
-    figure = Figure(figsize=(5.4, 6.4), layout="constrained")  # text stays readable at 400 pixels
-    upper, lower = figure.subplots(2, 1)
-    increase = increases(runs / "stage-1")
-    upper.plot(increase.index, increase, marker="o", color="#0072B2")
-    upper.axhline(CLEAR, linestyle=":", color="gray")
-    upper.set(title="Does the network condition on [CLS]?")
-    upper.set(xlabel="step of stage 1", ylabel="shuffled-[CLS] loss increase, nats")
-    for name, color, marker in (("SimCSE", "#D55E00", "s"), ("InfoCSE", "#009E73", "^")):
-        for number in range(seed, seed + SEEDS):
-            dev = log_of(runs / f"{METHODS[name]}-{number}")["eval_dev_spearman"].dropna()
-            style = "--" if number > seed else "-"
-            look = {"marker": marker, "linestyle": style, "color": color}
-            lower.plot(dev.index, dev, **look, label=f"{name}, seed {number}")
-    lower.set(title="Do the vectors rank sentence pairs?")
-    lower.set(xlabel="step after stage 1", ylabel="dev Spearman x 100")
-    figure.legend(loc="outside lower center", ncols=2, frameon=False)
-    for axes in (upper, lower):
-        axes.grid(alpha=0.3)
-    figure.savefig(runs / "quickstart.png", dpi=150)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,8 @@ from eval.scores import row as score_row
 from papers import runs, study, study_page, study_runs
 from papers.__main__ import main
 from papers.differences import over_seeds
-from papers.page import rewritten
 from papers.runs import Choice
 from tests.papers.conftest import flags_of
-from tests.sources import ROOT
 from training.settings import read
 
 STUDIES = {name: study.read(name) for name in study.names()}
@@ -92,16 +90,6 @@ def filled(tmp_path):
         return main([name, f"--model={model}", *folders, *flags])
 
     return fill
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_a_page_of_results_is_that_of_its_json(name):
-    content = STUDIES[name]
-    rows = study.known_rows(content, ROOT / "results" / f"{name}.json")
-    page = (ROOT / "results" / f"{content.page or name}.md").read_text(encoding="utf-8")
-    made = study_page.tables(content, study.ordered(content, rows))
-    assert made in page and rewritten(page, name, f"python -m papers {name}", made) == page
-    study_runs.refuse_mixed(content, rows)
 
 
 @pytest.mark.parametrize("name", STUDIES)
