@@ -48,14 +48,13 @@ from common.errors import (
 )
 from common.files import RUN_FILE, read_json
 from common.flags import Parser, output_folder
-from common.folders import locked
+from common.folders import locked, share
 from common.signals import stoppable
 from common.streams import show
 from data.prepare import prepare
 from eval.published import __main__ as published
 from eval.scores import markdown
 from papers.reproduction import write_page
-from papers.runs import share
 
 logger = logging.getLogger(__name__)
 PARTS = ("checkpoints", "simcse", "infocse")

@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -195,15 +195,17 @@ def facts_of(
     return read_manifest(folder)["facts"]
 
 
-def cached(folder: Path, make: Callable[[Path], None], facts: Facts | None = None) -> Path:
+def cached(
+    folder: Path, make: Callable[[Path], None], facts: Facts | None = None, wait: bool = True
+) -> Path:
     """Fill a folder with `make` unless it is there as it was written; returns it.
 
-    A process waits for another one that fills the same folder, and then uses it. Errors as in
-    `filling`.
+    A process waits for another one that fills the same folder, and then uses it; without `wait` it
+    raises FolderInUse. Other errors as in `filling`.
     """
     if problem(folder) is None:
         return folder
-    with locked(folder, wait=True):
+    with locked(folder, wait):
         if reason := problem(folder):
             if folder.exists():
                 logger.warning("%s: %s; making it again", folder, reason)
@@ -234,7 +236,7 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        del _held[file]
+        _held.pop(file, None)  # another thread may have been here
         file.unlink(missing_ok=True)
         os.close(descriptor)
 
@@ -256,3 +258,18 @@ def _lock(file: Path, path: Path, wait: bool) -> int:
                 os.pwrite(descriptor, str(os.getpid()).encode(), 0)
                 return descriptor
         os.close(descriptor)  # whoever held it has removed the file
+
+
+def share(jobs: Mapping[str, Callable[[bool], None]]) -> list[str]:
+    """Do every job that no other process does, in order; returns the names of those left to others.
+
+    Locks divide the work, and nothing else: a job raises FolderInUse if another process holds what
+    it needs. It is called with False, then, at the end, with True: it may now wait.
+    """
+    left = dict(jobs)
+    for wait in (False, True):
+        for name, do in list(left.items()):
+            with suppress(FolderInUse):
+                do(wait)
+                del left[name]
+    return list(left)

@@ -4,6 +4,7 @@ import copy
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -169,5 +170,8 @@ def bf16_here(device: str) -> bool:
 
 
 def device_here() -> str:
-    """`cuda` if available, else `cpu`."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    """`cuda` if available, else `cpu`; of several GPUs that of this process of a launcher."""
+    if not torch.cuda.is_available():
+        return "cpu"
+    local = os.environ.get("LOCAL_RANK")
+    return f"cuda:{local}" if local and torch.cuda.device_count() > 1 else "cuda"

@@ -2,17 +2,18 @@
 
 `vectors.sqlite` has a row for every text of every encoder: the sha256 of the encoder's identity
 (weights, tokenizer, pooling, precision, prompt), the maximum length and the text; then the vector
-in float32 with its CRC-32. Several processes may use it at once, and a killed one loses what it
-encoded since the last `PIECE` texts. Nothing else refers to the file: it may be deleted, and its
-vectors are computed again.
+in float32 with its CRC-32. Several processes may use it at once: those that look for the same texts
+divide them, and a killed one loses what it encoded since the last `PIECE` texts. Nothing else
+refers to the file: it may be deleted, and its vectors are computed again.
 """
 
 from __future__ import annotations
 
 import copy
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
@@ -23,6 +24,7 @@ import numpy as np
 
 from common.errors import BadInput, StorageError
 from common.files import digest, writable
+from common.folders import locked, share
 from common.progress import progress
 
 FILE = "vectors.sqlite"
@@ -55,24 +57,32 @@ class Kept:
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         keys = {text: sha256((self._origin + text).encode()).digest() for text in texts}
-        with self._open() as file:
-            vectors = {}
-            for text, key in keys.items():
-                row = file.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
-                if row and crc32(row[0][_CHECK:]) == int.from_bytes(row[0][:_CHECK], "big"):
-                    vectors[text] = np.frombuffer(row[0][_CHECK:], dtype="<f4")
-            missing = [text for text in keys if text not in vectors]
-            missing.sort(key=len, reverse=True)  # so that the texts of a piece have like lengths
-            with progress(len(missing), "encode", "text", self._shown) as bar:
-                for start in range(0, len(missing), PIECE):
-                    piece = missing[start : start + PIECE]
-                    new = dict(zip(piece, self._encode(piece), strict=True))
-                    with file:
-                        rows = [(keys[text], _checked(vector)) for text, vector in new.items()]
-                        file.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
-                    vectors |= new
-                    self.encoded += len(piece)
-                    bar.update(len(piece))
+        in_order = sorted(keys, key=len, reverse=True)  # the texts of a piece have like lengths
+        vectors: dict[str, np.ndarray] = {}
+        with self._open() as file, progress(len(keys), "encode", "text", self._shown) as bar:
+
+            def fill(piece: list[str], wait: bool) -> None:
+                found = _found(file, piece, keys)
+                if len(found) < len(piece):
+                    with locked(self._folder / keys[piece[0]].hex(), wait):
+                        found = _found(file, piece, keys)  # another process may have been here
+                        missing = [text for text in piece if text not in found]
+                        if missing:
+                            new = dict(zip(missing, self._encode(missing), strict=True))
+                            with file:
+                                rows = [(keys[text], _checked(new[text])) for text in missing]
+                                file.executemany(
+                                    "INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows
+                                )
+                            found |= new
+                            self.encoded += len(missing)
+                vectors.update(found)
+                bar.update(len(piece))
+
+            jobs = {}
+            for start in range(0, len(in_order), PIECE):
+                jobs[str(start)] = partial(fill, in_order[start : start + PIECE])
+            share(jobs)
         return np.stack([vectors[text] for text in texts])
 
     @contextmanager
@@ -97,3 +107,15 @@ class Kept:
 def _checked(vector: np.ndarray) -> bytes:
     content = vector.astype("<f4").tobytes()
     return crc32(content).to_bytes(_CHECK, "big") + content
+
+
+def _found(
+    file: sqlite3.Connection, texts: Sequence[str], keys: Mapping[str, bytes]
+) -> dict[str, np.ndarray]:
+    """The vectors of the texts that are in the file, unharmed."""
+    vectors = {}
+    for text in texts:
+        row = file.execute("SELECT vector FROM vectors WHERE key = ?", (keys[text],)).fetchone()
+        if row and crc32(row[0][_CHECK:]) == int.from_bytes(row[0][:_CHECK], "big"):
+            vectors[text] = np.frombuffer(row[0][_CHECK:], dtype="<f4")
+    return vectors

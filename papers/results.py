@@ -11,7 +11,7 @@ import pandas as pd
 
 from common.errors import BadInput, NonFinite, ProjectError
 from common.files import read_json
-from common.folders import locked
+from common.folders import locked, share
 from eval.analyse.tokens import FrequentTokens
 from eval.compare.intervals import ABOVE, BELOW, INSIDE, Interval, Line, compare
 from eval.compare.sides import Score, Side, from_files, records
@@ -21,7 +21,7 @@ from eval.scores import AVERAGE, Key, average, write_rows
 from eval.tasks import Options, Task, tasks_named
 from models.pooling import pooling_named
 from papers.plans import plan_of
-from papers.runs import Choice, RunPlan, facts_of, finished, load_all, share
+from papers.runs import Choice, RunPlan, facts_of, finished, load_all
 from papers.specification import Column, Table, TableRow, names
 
 logger = logging.getLogger(__name__)

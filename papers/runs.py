@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from common.errors import BadInput, FolderInUse, ProjectError, Stopped
+from common.errors import BadInput, ProjectError, Stopped
 from common.files import ROOT, RUN_FILE, digest, find_files
 from common.folders import locked
 from data.lines import content_hash
@@ -199,7 +199,7 @@ class RunPlan:
     def fill(
         self, choice: Choice, seed: int, tasks: Mapping[str, Sequence[Task]], wait: bool
     ) -> None:
-        """Train and score the run; FolderInUse if another command does, see `share`."""
+        """Train and score the run; FolderInUse if another command does."""
         with locked(self.folder(choice, seed)):
             self.train(choice, seed, wait)
             self.score(choice, seed, tasks)
@@ -220,24 +220,6 @@ class RunPlan:
             settings = {"pooling": self.pooling, "max_length": longest, "bf16": choice.bf16}
             model = None if self.baseline else self.model
             score(folder, name, tasks[name], choice.data_dir, model, **settings)
-
-
-def share(jobs: Mapping[str, Callable[[bool], None]]) -> list[str]:
-    """Do every job that no other command does, in order; returns the names of those left to others.
-
-    The locks of the runs divide the work: a job raises FolderInUse if another command is at it, or
-    at the run that it starts from. Called again with True, at the end, it waits for the latter.
-    """
-    left = dict(jobs)
-    for wait in (False, True):
-        for name, do in list(left.items()):
-            try:
-                do(wait)
-            except FolderInUse as error:
-                logger.info("%s; going on with the next", error)
-                continue
-            del left[name]
-    return list(left)
 
 
 def load_all(tasks: Mapping[str, Sequence[Task]], data_dir: str) -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from common.errors import BadInput
 from common.files import read_json
+from common.folders import share
 from eval.encode import device_here
 from eval.scores import AVERAGE, average, headline
 from eval.sts import STS_TEST
@@ -23,7 +24,6 @@ from papers.runs import (
     load_all,
     precision,
     read_once,
-    share,
 )
 from papers.study import Levels, Rows, Study, known_rows, ordered
 from training.curves import auxiliary_losses, read_log

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -83,12 +84,15 @@ def main(argv: list[str] | None = None) -> None:
     if args.command == "query":
         query(args)
         return
-    with locked(Path(args.output)):  # from here on another command is refused
-        build(args)
+    if int(os.environ.get("RANK", "0")) == 0:
+        with locked(Path(args.output)):  # from here on another command is refused
+            build(args)
+    else:
+        build(args, writes=False)
 
 
-def build(args: argparse.Namespace) -> None:
-    """Read, cut, encode what is new, and write."""
+def build(args: argparse.Namespace, writes: bool = True) -> None:
+    """Read, cut, encode what is new, and write; a launcher's other processes encode a share."""
     output = Path(args.output)
     facts = built(args, output)
     window = args.window or facts.get("window", WINDOW)
@@ -109,7 +113,10 @@ def build(args: argparse.Namespace) -> None:
     recipe = model.recipe or Recipe()
     language = facts.get("language", recipe.language if recipe.weight < 1 else None)
     before = model.index.window_texts() if model.index else []
-    encoded = model.index_documents(documents, args.language or language, window, stride)
+    language = (args.language or language) if writes else None
+    encoded = model.index_documents(documents, language, window, stride)
+    if not writes:
+        return
     assert model.index is not None
     after = model.index.window_texts()
     model.save(output, args.dtype)

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 from common.errors import BadInput, brief, run_command
 from common.files import files_of, open_regular, sha256
 from common.flags import Parser, add_encoder, add_prompts
-from common.folders import cached, read_manifest
+from common.folders import cached, read_manifest, share
 from data.lines import texts_by_line
 from data.text import ROWS_AT_ONCE, cells_of
 from eval.encode import Encode, device_here
@@ -30,8 +31,8 @@ def parser() -> Parser:
     p = Parser(
         prog="python -m eval.encode_corpus",
         description="Encode shards of text into one folder each, with the shard's name and row "
-        "order.\nTo resume, run the same command again: finished shards are kept. See "
-        "docs/scale.md.",
+        "order.\nTo resume, run the same command again: finished shards are kept. Several at once "
+        "share the shards. See docs/scale.md.",
         epilog="example:\n"
         "  python -m eval.encode_corpus corpus/ --model runs/infocse --output vectors --dtype int8",
     )
@@ -80,18 +81,27 @@ def main(argv: list[str] | None = None) -> list[dict]:
     origin = {"model": encode.identity, "max_length": encode.max_length, "dtype": args.dtype}
     for folder in sorted(output.glob("*/")):
         refuse_other(folder, origin)
-    start, records = time.perf_counter(), []
-    for path in sources.values():
-        records.append(record := encode_shard(encode, output, path, args.dtype, args.column))
+    start, records = time.perf_counter(), dict[str, dict]()
+
+    def do(path: Path, wait: bool) -> None:
+        record = encode_shard(encode, output, path, args.dtype, args.column, wait)
+        records[stem_of(path)] = record
         state = f"{record['rows']} rows" + ("" if record["new"] else " exist already")
         logger.info("%d of %d shards: %s, %s", len(records), len(sources), record["source"], state)
-    rows = sum(record["rows"] for record in records if record["new"])
+
+    share({stem: partial(do, path) for stem, path in sources.items()})
+    rows = sum(record["rows"] for record in records.values() if record["new"])
     logger.info("%s: %d new rows in %.1f s", output, rows, time.perf_counter() - start)
-    return records
+    return [records[stem] for stem in sources]
 
 
 def encode_shard(
-    encode: Encode, output: Path, path: Path, dtype: str = "float32", column: str = "text"
+    encode: Encode,
+    output: Path,
+    path: Path,
+    dtype: str = "float32",
+    column: str = "text",
+    wait: bool = True,
 ) -> dict:
     """Write the vectors of one shard unless they exist, whole; returns its facts.
 
@@ -99,6 +109,7 @@ def encode_shard(
     encoded now.
 
     Raises:
+        FolderInUse: another process encodes it, unless `wait` for that.
         BadInput: the shard is unreadable or empty, changes while it is encoded, or has changed
             since it was.
     """
@@ -126,7 +137,7 @@ def encode_shard(
 
     folder = output / stem_of(path)
     refuse_other(folder, facts)
-    cached(folder, make, facts)
+    cached(folder, make, facts, wait)
     return {**read_manifest(folder)["facts"], "new": "rows" in facts}
 
 

@@ -42,7 +42,7 @@ def start(arguments, script="run_unsup", config=TWO_PROCESSES, options=()):
 
     Args:
         arguments: of the script.
-        script: its name.
+        script: its name; or of a module that is a command.
         config: of configs/accelerate.
         options: of the launcher, beside the configuration.
     """
@@ -52,11 +52,11 @@ def start(arguments, script="run_unsup", config=TWO_PROCESSES, options=()):
         "accelerate.commands.launch",
         f"--config_file={ROOT}/configs/accelerate/{config}.yaml",
         *options,
-        str(ROOT / f"{script}.py"),
+        *([str(ROOT / f"{script}.py")] if script.startswith("run_") else ["-m", script]),
         *arguments,
     ]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
 
 
 def start_machines(arguments, script="run_unsup"):

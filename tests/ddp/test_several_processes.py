@@ -27,6 +27,7 @@ from models.heads import projection_named
 from models.loading import load_tokenizer
 from models.objectives.base import Batch, Checkpoint
 from models.training import EncoderForTraining
+from search.__main__ import main as search
 from tests import methods
 from tests.ddp.launch import (
     FORKED,
@@ -387,3 +388,19 @@ def test_two_machines_train_what_one_process_trains(case, tiny_bert, text_file, 
     alone = flags(**common, output_dir=tmp_path / "one", per_device_train_batch_size=8)
     importlib.import_module(script).main(alone)
     check_equal(case, tmp_path / "one", run, 40)
+
+
+@pytest.mark.slow  # two launchers with two processes each
+def test_two_machines_build_the_index_that_one_process_builds(tiny_bert, text_file, tmp_path):
+    """They share the texts over the folder of kept vectors, and nothing else."""
+    words = ["build", str(text_file), f"--model={tiny_bert}", "--pooling=avg", "--bf16=false"]
+    both = [*words, f"--output={tmp_path / 'two'}", f"--cache_dir={tmp_path / 'cache'}"]
+    for machine in start_machines(both, "search"):
+        finish(machine)
+    search([*words, f"--output={tmp_path / 'one'}", f"--cache_dir={tmp_path / 'other'}"])
+    for file in (tmp_path / "one").rglob("*"):
+        if file.is_file() and file.name != "infocse.json":
+            assert (
+                file.read_bytes()
+                == (tmp_path / "two" / file.relative_to(tmp_path / "one")).read_bytes()
+            )

@@ -65,7 +65,8 @@ def check(command):
     elif words[0] == "accelerate":
         launched = launch_command_parser().parse_args(words[2:])
         assert (ROOT / launched.config_file).exists(), command
-        parse(["python", launched.training_script, *launched.training_script_args])
+        module = ["-m"] if launched.module else []
+        parse(["python", *module, launched.training_script, *launched.training_script_args])
     elif RUN.match(command) and "/all-MiniLM" not in command:  # which is on the hub
         call(_shortened(words) if words[1].startswith("run_") else words)
     elif command != TOY and words[1:3] != ["-m", "pytest"]:

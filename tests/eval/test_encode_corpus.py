@@ -10,7 +10,7 @@ import pytest
 import eval.encode_corpus.__main__ as command
 from tests.encoders import encode_of
 from tests.eval.toys import Letters
-from tests.faults.forked import check_kills
+from tests.faults.forked import Race, check_kills
 from tests.refusals import refused
 
 
@@ -95,6 +95,24 @@ def test_a_killed_command_leaves_whole_shards_and_the_same_command_ends(
 
     check_kills(lambda folder: letters(folder / "out", texts), tmp_path, placed, 4)
     assert not [*tmp_path.glob("*/out/.*partial*")]
+
+
+def test_commands_at_once_share_shards_of_any_size_although_one_is_killed(
+    shards, tmp_path, letters, monkeypatch
+):
+    letters(tmp_path / "alone", *shards)
+    race, write = Race(tmp_path, 3), command.write
+
+    def noting(folder, parts, dtype):
+        race.begin(folder.name.split(".infocse")[0])
+        return write(folder, parts, dtype)
+
+    monkeypatch.setattr(command, "write", noting)
+    notes = race.run(lambda number: letters(tmp_path / "out", *shards))
+    assert len(notes) == 5 and len({*notes}) == 4, "one of four shards began twice"
+    for file in (tmp_path / "alone").glob("*/*"):
+        other = tmp_path / "out" / file.relative_to(tmp_path / "alone")
+        assert file.read_bytes() == other.read_bytes()
 
 
 @pytest.mark.parametrize("name", ["vectors.npy", "scales.npy", "infocse.json"])

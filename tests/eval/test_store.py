@@ -3,7 +3,6 @@
 import os
 import signal
 import sqlite3
-import threading
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from common.errors import BadInput, StorageError
 from eval.store import Kept
 from tests.encoders import encode_of
 from tests.eval.toys import Letters
+from tests.faults.forked import Race
 
 TEXTS = [f"text {number} " + "at sea " * (number % 5) for number in range(20)]
 
@@ -63,21 +63,19 @@ def test_a_killed_process_has_lost_one_piece_at_most(tmp_path):
     assert len(rest.seen) == len(TEXTS) - 2 * eval.store.PIECE
 
 
-def test_several_writers_share_the_file(tmp_path):
-    """Each has its connection; what both encode is the same."""
-    found = {}
+def test_processes_divide_the_texts_although_one_is_killed(tmp_path):
+    race = Race(tmp_path, 3)
 
-    def work(number):
-        kept = Kept(Counting(), tmp_path)
-        found[number] = [kept(TEXTS[number:]) for _ in range(5)]
+    class Noting(Counting):
+        def __call__(self, texts):
+            race.begin(" / ".join(texts))
+            return super().__call__(texts)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for number, vectors in found.items():
-        assert all((each == Counting()(TEXTS[number:])).all() for each in vectors)
+    def command(number):
+        assert (Kept(Noting(), tmp_path)(TEXTS) == Counting()(TEXTS)).all()
+
+    notes = race.run(command)
+    assert len(notes) == 5 and len({*notes}) == 4, "one of four pieces began twice"
 
 
 def test_a_damaged_vector_is_computed_again_and_a_damaged_file_is_one_error(tmp_path, monkeypatch):

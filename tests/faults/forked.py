@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 import traceback
 
 from common.errors import ProjectError
@@ -50,6 +51,49 @@ def forked(command, *arguments):
             traceback.print_exc()
         os._exit(code)
     return pid
+
+
+class Race:
+    """Processes that do jobs at once; the first is killed in its first job, and the others go on.
+
+    Args:
+        folder: for notes.
+        count: of the processes; each must begin another job.
+    """
+
+    def __init__(self, folder, count):
+        self._notes, self._dead, self._count = folder / "notes", folder / "dead", count
+        self._killed = False
+
+    def note(self, line):
+        with self._notes.open("a") as file:
+            file.write(f"{line}\n")
+
+    def notes(self):
+        return self._notes.read_text().splitlines()
+
+    def begin(self, name):
+        """To be called in every job."""
+        self.note(f"begin {name}")
+        while len(self.notes()) < self._count:
+            time.sleep(0.01)
+        if self._killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+        while not self._dead.exists():
+            time.sleep(0.01)
+
+    def run(self, command):
+        """Call `command` with its number in every process; returns the notes."""
+        pids = []
+        for number in range(self._count):
+            self._killed = number == 0
+            pids.append(forked(command, number))
+        codes = []
+        for pid in pids:
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            self._dead.touch()
+        assert codes == [-signal.SIGKILL] + [0] * (self._count - 1)
+        return self.notes()
 
 
 def check_kills(command, root, placed, count):

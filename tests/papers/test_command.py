@@ -1,11 +1,7 @@
 """The command with a runner that only writes records: what is asked, kept and said."""
 
 import json
-import os
 import shutil
-import signal
-import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +11,7 @@ from papers import __main__ as command
 from papers import runs
 from papers.__main__ import main
 from papers.plans import config_files, start_flags
-from tests.faults.forked import forked
+from tests.faults.forked import Race
 from tests.papers.conftest import flags_of
 
 
@@ -215,47 +211,27 @@ def test_a_signal_stops_the_training_run_too(tmp_path, monkeypatch):
 
 def test_four_commands_share_a_table_although_one_is_killed(runner, tmp_path, monkeypatch):
     """Each takes a run that nobody holds, or waits for the one that its run starts from."""
-    events, dead = tmp_path / "events", tmp_path / "dead"
+    race = Race(tmp_path, 4)
 
-    def note(event, flags):
-        with events.open("a") as file:
-            file.write(f"{event} {Path(flags['output_dir']).name}\n")
-
-    def launch(killed, script, *argv):
-        flags = flags_of(argv)
-        note("begin", flags)
-        while events.read_text().count("begin") < 4:  # all have begun another run
-            time.sleep(0.01)
-        if killed and not dead.exists():
-            os.kill(os.getpid(), signal.SIGKILL)
-        while not dead.exists():
-            time.sleep(0.01)
+    def launch(script, *argv):
+        name = Path(flags_of(argv)["output_dir"]).name
+        race.begin(name)
         runner.launch(script, *argv)
-        note("end", flags)
+        race.note(f"end {name}")
 
+    monkeypatch.setattr(runs, "launch", launch)
     rows = ["--rows", "SBERT-base-NLI (re-impl.)", "ConSERT-base sup-unsup"]
     folders = [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path}"]
     argv = ["consert-3", "--backbone=mini", "--model=m", *rows, *folders, "--seeds", *"0123"]
-
-    def command(killed):
-        monkeypatch.setattr(runs, "launch", partial(launch, killed))
-        main(argv)
-
-    pids = [forked(command, killed) for killed in (True, False, False, False)]
-    codes = [os.waitstatus_to_exitcode(os.waitpid(pids[0], 0)[1])]
-    dead.touch()
-    codes += [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids[1:]]
-    assert codes == [-signal.SIGKILL, 0, 0, 0]
-
-    lines = events.read_text().splitlines()
-    ends = [line.removeprefix("end ") for line in lines if line.startswith("end ")]
-    assert len(lines) == 17 and len(ends) == len(set(ends)) == 8  # one began twice
+    notes = race.run(lambda number: main(argv))
+    ends = [line.removeprefix("end ") for line in notes if line.startswith("end ")]
+    assert len(notes) == 17 and len(ends) == len(set(ends)) == 8  # one began twice
     for seed in "0123":
         first, then = (
             next(n for n in ends if n.startswith(name) and n.endswith(f"_seed-{seed}"))
             for name in ("consert-sup-mini_", "consert-sup-unsup-mini_")
         )
-        assert lines.index(f"end {first}") < lines.index(f"begin {then}")
+        assert notes.index(f"end {first}") < notes.index(f"begin {then}")
     found = json.loads((tmp_path / "consert-mini.json").read_text())
     assert all(len(row["provenance"]) == 4 for row in found)
     assert "SBERT-base-NLI" in (tmp_path / "consert-mini.md").read_text()

@@ -13,8 +13,9 @@ import pytest
 import search.__main__ as command
 from common.errors import BadInput
 from embedder import Embedder
+from eval.encode import Encode
 from search.index import Index
-from tests.faults.forked import meanwhile
+from tests.faults.forked import Race, meanwhile
 
 
 @pytest.fixture
@@ -124,6 +125,32 @@ def test_a_killed_build_has_lost_nothing_that_was_encoded(build, folder, tmp_pat
     assert not (tmp_path / "index").exists()
     documents, windows, encoded, kept, dropped = build()
     assert documents == 3 and encoded == dropped == 0 and kept == windows
+
+
+def test_the_processes_of_a_launcher_share_the_texts_although_one_is_killed(
+    build, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("eval.store.PIECE", 3)
+    *_, encoded, _, _ = build()
+    alone = contents(tmp_path / "index")
+    shutil.rmtree(tmp_path / "index")
+    monkeypatch.setattr("eval.store.FILE", str(tmp_path / "another.sqlite"))
+    race, embed = Race(tmp_path, 2), Encode.__call__
+
+    def noting(self, texts):
+        race.begin(f"{len(texts)} {texts[0]!r}")
+        return embed(self, texts)
+
+    monkeypatch.setattr(Encode, "__call__", noting)
+
+    def run(number):
+        monkeypatch.setenv("RANK", str(1 - number))
+        build()
+
+    notes = race.run(run)
+    assert len(notes) == len({*notes}) + 1, "one piece began twice"
+    assert sum(int(note.split()[1]) for note in {*notes}) == encoded
+    assert contents(tmp_path / "index") == alone
 
 
 def test_bfloat16_is_used_where_the_processor_has_it(build, tmp_path, monkeypatch, caplog):
