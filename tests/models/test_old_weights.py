@@ -1,6 +1,7 @@
 """`pytorch_model.bin` in the layouts of the SimCSE family gives the vectors of safetensors."""
 
 import logging
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -16,101 +17,58 @@ from models.loading import load_backbone, load_config, load_tokenizer
 from tests.folders import Evil, shard
 from tests.refusals import refused
 
-WIDTH = 16  # of the parts that a model leaves out
+
+@dataclass
+class Layout:
+    """How the tensors of an encoder stand in a file.
+
+    Attributes:
+        head: the prefix of the head of SimCSE's training; "": it is left out.
+        others: other parts, which a model leaves out; `*`: a part of the encoder's shapes.
+        old: names of 2018.
+        bare: without the prefix of the family.
+    """
+
+    head: str = ""
+    others: tuple[str, ...] = ()
+    old: bool = False
+    bare: bool = False
+
+    def tensors(self, body, head, family):
+        named = {f"{self.head}.{name}": value for name, value in head.items() if self.head}
+        for name, value in body.items():
+            if self.old:
+                name = name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")
+            named[name if self.bare else f"{family}.{name}"] = value
+        for part in self.others:
+            prefix = part.removesuffix(".*").format(family=family)
+            shapes = body if part.endswith("*") else {"weight": torch.zeros(16, 16)}
+            named |= {
+                f"{prefix}.{name}": torch.randn_like(value)
+                for name, value in shapes.items()
+                if value.is_floating_point()
+            }
+        return named
 
 
-def noise(*shape):
-    return torch.randn(shape)
-
-
-def linear(name, out=WIDTH, of=WIDTH):
-    return {f"{name}.weight": noise(out, of), f"{name}.bias": noise(out)}
-
-
-def batch_norm_head():
-    """DiffCSE's projector, which InfoCSE took over: two linear layers, two batch norms."""
-    seen = {
-        "running_mean": noise(WIDTH),
-        "running_var": noise(WIDTH).abs(),
-        "num_batches_tracked": torch.tensor(9),
-    }
-    first = under("mlp.net.1", {**seen, "weight": noise(WIDTH), "bias": noise(WIDTH)})
-    last = under("mlp.net.4", {name: value.clone() for name, value in seen.items()})
-    return {
-        "mlp.net.0.weight": noise(WIDTH, WIDTH),
-        "mlp.net.3.weight": noise(WIDTH, WIDTH),
-        **first,
-        **last,
-    }
-
-
-def like(tensors):
-    return {name: noise(*value.shape) for name, value in tensors.items()}
-
-
-def under(prefix, tensors):
-    return {f"{prefix}.{name}": value for name, value in tensors.items()}
-
-
-def simcse(body, head, family):
-    return under(family, body) | under("mlp.dense", head)
-
-
-def converted(body, head, family):
-    """As simcse_to_huggingface.py writes it, with the position ids of transformers 4."""
-    return body | under("pooler.dense", head) | {"embeddings.position_ids": torch.arange(64)[None]}
-
-
-def esimcse(body, head, family):
-    """With the momentum encoder, and BERT's pooler, which was never trained."""
-    other = under("momentum_model", like(body))
-    return (
-        simcse(body, head, family) | linear(f"{family}.pooler.dense", *head["weight"].shape) | other
-    )
-
-
-def diffcse(body, head, family):
-    """With the discriminator, the generator and heads for tokens and for sentences."""
-    parts = under("aux_bert", like(body)) | under("generator.distilbert", like(body))
-    return (
-        under(family, body)
-        | parts
-        | linear("lm_head.transform.dense")
-        | linear("electra_head")
-        | batch_norm_head()
-    )
-
-
-def infocse(body, head, family):
-    """With the model of its stage 1, the auxiliary layers and an output matrix."""
-    other = under(f"mlm.{family}", like(body))
-    heads = (
-        linear("mlm.cls.predictions.decoder")
-        | linear("lm_head.decoder")
-        | linear("c_head.0.attention.self.query")
-    )
-    return under(family, body) | other | heads | batch_norm_head()
-
-
-def bert(body, head, family):
-    """A masked language model of 2018."""
-    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
-    for now, then in old.items():
-        body = {name.replace(now, then): value for name, value in body.items()}
-    return (
-        under(family, body)
-        | linear("cls.predictions.transform.dense")
-        | linear("cls.seq_relationship")
-    )
-
-
+# ESimCSE's BERT has a pooler that was never trained; DiffCSE and InfoCSE project by `mlp.net`.
 LAYOUTS = {
-    simcse: "mlp",
-    converted: "pooler",
-    esimcse: "mlp, momentum_model, pooler",
-    diffcse: "aux_bert, electra_head, generator, lm_head, mlp",
-    infocse: "c_head, lm_head, mlm, mlp",
-    bert: "cls",
+    "simcse": Layout("mlp.dense"),
+    "converted": Layout("pooler.dense", bare=True),  # by simcse_to_huggingface.py
+    "esimcse": Layout("mlp.dense", ("momentum_model.*", "{family}.pooler.dense")),
+    "diffcse": Layout(
+        "", ("aux_bert.*", "electra_head", "generator.distilbert.*", "lm_head.dense", "mlp.net.0")
+    ),
+    "infocse": Layout("", ("c_head.0.query", "lm_head.decoder", "mlm.{family}.*", "mlp.net.0")),
+    "bert": Layout("", ("cls.predictions.transform.dense", "cls.seq_relationship"), old=True),
+}
+LEFT_OUT = {
+    "simcse": "mlp",
+    "converted": "pooler",
+    "esimcse": "mlp, momentum_model, pooler",
+    "diffcse": "aux_bert, electra_head, generator, lm_head, mlp",
+    "infocse": "c_head, lm_head, mlm, mlp",
+    "bert": "cls",
 }
 
 
@@ -144,20 +102,20 @@ def vectors(folder, pooling):
 
 @pytest.mark.parametrize(
     ("checkpoint", "layout"),
-    [*(("bert", layout) for layout in LAYOUTS), ("roberta", simcse), ("roberta", infocse)],
+    [*(("bert", layout) for layout in LAYOUTS), ("roberta", "simcse"), ("roberta", "infocse")],
     indirect=["checkpoint"],
 )
 def test_every_layout_gives_the_vectors_of_safetensors_bit_for_bit(checkpoint, layout, caplog):
     folder, body, head, family, expected = checkpoint
-    tensors = layout(body, head, family)
+    tensors = LAYOUTS[layout].tensors(body, head, family)
     torch.save(tensors, folder / "pytorch_model.bin")
     with caplog.at_level(logging.INFO, "models.loading"):
         assert np.array_equal(vectors(folder, "cls_before_pooler"), expected["cls_before_pooler"])
     assert caplog.messages == [
         f"'{folder}': weights from pytorch_model.bin, read as tensors only; left out: "
-        f"{LAYOUTS[layout]}"
+        f"{LEFT_OUT[layout]}"
     ]
-    if layout in (simcse, converted, esimcse):
+    if LAYOUTS[layout].head:
         assert np.array_equal(vectors(folder, "pooler"), expected["pooler"])
     else:
         with pytest.raises(BadInput, match=r"lacks 2 tensors .* pooler\.dense"):
@@ -165,13 +123,13 @@ def test_every_layout_gives_the_vectors_of_safetensors_bit_for_bit(checkpoint, l
     (folder / "pytorch_model.bin").unlink()
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     assert np.array_equal(vectors(folder, "cls_before_pooler"), expected["cls_before_pooler"])
-    if layout in (simcse, converted, esimcse):
+    if LAYOUTS[layout].head:
         assert np.array_equal(vectors(folder, "pooler"), expected["pooler"])
 
 
 def test_weights_in_several_files_in_the_format_before_zip_and_in_half_precision(checkpoint):
     folder, body, head, family, expected = checkpoint
-    tensors = esimcse(body, head, family)
+    tensors = LAYOUTS["esimcse"].tensors(body, head, family)
     shard(folder, tensors)
     for pooling in expected:
         assert np.array_equal(vectors(folder, pooling), expected[pooling])
@@ -187,36 +145,22 @@ def test_weights_in_several_files_in_the_format_before_zip_and_in_half_precision
 
 def test_what_is_loaded_is_saved_as_safetensors_only(checkpoint, tmp_path):
     folder, body, head, family, expected = checkpoint
-    torch.save(simcse(body, head, family), folder / "pytorch_model.bin")
+    torch.save(LAYOUTS["simcse"].tensors(body, head, family), folder / "pytorch_model.bin")
     encoder, tokenizer = load_encoder(str(folder), "pooler")
     encoder.save(tmp_path / "saved", tokenizer)
     assert not [*(tmp_path / "saved").rglob("*.bin*")]
     assert np.array_equal(vectors(tmp_path / "saved", None), expected["pooler"])
 
 
-def without_one(body):
-    return {
-        name: value for name, value in body.items() if name != "embeddings.word_embeddings.weight"
-    }
-
-
-def not_finite(body):
-    return body | {
-        "embeddings.word_embeddings.weight": body["embeddings.word_embeddings.weight"]
-        * float("nan")
-    }
-
-
-def another_shape(body):
-    return body | {"embeddings.word_embeddings.weight": noise(3, 5)}
+WORDS = "embeddings.word_embeddings.weight"
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (without_one, "lacks 1 tensors .* embeddings.word_embeddings.weight"),
-        (not_finite, "tensor 'embeddings.word_embeddings.weight' is not finite"),
-        (another_shape, "its tensors have other sizes than its config.json says"),
+        (lambda body: {n: v for n, v in body.items() if n != WORDS}, f"lacks 1 tensors .* {WORDS}"),
+        (lambda body: body | {WORDS: body[WORDS] * float("nan")}, f"'{WORDS}' is not finite"),
+        (lambda body: body | {WORDS: torch.ones(3, 5)}, "its tensors have other sizes than its"),
         (lambda body: {"model": body}, "contains more than weights"),
         (lambda body: [*body.values()], "contains more than weights"),
     ],
@@ -241,7 +185,11 @@ def test_a_pickle_that_would_run_code_is_refused_and_does_not(
     checkpoint, tmp_path, sharded, pooling
 ):
     folder, body, head, family, _ = checkpoint
-    file = shard(folder, simcse(body, head, family)) if sharded else folder / "pytorch_model.bin"
+    file = (
+        shard(folder, LAYOUTS["simcse"].tensors(body, head, family))
+        if sharded
+        else folder / "pytorch_model.bin"
+    )
     torch.save({"x": Evil(tmp_path / "ran")}, file)
     message = refused(load_encoder, str(folder), pooling)
     assert (
