@@ -49,11 +49,6 @@ class ModelArguments:
         "skip padding tokens (the losses are the same; an unsupported family runs padded and says "
         "so); default: true on a CPU and with --cuda_graph",
     )
-    attn_implementation: str | None = flag(
-        None,
-        "attention of transformers, such as sdpa or flash_attention_2; runs padded; default: the "
-        "library's choice",
-    )
     chunk_size: CountOrZero = flag(
         0,
         "process a batch this many sentences at a time, so that batches larger than memory fit; "

@@ -155,13 +155,11 @@ def build_model(
     described = _describe(source, model_args.pooling)
     length = min(usable_length(backbone, tokenizer), described.max_length or NO_LIMIT)
     prompts = {"query": model_args.query_prompt, "document": model_args.document_prompt}
-    if model_args.attn_implementation:  # which the method's copies share
-        backbone.set_attn_implementation(model_args.attn_implementation)
     encoder = SentenceEncoder(
         backbone,
         model_args.pooling,
         max_length=length,
-        packed=model_args.packed is not False and not model_args.attn_implementation,
+        packed=model_args.packed is not False,
         train_pooling=model_args.train_pooling,
         place=mask_place(tokenizer),
         prompts={**described.prompts, **given(prompts)},

@@ -46,7 +46,6 @@ _NEEDED = {  # a flag that does nothing without another
 }
 _IDLE = {  # a flag that does nothing beside another
     "cuda_graph": "chunk_size",
-    "packed": "attn_implementation",
     "vocabulary_size": "tokenizer_name",
 }
 

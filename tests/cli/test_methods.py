@@ -75,20 +75,6 @@ def followers(model):
     )
 
 
-@pytest.mark.parametrize(("method", "flags"), [("infocse", {"aux_weight": 1.0}), ("moco", {})])
-def test_a_chosen_attention_function_runs_padded_in_the_methods_copies_too(unsup, method, flags):
-    losses = []
-    for chosen, function in (("packed=true", "packed"), ("attn_implementation=eager", "eager")):
-        torch.manual_seed(0)
-        argv = [*unsup(method=method, dropout=0.0, **flags), f"--{chosen}"]
-        model, batch = model_of(argv, method)
-        parts = [part for part in model.modules() if type(part).__name__ == "BertSelfAttention"]
-        assert {part.config._attn_implementation for part in parts} == {function}
-        assert model.encoder.packed == (function == "packed")
-        losses.append(model(**batch).loss.item())
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-
-
 def train(argv, method):
     """What the method's script does."""
     (run_sup if method in LABELLED else run_unsup).main(argv)

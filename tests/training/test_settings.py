@@ -195,7 +195,6 @@ def test_python_values_of_the_wrong_type_or_range_are_refused_by_name(name, valu
         ("--dev_file a.tsv --dev_beir b", "--dev_file: does nothing beside --dev_beir"),
         ("--upsample", "--upsample: does nothing without --max_rows"),
         ("--cuda_graph true --chunk_size 8", "--cuda_graph: does nothing beside --chunk_size"),
-        ("--packed true --attn_implementation x", "--packed: does nothing beside"),
         ("--fp16 true", "--fp16: needs a GPU"),
     ],
 )
@@ -360,7 +359,7 @@ def test_a_number_out_of_the_range_of_its_type_is_refused_by_name(args):
             check_range(name, -1, hints[name])
 
 
-OURS = """adamw attn_implementation aux_cls aux_mask_rate bow_weight cache_dir chunk_size columns
+OURS = """adamw aux_cls aux_mask_rate bow_weight cache_dir chunk_size columns
 config_name cuda_graph data_dir dataset_name dev dev_beir dev_file document_prompt dropout dry_run
 head_init head_layers held_out mask_rate max_length max_rows method model_name_or_path output_init
 packed patience pooling projection query_prompt skip_from test_tasks text_column
