@@ -40,6 +40,12 @@ _PICKLED = [
 ]
 
 
+DESCRIBED = (
+    "modules.json 1_Pooling/config.json 2_Dense/config.json sentence_bert_config.json".split()
+)
+TENSORS = "2_Dense/model.safetensors"
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """A folder in both layouts: sentence-transformers' modules, and our head."""
@@ -83,32 +89,21 @@ def _described(folder, **config):
 
 @MANY
 @given(st.data())
-def test_a_folder_of_modules_is_read_or_refused(saved, tmp_path, data):
+def test_a_folder_in_either_layout_is_read_or_refused(saved, tmp_path, data):
+    """Our entry in config.json, sentence-transformers' files, and the tensors of the head."""
     folder = _copy(saved, tmp_path)
-    names = [
-        "modules.json",
-        "1_Pooling/config.json",
-        "2_Dense/config.json",
-        "sentence_bert_config.json",
-    ]
-    name = data.draw(st.sampled_from(names))
-    with _changed(folder / name, data.draw(as_json(json.loads((saved / name).read_text())))):
+    name = data.draw(st.sampled_from(["ours", *DESCRIBED, TENSORS]))
+    if name == "ours":
+        _described(folder, sentence_embedding=data.draw(altered(_OURS)))
+        return
+    whole = (saved / name).read_bytes()
+    if name == TENSORS:
+        content = data.draw(damaged(whole, [b"F16", b"I64", b"[4]", b"\x7f\xc0"]))
+    else:
+        content = data.draw(as_json(json.loads(whole)))
+    with _changed(folder / name, content):
         _described(folder)
-
-
-@MANY
-@given(altered(_OURS))
-def test_our_description_is_read_or_refused(saved, tmp_path, content):
-    _described(_copy(saved, tmp_path), sentence_embedding=content)
-
-
-@MANY
-@given(st.data())
-def test_damaged_heads_are_read_or_refused(saved, tmp_path, data):
-    name = "2_Dense/model.safetensors"
-    content = data.draw(damaged((saved / name).read_bytes(), [b"F16", b"I64", b"[4]", b"\x7f\xc0"]))
-    with _changed(_copy(saved, tmp_path) / name, content):
-        _described(tmp_path / "model", sentence_embedding=_OURS)
+        _described(folder, sentence_embedding=_OURS)
 
 
 def test_a_flow_of_an_earlier_version_is_refused(saved, tmp_path):

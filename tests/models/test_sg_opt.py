@@ -75,21 +75,6 @@ def test_the_model_s_loss_equals_a_computation_sentence_by_sentence(folder, pack
     assert output.loss.item() == pytest.approx(want + 0.1 * apart, rel=1e-4)
 
 
-def test_frozen_parts_get_no_gradient_and_the_rest_does(tiny_bert):
-    model, batch = made(tiny_bert)
-    output = model(**batch)
-    assert output.terms["distance"] == 0
-    output.loss.backward()
-    for name, p in model.named_parameters():
-        frozen = ".start." in name or ".embeddings." in name
-        assert p.requires_grad != frozen, name
-        assert frozen == (p.grad is None), name
-    free, batch = made(tiny_bert, freeze_embeddings=False, distance_weight=0.0)
-    assert set(free(**batch).terms) == {"contrastive"}
-    assert all(p.requires_grad for p in free.encoder.parameters())
-    assert not any(p.requires_grad for p in free.objectives[0].start.parameters())
-
-
 def test_the_copy_has_no_dropout(tiny_bert):
     model, batch = made(tiny_bert, dropout=0.3)
     given = batch["input_ids"][0], batch["attention_mask"][0]
