@@ -12,7 +12,7 @@ from common.folders import locked
 from common.signals import stoppable
 from common.streams import show
 from eval.scores import write_rows
-from papers import page, results, specification, study, study_page, study_runs
+from papers import page, results, specification, study, study_page, study_runs, summary
 from papers.listing import overview, states
 from papers.runs import Choice
 from papers.specification import Table
@@ -80,6 +80,9 @@ def main(argv: list[str] | None = None) -> list[dict]:
             path, choice = _json_file(content, args), _choice(args, content)
             show(states(content, choice, path, args.rows, commands=args.dry_run))
         return []
+    for content in contents:
+        if isinstance(content, Study) and content.recorded and not args.page:
+            raise BadInput(f"{content.name}: not trained by this command: {content.recorded}")
     output_folder(args.output)  # fail before training, not after it
     written, left = [], []
     for content in contents:
@@ -149,6 +152,7 @@ def _write_pages(args: argparse.Namespace) -> list[dict]:
     for name in study.names():
         if (Path(args.output) / f"{name}.json").is_file():
             written += _fill(study.read(name), args)
+    summary.write(Path(args.output))
     return written
 
 

@@ -15,6 +15,12 @@ from papers.runs import Choice, RunPlan, finished
 from papers.specification import Table
 from papers.study import Study, known_rows
 
+# What has no runs of its own: name, title, and the command that makes it.
+_ELSEWHERE = (
+    ("consert-1", "Samples and texts of the seven STS sets", "data.prepare sts"),
+    ("consert-figure-1", "Cosines of sentence pairs by gold score", "eval.analyse"),
+)
+
 
 def overview(contents: Iterable[Table | Study], choice: Choice, output: Path) -> str:
     """A line per table and study: its rows, and those that are run, can be run or cannot.
@@ -44,6 +50,8 @@ def overview(contents: Iterable[Table | Study], choice: Choice, output: Path) ->
         reasons += [f"{content.name}, {label}: {why}" for label, why in only.items()]
         counts = [str(rows), str(run), cells, str(rows - run - len(only)), str(len(only))]
         lines.append([content.name, content.title, *counts])
+    for name, title, command in _ELSEWHERE:
+        lines.append([name, title, "-", "-", "-", f"python -m {command}", "-"])
     return "\n".join([markdown(lines), *reasons])
 
 

@@ -9,6 +9,7 @@
     rows              [{factor: [levels], flags}]: whose combinations are trained (default: all)
     choose            factor: all its levels have the first seed; the best on STS-B dev has the
                       others too
+    recorded          why `python -m papers` cannot train it: its commands stand on the page
     retrieval         sets of DATA_DIR/beir, for the column `retrieval`
     columns, tables   figures of a run, and tables of the page: names of papers/study_page.py
     against           the level of the first factor that the others are compared with, each with
@@ -48,6 +49,7 @@ class Study:
     flags: Mapping[str, str] = field(default_factory=dict)
     rows: Sequence[Mapping[str, Any]] = ()
     columns: Sequence[str] = ()
+    recorded: str | None = None
     choose: str | None = None
     retrieval: Sequence[str] = ()
     against: str | None = None

@@ -109,7 +109,17 @@ class Comparison:
 
 
 def comparisons(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
-    """All comparisons of a study, a table per figure; p is adjusted over all of them."""
+    """All comparisons of a study, a table per figure."""
+    tables: dict[str, Cells] = {}
+    for one, p in compared(study, runs):
+        header = [TITLES[one.name], "at", "minus", *COLUMNS]
+        table = tables.setdefault(one.name, [header])
+        table.append([one.arm, one.at, one.against, *described(one.difference, p)])
+    yield from tables.values()
+
+
+def compared(study: Study, runs: pd.DataFrame) -> list[tuple[Comparison, float]]:
+    """All comparisons of a study, with p adjusted over all of them."""
     found: list[Comparison] = []
     for name in ("sts", "retrieval", "transfer"):
         scored = runs[runs[name].notna()]
@@ -117,13 +127,7 @@ def comparisons(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
             found += _against_tuned(study, name, scored)
             found += effects_on(name, study.effects, list(study.levels), scored)
             found += _pairs(study, name, scored)
-    adjusted = holm([comparison.difference.p for comparison in found])
-    tables: dict[str, Cells] = {}
-    for one, p in zip(found, adjusted, strict=True):
-        header = [TITLES[one.name], "at", "minus", *COLUMNS]
-        table = tables.setdefault(one.name, [header])
-        table.append([one.arm, one.at, one.against, *described(one.difference, p)])
-    yield from tables.values()
+    return list(zip(found, holm([one.difference.p for one in found]), strict=True))
 
 
 def _compare(

@@ -84,19 +84,6 @@ def test_links_lead_somewhere(page):
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", ["README.md", "results/README.md"])
-def test_every_figure_in_prose_stands_on_a_page_of_results(page):
-    """Two decimals, deviations and intervals; the pages are made from their JSON files."""
-    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
-    prose = re.sub(r"```.*?```|Python 3\.\d+ to 3\.\d+", "", text)
-    pages = [path for path in (ROOT / "results").glob("*.md") if path.name != "README.md"]
-    made = " ".join(" ".join(path.read_text(encoding="utf-8").split()) for path in pages)
-    number = r"(?<![\d.,])[+-]?\d{1,2}\.\d\d(?!\d)"
-    figures = re.findall(rf"{number} ± {number}|[+-]{number} to [+-]{number}|{number}", prose)
-    assert len(figures) > 3
-    assert [figure for figure in figures if figure not in made] == []
-
-
 def test_flags_that_replace_those_of_other_repositories_exist():
     methods = [load_method(name).arguments for name in method_names()]
     kinds = (ModelArguments, PretrainArguments, SentenceArguments, RunArguments, *methods)

@@ -1,19 +1,49 @@
-"""Every page of results/ is that of its JSON."""
+"""Every page of results/ is that of its JSON, and so are the numbers of the README."""
 
+import re
 import shutil
+
+import pytest
 
 from papers import study_page
 from papers.__main__ import main
+from papers.differences import Difference
+from papers.summary import TEMPLATES, sentence
 from tests.sources import ROOT
+
+NUMBER = re.compile(r"(?<![\d.,])[+-]?\d{1,2}\.\d\d(?!\d)")
+VERDICT = re.compile(r"\b(gains?|loses|harms|costs|improves|beats|outperforms)\b")
 
 
 def test_all_pages_are_those_of_their_json(tmp_path, monkeypatch):
     monkeypatch.setattr(study_page, "draw_increases", lambda *_: None)
-    results = tmp_path / "results"
-    shutil.copytree(ROOT / "results", results)
-    rows = main(["--page", f"--output={results}"])
+    shutil.copytree(ROOT / "results", tmp_path / "results")
+    shutil.copy(ROOT / "README.md", tmp_path)
+    rows = main(["--page", f"--output={tmp_path / 'results'}"])
     assert len(rows) > 1000
-    for path in results.glob("*.md"):
-        assert path.read_text(encoding="utf-8") == (ROOT / "results" / path.name).read_text(
-            encoding="utf-8"
-        ), path.name
+    for made in [tmp_path / "README.md", *tmp_path.glob("results/*.md")]:
+        before = (ROOT / made.relative_to(tmp_path)).read_text(encoding="utf-8")
+        assert made.read_text(encoding="utf-8") == before, made.name
+
+
+@pytest.mark.parametrize("name", ["README.md", "root.md"])
+def test_numbers_and_verdicts_of_a_summary_are_computed(name):
+    """What the papers say, the first cell of a line, is not ours."""
+    written = (TEMPLATES / name).read_text(encoding="utf-8")
+    written = re.sub(r"\{\{.*?\}\}|\{%.*?%\}", "", written, flags=re.DOTALL)
+    written = re.sub(r"^\| [^|]*", "", written, flags=re.MULTILINE)
+    assert NUMBER.findall(written) == [] and VERDICT.findall(written) == []
+
+
+def test_the_readme_has_no_result_outside_its_computed_part():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"<!-- numbers:.*?<!-- end of numbers -->", "", text, flags=re.DOTALL)
+    text = re.sub(r"```.*?```|Python 3\.\d+ to 3\.\d+", "", text, flags=re.DOTALL)
+    assert NUMBER.findall(text) == []
+
+
+def test_a_difference_in_a_sentence_has_its_interval_and_reading():
+    three = Difference(0.5, 0.25, 0.75, 0.01, 3)
+    assert sentence(three, 0.02) == "+0.50 (+0.25 to +0.75, 3 seeds, p 0.020: above)"
+    two = Difference(0.5, -5.0, 6.0, float("nan"), 2)
+    assert sentence(two, float("nan")) == "+0.50 (two seeds)"

@@ -17,6 +17,7 @@ from tests.papers.conftest import flags_of
 from training.settings import read
 
 STUDIES = {name: study.read(name) for name in study.names()}
+TRAINED = [name for name, content in STUDIES.items() if not content.recorded]
 
 
 class Task:
@@ -92,7 +93,13 @@ def filled(tmp_path):
     return fill
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_runs_of_a_study_are_comparable(name):
+    rows = study.known_rows(STUDIES[name], ROOT / "results" / f"{name}.json")
+    study_runs.refuse_mixed(STUDIES[name], rows)
+
+
+@pytest.mark.parametrize("name", TRAINED)
 def test_every_flag_of_a_study_is_one_of_its_script(name):
     for levels in STUDIES[name].combinations:
         plan = study_runs.plan_of(STUDIES[name], levels, Choice(model="m"))

@@ -1,0 +1,198 @@
+"""Pages whose words and numbers are computed from the JSON files of results/.
+
+A file of papers/templates is such a page in Jinja's syntax, with `r`, a `Results`, for its numbers:
+README.md and mteb.md are pages of results/, root.md is a part of the README above it. Words that
+compare are readings, see `papers.differences`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from common.files import read_json, writing
+from eval.compare.sides import records
+from eval.scores import AVERAGE, Key
+from papers import study
+from papers.differences import COLUMNS, Difference, described, holm, in_words, over_seeds
+from papers.page import mean_and_deviation, rewritten, with_deviation
+from papers.study_page import TITLES, Comparison, compared, figures_of, tuned
+from training.curves import CLEAR
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+class Results:
+    """The numbers of a folder of results, as words of a page."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a JSON file."""
+        return read_json(self.folder / f"{name}.json", "results", kind=list)
+
+    def row(self, file: str, /, **values: Any) -> dict[str, Any]:
+        """The one row of a JSON file with these values."""
+        [found] = [row for row in self.rows(file) if values.items() <= row.items()]
+        return found
+
+    def runs(self, name: str, levels: Mapping[str, str]) -> pd.DataFrame:
+        """The runs of a study with these levels."""
+        runs = figures_of(self.rows(name))
+        return runs[(runs[list(levels)] == pd.Series(levels)).all(axis=1)]
+
+    def mean(self, name: str, column: str, levels: Mapping[str, str]) -> str:
+        """Mean and standard deviation of a study's runs with these levels."""
+        return mean_and_deviation(self.runs(name, levels)[column], "-")
+
+    def tuned(self, name: str, level: str, column: str) -> str:
+        """As `mean`, of a level with its best level of the second factor."""
+        content = study.read(name)
+        [cells] = tuned(content, figures_of(self.rows(name)))
+        [line] = [line for line in cells if line[0] == level]
+        return line[cells[0].index(TITLES[column])]
+
+    def compared(self, name: str, column: str) -> list[tuple[Comparison, float]]:
+        """All comparisons of a study in one column, with their adjusted p."""
+        found = compared(study.read(name), figures_of(self.rows(name)))
+        return [(one, p) for one, p in found if one.name == column]
+
+    def line(
+        self, label: str, name: str, column: str, arm: str, at: str = "", minus: str = ""
+    ) -> str:
+        """A line of a table: a comparison of a study under another name."""
+        one, p = self._one(name, column, arm, at, minus)
+        return f"| {label} | {' | '.join(described(one.difference, p))} |"
+
+    def difference(self, name: str, column: str, arm: str, at: str = "", minus: str = "") -> str:
+        """A comparison of a study in a sentence: what it shows, and its numbers."""
+        one, p = self._one(name, column, arm, at, minus)
+        return sentence(one.difference, p)
+
+    def _one(
+        self, name: str, column: str, arm: str, at: str, minus: str
+    ) -> tuple[Comparison, float]:
+        [found] = [
+            (one, p)
+            for one, p in self.compared(name, column)
+            if one.arm == arm and at in ("", one.at) and minus in ("", one.against)
+        ]
+        return found
+
+    def readings(self, name: str, column: str) -> Counter[str]:
+        """How many comparisons of a study have each reading."""
+        return Counter(in_words(one.difference, p) for one, p in self.compared(name, column))
+
+    def published(self, record: str) -> str:
+        """The STS average of a published record."""
+        return f"{records()[record].scores[Key(AVERAGE, 'test', 'test', 'spearman')].mean:.2f}"
+
+    def cell(self, table: str, label: str, column: str = "") -> str:
+        """One of our figures in a paper's table; its last column by default."""
+        row = self._row(table, label, column)
+        return with_deviation(row["ours"], row["ours_std"])
+
+    def printed(self, table: str, label: str) -> str:
+        """The paper's figure in the last column of its table."""
+        return f"{self._row(table, label, '')['published']:.2f}"
+
+    def cells(self, table: str, labels: Mapping[str, str], column: str = "") -> str:
+        """Several of our figures, by the names that the page gives the rows."""
+        shown = [f"{name} {self.cell(table, label, column)}" for name, label in labels.items()]
+        return ", ".join(shown)
+
+    def spread(self, table: str) -> str:
+        """The largest of our figures in the last column minus the smallest."""
+        ours = self._last_column(table)
+        return f"{max(ours.values()) - min(ours.values()):.2f}"
+
+    def best(self, table: str) -> str:
+        """The row with our highest figure in the last column."""
+        ours = self._last_column(table)
+        return max(ours, key=ours.__getitem__)
+
+    def _last_column(self, table: str) -> dict[str, float]:
+        rows = self._table(table)
+        last = [row for row in rows if row["column"] == rows[-1]["column"]]
+        return {row["label"]: row["ours"] for row in last if row["ours"] is not None}
+
+    def versus(self, table: str, pairs: Mapping[str, Sequence[str]], column: str = "") -> str:
+        """Rows of a paper's table minus others, in pairs by seed, p adjusted over them all."""
+        differences = []
+        for label, other in pairs.values():
+            sides = [
+                pd.Series(self._row(table, one, column)["by_seed"], dtype=float)
+                for one in (label, other)
+            ]
+            differences.append(over_seeds((sides[0] - sides[1]).dropna()))
+        adjusted = holm([difference.p for difference in differences])
+        shown = []
+        for name, difference, p in zip(pairs, differences, adjusted, strict=True):
+            shown.append(f"{name} {sentence(difference, p)}")
+        return "; ".join(shown)
+
+    def _table(self, table: str) -> list[dict[str, Any]]:
+        file = "s-simcse" if table.startswith("s-simcse") else table.partition("-")[0]
+        return [row for row in self.rows(f"{file}-mini") if row["table"] == table]
+
+    def _row(self, table: str, label: str, column: str) -> dict[str, Any]:
+        rows = [row for row in self._table(table) if row["label"] == label]
+        return next(row for row in reversed(rows) if column in ("", row["column"]))
+
+    def increases(self) -> dict[str, float]:
+        """The last shuffled-[CLS] loss increase of every setting of stage 1."""
+        return {row["name"]: row["gap"] for row in self.rows("conditioning-mini")}
+
+    def conditions(self, increase: float) -> str:
+        """What a shuffled-[CLS] loss increase says about the network."""
+        if increase >= CLEAR:
+            return "conditions on [CLS]"
+        return "hardly conditions on [CLS]"
+
+    def hybrid(self) -> str:
+        """nDCG@10 of all-MiniLM-L6-v2 on judged queries, alone and with BM25, over the sets."""
+        file = self.folder / "pseudo-queries.json"
+        sets = read_json(file, "results", kind=dict)["adapt"].values()
+        scores = pd.DataFrame([one["labels"] for one in sets])
+        alone, both = scores["start"].mean(), scores["result"].mean()
+        return f"{alone:.1f} alone and {both:.1f} with BM25, the mean of {len(scores)} sets"
+
+    def largest_difference(self, entry: Mapping[str, Any]) -> float:
+        """Of a published checkpoint's scores from ours, in points."""
+        return max(abs(score["difference"]) for score in entry["scores"])
+
+
+def sentence(difference: Difference, p: float) -> str:
+    """A difference with this adjusted p: its numbers, and what they show."""
+    points, interval, seeds, shown, reading = described(difference, p)
+    if interval == "-" or shown == "-":
+        return f"{points} ({reading})"
+    return f"{points} ({interval}, {seeds} seeds, p {shown}: {reading})"
+
+
+def rendered(name: str, folder: Path) -> str:
+    """A page of papers/templates with the numbers of this folder."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, keep_trailing_newline=True
+    )
+    template = environment.get_template(name)
+    return template.render(r=Results(folder), columns=" | ".join(COLUMNS), clear=CLEAR)
+
+
+def write(folder: Path) -> None:
+    """Write the pages of a folder of results, and their part of the README above it."""
+    for template in sorted(TEMPLATES.glob("*.md")):
+        text = rendered(template.name, folder)
+        path = folder / template.name
+        if template.stem == "root":
+            path = folder.parent / "README.md"
+            before = path.read_text(encoding="utf-8")
+            text = rewritten(before, "numbers", "python -m papers --page", text.rstrip("\n"))
+        with writing(path) as part:
+            part.write_text(text, encoding="utf-8")
