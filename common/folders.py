@@ -24,7 +24,6 @@ from uuid import uuid4
 
 from common.errors import (
     BadInput,
-    CheckpointRefused,
     FolderInUse,
     ProjectError,
     newer_format,
@@ -52,7 +51,7 @@ def filling(target: Path, facts: Facts | None = None, replace: bool = False) -> 
 
     Raises:
         BadInput: the target exists, or cannot be written.
-        CheckpointRefused: another command is writing it.
+        FolderInUse: another command is writing it.
         StorageError: the disk is full or failing.
     """
     target = target.parent.resolve() / target.name if replace else target.resolve()
@@ -84,12 +83,7 @@ def commit(folder: Path, target: Path, facts: Facts, replace: bool = True) -> No
         target.unlink()
     elif replace and target.exists():
         target.rename(_replaced(target))
-    try:
-        folder.rename(target)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # where the system has no locks
-            raise CheckpointRefused(f"{target}: written by another command") from error
-        raise
+    folder.rename(target)  # fails for what another command wrote, where the system has no locks
     sync(target.parent)
     remove(_replaced(target))
 
