@@ -5,6 +5,7 @@ import json
 import numpy as np
 
 from eval.metrics import correlation
+from eval.scores import Result, row, rows_of, write_scores
 from eval.sts import similarities
 
 
@@ -66,6 +67,19 @@ def write_stsb(root, rows, split="test"):
     lines = stsb_rows([(left, right, score) for score, left, right in rows])
     text = "".join("\t".join(map(str, line)) + "\n" for line in lines)
     return write_sts(root, {f"STS/STSBenchmark/sts-{split}.csv": text})
+
+
+def scored(folder, name, cosines, golds):
+    """A file of scores as `python -m eval --output` writes it, from the cosines of every task."""
+    results = {}
+    for task, similarity in cosines.items():
+        value = correlation.spearman(similarity, golds[task])
+        how = ("spearman", "all"), ("pearson", "all")
+        rows = [row(task, "test", *names, len(similarity), value) for names in how]
+        results[task] = Result(rows, {"similarity": similarity, "gold": golds[task]})
+    path = folder / name / "scores.json"
+    write_scores(path, results, rows_of(results, name, None))
+    return path
 
 
 def write_beir(folder, corpus, queries, **judged):

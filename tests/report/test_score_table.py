@@ -5,31 +5,23 @@ import pytest
 
 from eval.compare.intervals import compare
 from eval.dev import BETTER, judged
-from eval.metrics.correlation import spearman
-from eval.scores import AVERAGE, Result, row, rows_of, write_scores
+from eval.scores import AVERAGE
 from report.runs import read_run_folder
 from report.score_table import headline, score_rows
-
-
-class Named:
-    def __init__(self, name):
-        self.name, self.split = name, "test"
+from tests.eval.toys import scored
 
 
 @pytest.fixture
 def make(write_run):
-    def made(folder, noise, count=80, tasks=("STS-B", "SICK-R"), items=True):
+    def made(folder, noise, items=True):
         """A run whose similarities are the gold scores and noise."""
-        gold = np.random.default_rng(1).uniform(0, 5, count)
-        results = {}
-        for number, name in enumerate(tasks):
-            similarity = gold + noise * np.random.default_rng(number + int(100 * noise)).normal(
-                size=count
-            )
-            value = spearman(similarity, gold)
-            rows = [row(name, "test", "spearman", "all", count, value)]
-            results[Named(name)] = Result(rows, {"similarity": similarity, "gold": gold})
-        write_scores(write_run(folder) / "scores.json", results, rows_of(results, "m", None))
+        gold = np.random.default_rng(1).uniform(0, 5, 80)
+        cosines = {}
+        for number, task in enumerate(("STS-B", "SICK-R")):
+            rng = np.random.default_rng(number + int(100 * noise))
+            cosines[task] = gold + noise * rng.normal(size=80)
+        write_run(folder)
+        scored(folder.parent, folder.name, cosines, dict.fromkeys(cosines, gold))
         if not items:
             (folder / "scores.items.npz").unlink()
         return read_run_folder(folder.name, folder)

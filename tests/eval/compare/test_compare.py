@@ -19,27 +19,11 @@ from eval.compare.intervals import (
     welch,
 )
 from eval.compare.sides import Score, from_files, published
-from eval.metrics.correlation import spearman
-from eval.scores import Key, Result, items_path, row, rows_of, write_rows, write_scores
+from eval.scores import Key, Result, items_path, row, rows_of, write_rows
+from tests.eval.toys import scored
 
 SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
 AVERAGE = Key("Avg.", "test", "test", "spearman")
-
-
-def scored(folder, name, similarities, golds):
-    """A file of scores as `python -m eval --output` writes it, from the cosines of every task."""
-    results = {}
-    for task, similarity in similarities.items():
-        value = spearman(similarity, golds[task])
-        rows = [
-            row(task, "test", *how, len(similarity), value)
-            for how in (("spearman", "all"), ("pearson", "all"))
-        ]
-        results[task] = Result(rows, {"similarity": similarity, "gold": golds[task]})
-    path = folder / name / "scores.json"
-    path.parent.mkdir()
-    write_scores(path, results, rows_of(results, name, None))
-    return path
 
 
 def of_values(folder, name, values, split="test", **settings):
