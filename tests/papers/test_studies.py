@@ -14,6 +14,7 @@ from papers.__main__ import main
 from papers.differences import over_seeds
 from papers.runs import Choice
 from tests.papers.conftest import flags_of
+from tests.sources import ROOT
 from training.settings import read
 
 STUDIES = {name: study.read(name) for name in study.names()}
