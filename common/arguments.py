@@ -160,12 +160,6 @@ class ScoredArguments(DataArguments):
         "your dev pairs instead of STS-B: tab-separated, header sentence1, sentence2, score (0 to "
         "5)",
     )
-    dev_beir: str | None = flag(
-        None,
-        "your search set instead of all these, a folder in BEIR's format: nDCG@10 on "
-        "qrels/dev.tsv selects the best model; qrels/test.tsv, if present, compares it with the "
-        "checkpoint",
-    )
     patience: Count | None = flag(
         None,
         "stop after this many evaluations in a row without a higher dev score (early stopping, "
@@ -186,11 +180,9 @@ class ScoredArguments(DataArguments):
     )
 
     def __post_init__(self) -> None:
-        for name in ("dev_file", "dev_beir", "patience"):
+        for name in ("dev_file", "patience"):
             if getattr(self, name) and self.dev == "none":
                 raise BadInput(f"--{name}: does nothing with --dev none")
-        if self.dev_file and self.dev_beir:
-            raise BadInput("--dev_file: does nothing beside --dev_beir")
 
 
 @dataclass

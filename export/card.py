@@ -26,7 +26,6 @@ _TASK_TYPES = {
 _DEV_SCORES = {
     "stsb_spearman": "Spearman's correlation on STS-B dev",
     "dev_spearman": "Spearman's correlation on dev pairs",
-    "search_ndcg": "nDCG@10 on dev queries",
 }
 # Settings that the card shows elsewhere, or that follow from the machine or the command.
 _ELSEWHERE = {
@@ -99,8 +98,6 @@ def card(model: Model, facts: Facts) -> str:
     """README.md of an exported folder."""
     verdict, rows = facts.mapping("verdict"), headline(facts.rows)
     dev = _DEV_SCORES.get(str(verdict.get("metric")), "the dev score")
-    if verdict.get("apart") is True:  # judged on other examples than selected it
-        dev = dev.replace("on dev", "on test")
     seen = facts.mapping("seen_test_texts")
     return rendered(
         "card.md.j2",
@@ -179,8 +176,7 @@ def _beside(facts: Facts, rows: list[dict], dev: str) -> Markup | str:
     """
     lines = []
     if facts.dev_scores:
-        if facts.mapping("verdict").get("apart") is not True:
-            dev += ", which selected the model"
+        dev += ", which selected the model"
         lines.append([escape(dev), *(f"{score:.2f}" for score in facts.dev_scores)])
     averages = [row for row in rows if row["task"] == AVERAGE]
     for row in averages or rows:

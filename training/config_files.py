@@ -19,9 +19,8 @@ _REPLACED = {  # what a value excludes of those that came before
     "dataset_name": {"train_file"},
     "model_name_or_path": {"config_name", "tokenizer_name", "vocabulary_size"},
     "config_name": {"model_name_or_path"},
-    "dev": {"dev_file", "dev_beir"},
-    "dev_file": {"dev", "dev_beir"},
-    "dev_beir": {"dev", "dev_file"},
+    "dev": {"dev_file"},
+    "dev_file": {"dev"},
     "num_train_epochs": {"max_steps"},
     "max_steps": {"num_train_epochs"},
 }

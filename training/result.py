@@ -12,7 +12,7 @@ from torch import nn
 
 from common.streams import show
 from eval.compare.intervals import Items
-from eval.dev import DevSet, in_words
+from eval.dev import DevSet, in_words, score_of, verdict
 from eval.encode import Encode
 from eval.scores import rows_of, score_tables, write_scores
 from eval.tasks import Task, count_seen, describe_seen, score_all, with_share_seen
@@ -34,7 +34,7 @@ def measure_initial(trainer: EmbeddingTrainer, dev: DevSet, tokenizer) -> Items:
     head, encoder.head = encoder.head, None
     items = dev.items(_encode(trainer.args, encoder, tokenizer))
     encoder.head = head
-    trainer.initial_scores = {dev.metric: dev.score_of(items)}
+    trainer.initial_scores = {dev.metric: score_of(items)}
     return items
 
 
@@ -64,11 +64,11 @@ def save_best(
     trainer.model.to("cpu")  # a GPU holds one model at a time
     encoder, _ = load_encoder(str(folder / BEST))
     result = dev.items(_encode(trainer.args, encoder, tokenizer))
-    verdict = {"metric": dev.metric, "dev_of_initial": dev.score_of(initial)}
-    verdict |= dev.verdict(initial, result)
+    facts = {"metric": dev.metric, "dev_of_initial": score_of(initial)}
+    facts |= verdict(initial, result)
     with installing_result(folder, trainer.run_id) as temporary:
         copy_best(folder, temporary)
-    return {"best": best, "verdict": verdict}, in_words(verdict)
+    return {"best": best, "verdict": facts}, in_words(facts)
 
 
 def score_result(

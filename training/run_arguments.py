@@ -27,9 +27,7 @@ _DECISIVE = frozenset(
     load_best_model_at_end""".split()
 )
 # The files that these name are compared by content.
-_WITHOUT_EFFECT = frozenset(
-    "data_dir cache_dir dry_run test_tasks train_file dev_file dev_beir".split()
-)
+_WITHOUT_EFFECT = frozenset("data_dir cache_dir dry_run test_tasks train_file dev_file".split())
 _THEIRS = frozenset(field.name for field in fields(TrainingArguments))
 # They determine when processes synchronize, so they must agree over the processes of a run.
 IN_STEP = frozenset(

@@ -36,7 +36,7 @@ from data.template import frame_of
 from data.text import read_text
 from data.tokenised import Sample, TokenisedText, load_tokenised
 from data.tokenizer import train_tokenizer
-from eval.dev import DevSet, pairs_set, search_set
+from eval.dev import DevSet, pairs_set
 from eval.sts import STS_DEV, merged, own_pairs
 from eval.tasks import Options, Task, tasks_named
 from models.collectives import sum_over_processes, wait_for_everyone
@@ -190,19 +190,13 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
 
 
 def load_dev(data_args: ScoredArguments) -> DevSet | None:
-    """The examples that select the best model and judge the result; None for `--dev none`.
-
-    A search set with `qrels/test.tsv` selects by `qrels/dev.tsv` and judges by `qrels/test.tsv`;
-    otherwise the same examples do both.
+    """The pairs that select the best model and judge the result; None for `--dev none`.
 
     Raises:
         BadInput: a missing or malformed file.
     """
     if data_args.dev == "none":
         return None
-    if data_args.dev_beir:
-        judged = (Path(data_args.dev_beir) / "qrels/test.tsv").exists()
-        return search_set(data_args.dev_beir, ["dev", "test"] if judged else ["dev"])
     metric, task = "stsb_spearman", STS_DEV[0]
     if data_args.dev_file:
         metric, task = "dev_spearman", own_pairs(data_args.dev_file)

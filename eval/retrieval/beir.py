@@ -239,9 +239,3 @@ def tasks(chosen: Iterable[str], split: str = "test", **options: Any) -> tuple[B
 def drops_own_id(name: str) -> bool:
     """Whether BEIR drops the document with the query's id from the rankings of this set."""
     return name.split("/")[0] in {*PAPER14, *NANO}
-
-
-def name_of(folder: Path) -> str:
-    """The name of a set in BEIR's format: its folder's, for a part of a set both parts'."""
-    *_, above, name = ("", *folder.absolute().parts)
-    return f"{above}/{name}" if above in PARTS else name

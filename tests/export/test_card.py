@@ -80,7 +80,7 @@ def test_the_head_is_read_back_by_the_hub_s_library(card_of):
 
 
 def test_the_dev_score_stands_beside_that_of_the_base_model(card_of):
-    verdict = {"metric": "stsb_spearman", "start": 70.0, "result": 80.92, "apart": False}
+    verdict = {"metric": "stsb_spearman", "start": 70.0, "result": 80.92}
     card = card_of(record() | {"verdict": verdict})
     lines = table_lines(card)
     assert lines[0] == ["score", "base model", "this model"]

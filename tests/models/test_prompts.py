@@ -10,12 +10,10 @@ import eval.__main__ as command
 import run_unsup
 from data.collator import Collator
 from embedder import Embedder
-from eval.dev import search_set
 from eval.encode import Encode
 from eval.retrieval.beir_files import write_set
 from models.encoder import load_encoder
 from tests.encoders import encode_of
-from tests.eval.toys import write_beir
 from tests.folders import change_json
 
 E5 = {"prompts": {"query": "query: ", "document": "passage: "}, "default_prompt_name": "query"}
@@ -112,25 +110,6 @@ def test_the_command_scores_search_with_them(make, tmp_path, caplog):
     assert rows[0]["prompts"] == E5["prompts"] and '"document": "passage: "' in caplog.text
     plain = command.main([*arguments, "--query_prompt=", "--document_prompt="])
     assert "prompts" not in plain[0] and plain[0]["value"] != rows[0]["value"]
-
-
-def test_the_dev_score_uses_them(make, tmp_path):
-    encode, seen = encode_of(make("bert", "avg", E5)), []
-    backend = encode.tokenizer
-    encode.tokenizer = lambda texts, **options: seen.extend(texts) or backend(texts, **options)
-    encode.tokenizer.pad, encode.tokenizer.unk_token_id = backend.pad, backend.unk_token_id
-    documents = [
-        {"_id": name, "title": "", "text": text}
-        for name, text in (("d1", "dog watches"), ("d2", "river"))
-    ]
-    folder = write_beir(
-        tmp_path / "mine",
-        documents,
-        {"q1": "a", "q2": "the"},
-        dev=[("q1", "d1", 1), ("q2", "d2", 1)],
-    )
-    search_set(folder, ["dev"]).scores(encode)
-    assert sorted(seen) == ["passage: dog watches", "passage: river", "query: a", "query: the"]
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,6 @@ def test_python_values_of_the_wrong_type_or_range_are_refused_by_name(name, valu
         ("--data_seed=3", "here: --seed"),
         ("--patience 2 --dev none", "--patience: does nothing with --dev none"),
         ("--dev_file a.tsv --dev none", "--dev_file: does nothing with --dev none"),
-        ("--dev_file a.tsv --dev_beir b", "--dev_file: does nothing beside --dev_beir"),
         ("--upsample", "--upsample: does nothing without --max_rows"),
         ("--cuda_graph true --chunk_size 8", "--cuda_graph: does nothing beside --chunk_size"),
         ("--fp16 true", "--fp16: needs a GPU"),
@@ -329,7 +328,6 @@ def test_a_flag_replaces_the_alternatives_in_the_file(config):
     replaced = {
         "--dataset_name=o/n": "train_file",
         "--dev=none": "dev_file",
-        "--dev_beir=b": "dev_file",
     }
     for word, gone in (
         replaced | {"--num_train_epochs=2": "max_steps", "--max_steps=4": None}
@@ -360,7 +358,7 @@ def test_a_number_out_of_the_range_of_its_type_is_refused_by_name(args):
 
 
 OURS = """adamw aux_cls aux_mask_rate bow_weight cache_dir chunk_size columns
-config_name cuda_graph data_dir dataset_name dev dev_beir dev_file document_prompt dropout dry_run
+config_name cuda_graph data_dir dataset_name dev dev_file document_prompt dropout dry_run
 head_init head_layers held_out mask_rate max_length max_rows method model_name_or_path output_init
 packed patience pooling projection query_prompt skip_from test_tasks text_column
 tokenizer_name train_file train_pooling upsample vocabulary_size whole_words""".split()
