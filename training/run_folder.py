@@ -232,8 +232,6 @@ def facts_in(folder: Path) -> dict[str, Any]:
 
 def checkpoint_problem(folder: Path, run_id: str | None) -> str | None:
     """Why a run must not resume from a checkpoint; None if it may."""
-    if (folder / "manifest.json").exists() and not (folder / MANIFEST).exists():
-        return "an older version wrote it, and can resume it"
     if reason := problem(folder):
         return reason
     manifest = read_manifest(folder)
@@ -381,8 +379,6 @@ def check_result(folder: Path) -> None:
     Raises:
         CheckpointRefused: a file of the result is missing or has changed.
     """
-    if "result" in read_run(folder) and not (folder / MANIFEST).exists():
-        return  # an older version kept hashes in the record
     remedy = "the run has finished; restore the file, or remove the folder to train again"
     facts_of(folder, remedy, error=CheckpointRefused)
 

@@ -1,7 +1,6 @@
 """One parser, one object: files give defaults, flags win, Python fills the same dataclasses."""
 
 import shutil
-import sys
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,8 +9,6 @@ from typing import get_args, get_type_hints
 import pytest
 from transformers import SchedulerType, TrainingArguments
 
-import models.objectives
-import run_unsup
 from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
 from common.errors import BadInput
 from common.old_flags import TRAINER
@@ -46,29 +43,6 @@ def parsed(config_text, *flags, config, script=UNSUP):
 
 def refusal(config_text, *flags, config):
     return refused(parsed, config_text, *flags, config=config)
-
-
-def test_without_a_file_the_defaults_are_the_family_s():
-    settings = read(UNSUP, ["--use_cpu", "--method=simcse"], "")
-    model, data, run = settings.model_args, settings.data_args, settings.args
-    assert (model.pooling, model.dropout, data.max_length, data.dev) == (
-        "cls_before_pooler",
-        None,
-        32,
-        "stsb",
-    )
-    assert (run.learning_rate, run.per_device_train_batch_size, run.num_train_epochs) == (
-        3e-5,
-        64,
-        1.0,
-    )
-    assert (run.eval_steps, run.dataloader_drop_last, run.remove_unused_columns) == (
-        125,
-        True,
-        False,
-    )
-    assert (run.weight_decay, run.warmup_steps, run.max_grad_norm, run.seed) == (0.0, 0, 1.0, 42)
-    assert run.lr_scheduler_type == "linear"
 
 
 def test_flags_override_the_file_and_both_are_named_as_sources(config):
@@ -273,6 +247,10 @@ def test_files_combine_and_the_later_wins(tmp_path):
         ("seed: 1\nmax_length: 2\nseed: 1", "'seed' is repeated"),
         ("pooling: [avg, cls]", "'pooling' takes one value, not 2"),
         ("train_file: [a, '']", "'train_file' needs a value"),
+        ("max_length: 3.5", "max_length"),
+        ("dropout: 0,1", "dropout"),
+        ("dry_run: maybe", "dry_run"),
+        ("dev: sick", "dev"),
         ("- pooling", "must be a YAML mapping"),
         ("pooling: a: b", "not a YAML file"),
         ("pooling: zwölf".encode("latin-1"), "not a YAML file"),
@@ -285,27 +263,13 @@ def test_a_bad_file_is_refused_by_name_and_key(config, text, said):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("max_length", "3.5"),
-        ("max_length", "many"),
-        ("dropout", "0,1"),
-        ("dry_run", "maybe"),
-        ("dev", "sick"),
-    ],
-)
-def test_a_value_of_the_wrong_type_is_refused_by_key(config, key, value):
-    assert key in refusal(f"{key}: {value}", config=config)
-    assert key in refusal("seed: 1", f"--{key}", value, config=config)
-
-
-@pytest.mark.parametrize(
     ("flags", "said"),
     [
         (["--max_lenght", "3"], "unknown argument '--max_lenght'; did you mean '--max_length'?"),
         (["stray"], "unknown argument 'stray'"),
         (["--max_len", "3"], "unknown argument '--max_len'"),
         (["--seed"], "--seed: expected one argument"),
+        (["--max_length", "many"], "--max_length"),
         (["--seed", "3", "4"], "unknown argument '4'"),
         (["--no_seed", "3", "4"], "unknown argument '--no_seed'; did you mean '--seed'?"),
         (["--method=spans"], "--method spans: it is 'cropping' now; choose one of"),
@@ -455,54 +419,3 @@ def test_help_shows_our_flags_and_on_request_those_of_transformers(script, metho
             and "--max_steps int" in shown
             and ("--adam_beta1" in shown) == theirs
         )
-
-
-ORDINARY = """'A method in ordinary Python.'
-from dataclasses import dataclass
-from models.objectives import simcse
-from models.objectives._of_a_stranger import UNIT
-from models.objectives.base import Method
-from common.ranges import Positive, flag
-
-@dataclass
-class Options(simcse.Arguments):
-    first: float = flag(2.5, "positional")
-    second: Positive = flag(default=25.0, help=f"half of it is 50 {UNIT}")
-
-class Stranger(simcse.SimCSE):
-    arguments = Options
-
-METHOD: Method = Stranger()
-"""
-
-
-@pytest.fixture
-def stranger(tmp_path, monkeypatch):
-    """A method, its helper and a file that does not import, as if in models/objectives."""
-    folder = tmp_path / "objectives"
-    folder.mkdir()
-    for name, code in (
-        ("stranger", ORDINARY),
-        ("_of_a_stranger", "UNIT = '%'"),
-        ("broken", "import nothing_at_all"),
-    ):
-        (folder / f"{name}.py").write_text(code)
-    monkeypatch.setattr(models.objectives, "__path__", [*models.objectives.__path__, str(folder)])
-    yield
-    for name in ("stranger", "_of_a_stranger"):
-        sys.modules.pop(f"models.objectives.{name}", None)
-
-
-def test_a_method_is_ordinary_python(stranger, capsys):
-    with pytest.raises(SystemExit):
-        run_unsup.main(["--method=stranger", "--help"])
-    shown = capsys.readouterr().out
-    assert "flags of stranger" in shown and "half of it is 50 % (default: 25.0)" in shown
-    assert "--adam_beta1" not in shown
-    settings = fill(UNSUP, {"method": "stranger", "second": 2, "use_cpu": True})
-    assert (settings.method_args.first, settings.method_args.second, settings.script) == (
-        2.5,
-        2,
-        "run_unsup.py",
-    )
-    assert "stranger" in method_names() and "_of_a_stranger" not in method_names()
