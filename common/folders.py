@@ -24,6 +24,7 @@ from uuid import uuid4
 
 from common.errors import (
     BadInput,
+    CheckpointRefused,
     FolderInUse,
     ProjectError,
     newer_format,
@@ -51,7 +52,7 @@ def filling(target: Path, facts: Facts | None = None, replace: bool = False) -> 
 
     Raises:
         BadInput: the target exists, or cannot be written.
-        FolderInUse: another command is writing it.
+        CheckpointRefused: another command is writing it.
         StorageError: the disk is full or failing.
     """
     target = target.parent.resolve() / target.name if replace else target.resolve()
@@ -83,7 +84,12 @@ def commit(folder: Path, target: Path, facts: Facts, replace: bool = True) -> No
         target.unlink()
     elif replace and target.exists():
         target.rename(_replaced(target))
-    folder.rename(target)  # fails for what another command wrote, where the system has no locks
+    try:
+        folder.rename(target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # where the system has no locks
+            raise CheckpointRefused(f"{target}: written by another command") from error
+        raise
     sync(target.parent)
     remove(_replaced(target))
 

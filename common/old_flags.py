@@ -3,7 +3,6 @@
 They are the tables of docs/from_the_old_repositories.md, and what the error for such a flag says.
 """
 
-_IDLE = "not needed: it would do nothing here"
 _CACHE = "not needed: a text is tokenised once and kept in `--cache_dir`"
 
 # Names of earlier releases of this project: flags, methods, configurations and studies.
@@ -68,14 +67,25 @@ TRAINER = {
         "`python -m export RUN --output DIR --push_to_hub REPO`",
     ),
     **dict.fromkeys(
-        "greater_is_better eval_on_start do_train train_sampling_strategy length_column_name "
-        "remove_unused_columns label_names label_smoothing_factor average_tokens_across_devices "
+        "train_sampling_strategy length_column_name".split(),
+        "not needed: `--seed` alone determines the order of the text",
+    ),
+    **dict.fromkeys(
+        "remove_unused_columns label_names".split(),
+        "not needed: `--text_column` names what is read",
+    ),
+    **dict.fromkeys(
         "per_device_eval_batch_size eval_accumulation_steps eval_do_concat_batches "
-        "eval_use_gather_object batch_eval_metrics include_for_metrics prediction_loss_only "
-        "use_cache include_num_input_tokens_seen save_only_model enable_jit_checkpoint "
-        "dataloader_persistent_workers dataloader_prefetch_factor dataloader_in_order "
-        "dataloader_multiprocessing_context".split(),
-        _IDLE,
+        "eval_use_gather_object batch_eval_metrics include_for_metrics "
+        "prediction_loss_only".split(),
+        "not needed: evaluation makes its own batches",
+    ),
+    **dict.fromkeys(
+        "greater_is_better eval_on_start do_train label_smoothing_factor use_cache "
+        "average_tokens_across_devices include_num_input_tokens_seen save_only_model "
+        "enable_jit_checkpoint dataloader_persistent_workers dataloader_prefetch_factor "
+        "dataloader_in_order dataloader_multiprocessing_context".split(),
+        "not needed: it would change nothing here",
     ),
 }
 

@@ -2,7 +2,7 @@
 
 `huggingface_hub` does the transfer, through its own cache, so `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME`,
 `HF_HUB_OFFLINE` and proxies work as usual, and an interrupted transfer resumes. Evaluation files
-are checked against the digests of this repository.
+are checked against the digests of this repository, the others against those that the hub announces.
 """
 
 import hashlib
@@ -30,7 +30,9 @@ REPO = "princeton-nlp/datasets-for-simcse"
 ARCHIVE, WIKI = "senteval.tar", "wiki1m_for_simcse.txt"  # its files
 DOWNSTREAM, STS_TEXTS = "senteval/downstream", "text/sts_unlabelled.txt"
 WIKI_LINES = 1_000_000
+MAX_BYTES = 2**28  # of the archive's files: some hundred, 40 MB
 WIKI_TERMS = "Wikipedia text, CC BY-SA 3.0 and GFDL; none stated for the selection"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _PREFIX = re.compile(r"^(\./|senteval/|SentEval/|downstream/)*")  # of the archive's members
 _NOTE = re.compile(r"readme|licen[sc]e", re.IGNORECASE)  # terms of use, beside the files of a set
 
@@ -134,8 +136,9 @@ def unpack(archive: Path, wanted: Collection[str]) -> dict[str, bytes]:
     """The wanted files of a tar archive and the notes beside them: path -> content.
 
     An archive is untrusted: only regular files whose whole path is known are read. BadInput if it
-    is damaged.
+    is damaged or too large.
     """
+    left = MAX_BYTES
     folders = {path.rpartition("/")[0] for path in wanted}
     contents: dict[str, bytes] = {}
     try:
@@ -146,6 +149,9 @@ def unpack(archive: Path, wanted: Collection[str]) -> dict[str, bytes]:
                 is_note = folder in folders and _NOTE.search(name)
                 file = tar.extractfile(member) if member.isreg() else None
                 if file is not None and (path in wanted or is_note):
+                    left -= member.size
+                    if left < 0:
+                        raise tarfile.TarError(f"over {MAX_BYTES} bytes")
                     contents[path] = file.read()
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         said = f"incomplete or not the expected archive ({error})"
@@ -170,14 +176,19 @@ def _prepare_wiki(target: Path) -> None:
 def _downloaded(file: str, by_hand: str) -> Path:
     """A file of the hub, in the library's cache.
 
-    BadInput if it cannot be downloaded, with the advice `by_hand` for users without a connection.
+    BadInput if it cannot be downloaded, with the advice `by_hand` for users without a connection,
+    or is not what the hub announced.
     """
     try:
-        return Path(hf_hub_download(REPO, file, repo_type="dataset")).resolve()
+        path = Path(hf_hub_download(REPO, file, repo_type="dataset")).resolve()
     except (HTTPError, OSError, ValueError, XetDownloadError) as error:
         advice = "run again to resume, set HF_ENDPOINT to a mirror or HF_TOKEN to a token"
         said = f"cannot download {file} of dataset repository {REPO}: {brief(error)}"
         raise BadInput(f"{said}; {advice}, or {by_hand}") from error
+    # The cache names a large file by its announced sha256, of which the library checks the size.
+    if _SHA256.fullmatch(path.name) and sha256(path) != path.name:
+        raise BadInput(f"{path}: not the {file} that the hub announced; remove it and run again")
+    return path
 
 
 def write_sts_texts(data_dir: Path) -> None:

@@ -1,6 +1,7 @@
 """Folders are whole or absent: written by one command, checked by readers, kept by a cache."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -154,6 +155,11 @@ def test_of_two_writers_the_second_is_refused(tmp_path):
         fill(folder)
         assert meanwhile(folder_of, tmp_path / "x") == 5
         assert meanwhile(folder_of, tmp_path / "y") == 0
+        with pytest.raises(CheckpointRefused, match="x: written by another command"):
+            with filling(tmp_path / "x") as of_a_thread, filling(tmp_path / "x") as other:
+                fill(of_a_thread)
+                fill(other, {"a": b"1"})
+        shutil.rmtree(tmp_path / "x")
     assert problem(tmp_path / "x") is None and names(tmp_path) == ["x", "y"]
 
 

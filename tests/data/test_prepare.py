@@ -35,14 +35,15 @@ def packed(files, kind=tarfile.REGTYPE):
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """Its files by name, and what was asked for."""
-    hub = SimpleNamespace(files={ARCHIVE: packed(CONTENT), WIKI: TEXT}, asked=[])
+    hub = SimpleNamespace(files={ARCHIVE: packed(CONTENT), WIKI: TEXT}, asked=[], digest="")
 
     def download(repo, file, repo_type):
         hub.asked.append(file)
         if file not in hub.files:
             raise HTTPError("no route")
-        (tmp_path / file).write_bytes(hub.files[file])
-        return str(tmp_path / file)
+        blob = tmp_path / (hub.digest or hashlib.sha256(hub.files[file]).hexdigest())
+        blob.write_bytes(hub.files[file])
+        return str(blob)
 
     sums = tmp_path / "SHA256SUMS"
     lines = [f"{hashlib.sha256(body).hexdigest()}  {path}\n" for path, body in CONTENT.items()]
@@ -81,6 +82,8 @@ def test_what_is_not_the_published_text_is_refused_and_nothing_is_overwritten(hu
     hub.files = {ARCHIVE: packed(CONTENT | {GOLD: b"9.9\n"}), WIKI: TEXT[:-14]}
     assert f"{GOLD} is missing or not the published file" in refused(prepare, ["sts"], root)
     assert "999 lines, but the published file has 1000" in refused(prepare, ["wiki1m"], root)
+    hub.files, hub.digest = {WIKI: TEXT}, "0" * 64
+    assert f"not the {WIKI} that the hub announced" in refused(prepare, ["wiki1m"], root)
     hub.files = {}
     said = refused(prepare, ["sts"], root)
     assert f"cannot download {ARCHIVE}" in said and "no route; run again to resume" in said
@@ -99,12 +102,14 @@ def test_what_is_not_the_published_text_is_refused_and_nothing_is_overwritten(hu
         packed({f"../{GOLD}": b"x", "/etc/x": b"x", "STS/STS13-en-test/../../README": b"x"}),
         gzip.compress(packed(CONTENT))[:500],
         b"<html>not found</html>" * 100,
+        gzip.compress(packed({GOLD: bytes(2**28 + 1)}), 1),
         b"",
     ],
 )
 def test_a_hostile_or_damaged_archive_is_refused_and_writes_nothing(hub, tmp_path, archive):
     hub.files[ARCHIVE] = archive
-    assert ARCHIVE in refused(prepare, ["sts"], tmp_path / "corpora")
+    said = refused(prepare, ["sts"], tmp_path / "corpora")
+    assert "not the expected archive" in said or "is missing or not the published file" in said
     assert not (tmp_path / "corpora").exists()
 
 

@@ -99,4 +99,5 @@ def test_flags_that_replace_those_of_other_repositories_exist():
         assert {*re.findall(r"--(\w+)", here)} <= known, name
     rows = [*TRAINING.items(), *EVALUATION.items()]
     missing = [name for name, here in rows if f"| `--{name}` | {here} |" not in page]
+    missing += [here for here in TRAINER.values() if f"| {here} |" not in page]
     assert not missing, "the page has the lines of common/old_flags.py"
