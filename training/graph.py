@@ -138,14 +138,13 @@ class GraphedTrainer(EmbeddingTrainer):
         self.data_collator = partial(_with_shares, collator)
         max_norm = args.max_grad_norm or math.inf
         self._step = GraphedStep(self.model, self.accelerator.autocast, max_norm)
-        # A step replaces all gradients, and every evaluation restores the mode of what it ran:
-        # setting both again takes the host a millisecond.
+        # A step replaces all gradients, and every evaluation restores the mode of what it ran, so
+        # neither is set in every step: that takes the host a millisecond.
+        self.model.train()
         self.model.zero_grad = lambda set_to_none=True: None
 
     def training_step(self, model, inputs, num_items_in_batch=None) -> Tensor:
         """Forward, backward and clipping."""
-        if not self.model.training:
-            self.model.train()
         shares = inputs.pop("shares")
         if num_items_in_batch is not None:
             inputs["num_items_in_batch"] = num_items_in_batch

@@ -212,11 +212,12 @@ SMALLER = {  # 4 steps, the last one of 6 sentences
     "max_steps": -1,
     "max_rows": 30,
     "dataloader_drop_last": "false",
+    "cuda_graph": "true",
 }
 RESUMED = {
     "simcse padded, other AdamW, accumulated": ("simcse", ACCUMULATED | OTHERS),
     "second epoch in bf16, with a worker": ("infocse", EPOCHS),
-    "a smaller last batch": ("simcse", SMALLER),
+    "a smaller last batch, as graphs": ("simcse", SMALLER),
     "bf16 chunks, accumulated": ("infocse", ACCUMULATED | {"chunk_size": 3, "bf16": "true"}),
 }
 
