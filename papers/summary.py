@@ -149,11 +149,20 @@ class Results:
         """The last shuffled-[CLS] loss increase of every setting of stage 1."""
         return {row["name"]: row["gap"] for row in self.rows("conditioning-mini")}
 
-    def conditions(self, increase: float) -> str:
-        """What a shuffled-[CLS] loss increase says about the network."""
-        if increase >= CLEAR:
+    def increase(self, setting: str) -> str:
+        """The loss increase of a setting in nats."""
+        return f"{round(self.increases()[setting], 2) + 0.0:.2f}"  # -0.0 is 0
+
+    def conditions(self, setting: str) -> str:
+        """What the loss increase of a setting says about the network."""
+        if self.increases()[setting] >= CLEAR:
             return "conditions on [CLS]"
         return "hardly conditions on [CLS]"
+
+    def conditioning(self) -> str:
+        """The settings whose network conditions on [CLS]."""
+        names = [name for name, value in self.increases().items() if value >= CLEAR]
+        return "; ".join(f"{name} ({self.increase(name)})" for name in names)
 
     def hybrid(self) -> str:
         """nDCG@10 of all-MiniLM-L6-v2 on judged queries, alone and with BM25, over the sets."""
