@@ -189,9 +189,7 @@ def read_yaml(path: Path, strings: bool = False) -> Any:
     try:
         refuse_special(path)  # a pipe would be waited for
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_Strings if strings else _Values)
-    except (
-        Exception
-    ) as error:  # PyYAML raises more than its own class, as for `!!int ''` or deep nesting
+    except Exception as error:  # more than PyYAML's own, as for `!!int ''` or deep nesting
         raise BadInput(f"{path}: cannot be read, or not a YAML file: {brief(error)}") from error
 
 
@@ -239,20 +237,18 @@ def files_of(path: Path, written: Sequence[str | Path] = ()) -> list[Path]:
     return files
 
 
-_SAVED = {"state.json", "dataset_info.json"}
+_SAVED = {"state.json", "dataset_info.json"}  # written by `Dataset.save_to_disk`
 
 
 def _below(folder: Path, left_out: set[Path]) -> Iterator[Path]:
     """The files below a folder; those of `left_out` are not entered, nor links back above."""
     paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    names = {path.name for path in paths}
-    beside = {"_SUCCESS"} | (
-        _SAVED if names >= _SAVED else set()
-    )  # written by Spark, and by `Dataset.save_to_disk`
-    for path in (path for path in paths if path.name not in beside):
-        if (
-            not path.is_dir()
-        ):  # a broken link or a pipe too: opening it raises, so no text is skipped silently
+    saved = {path.name for path in paths} >= _SAVED
+    for path in paths:
+        if path.name == "_SUCCESS" or (saved and path.name in _SAVED):  # Spark writes the first
+            continue
+        # A broken link or a pipe too: opening it raises, so no text is skipped silently.
+        if not path.is_dir():
             yield path
         elif (real := path.resolve()) not in left_out:
             yield from _below(path, left_out | {real})

@@ -16,12 +16,10 @@ from data.tokenised import WHOLE, TokenisedText
 from data.tokenizer import word_starts
 from data.views import IGNORED, MASK, Masking, View
 
-Texts = tuple[
-    np.ndarray, np.ndarray
-]  # concatenated ids without special tokens, and the length of each text
-Keyed = Callable[
-    ..., np.ndarray
-]  # one purpose or P of them -> a key per example of the batch, (B,) or (P, B)
+# Concatenated ids without special tokens, and the length of each text.
+Texts = tuple[np.ndarray, np.ndarray]
+# One purpose or P of them -> a key per example of the batch, (B,) or (P, B).
+Keyed = Callable[..., np.ndarray]
 
 
 class Collator:
@@ -83,19 +81,15 @@ class Collator:
         ]
         self.added = max(frame.added for frame in self.frames)
         if max_length <= self.added:
-            said = (
-                f"the {self.added} special tokens, with those of a template, leave no room for text"
-            )
+            said = f"the {self.added} special tokens, a template's included, leave no room for text"
             raise BadInput(f"--max_length {max_length}: {said}")
         if self.masking and self.mask is None:
             raise BadInput("the method masks tokens, but this tokenizer has no mask token")
         self.room, self.longest = max_length - self.added, longest or max_length
-        self.operations = (
-            operations if any(v.dropout and v.dropout.per_operation for v in self.views) else 1
-        )
-        needs_words = any(view.words for view in self.views) or any(
-            some.whole_words for some in self.masking
-        )
+        per_operation = any(v.dropout and v.dropout.per_operation for v in self.views)
+        self.operations = operations if per_operation else 1
+        needing = [*(view.words for view in self.views), *(m.whole_words for m in self.masking)]
+        needs_words = any(needing)
         # Which tokens begin a word; not every tokenizer can say.
         self._starts = word_starts(tokenizer) if needs_words else np.array([], dtype=bool)
         self._unlabelled = {
@@ -135,14 +129,12 @@ class Collator:
         shown = [read[number % len(read)] for number in range(len(self.views))]
         for number, view in enumerate(self.views):
             if view.cut is not None:
-                texts = zip(
-                    *(_apart(*self.text.sentences(indices, column, WHOLE)) for column in columns),
-                    strict=True,
-                )
-                rows = zip(texts, keyed("cut"), strict=True)
-                shown[number] = _joined(
-                    [view.cut(list(row), draws.generator(key))[: self.room] for row, key in rows]
-                )
+                whole = [self.text.sentences(indices, column, WHOLE) for column in columns]
+                rows = zip(*(_apart(*texts) for texts in whole), strict=True)
+                cuts = []
+                for row, key in zip(rows, keyed("cut"), strict=True):
+                    cuts.append(view.cut(list(row), draws.generator(key))[: self.room])
+                shown[number] = _joined(cuts)
         return shown
 
     def _edited(self, number: int, flat: np.ndarray, lengths: np.ndarray, keyed: Keyed) -> Texts:
@@ -150,13 +142,10 @@ class Collator:
         view, longest = self.views[number], self.longest - self.added
         if view.edit is None:
             return flat, lengths
-        pairs = zip(_apart(flat, lengths), keyed(f"edit {number}"), strict=True)
-        edits = [
-            view.edit(ids, self._starts[ids] if view.words else None, draws.generator(key))[
-                :longest
-            ]
-            for ids, key in pairs
-        ]
+        edits = []
+        for ids, key in zip(_apart(flat, lengths), keyed(f"edit {number}"), strict=True):
+            starts = self._starts[ids] if view.words else None
+            edits.append(view.edit(ids, starts, draws.generator(key))[:longest])
         ids, lengths = _joined(edits)
         hidden = ids == MASK
         return (np.where(hidden, self.mask, ids) if hidden.any() else ids), lengths
@@ -165,10 +154,8 @@ class Collator:
         self, views: Sequence[Texts], frames: Sequence[Frame]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Padded ids, each text in its view's frame; the mask; where the texts are: (V, B, L)."""
-        starts, added = (
-            _column([len(frame.prefix) for frame in frames]),
-            _column([frame.added for frame in frames]),
-        )
+        starts = _column([len(frame.prefix) for frame in frames])
+        added = _column([frame.added for frame in frames])
         lengths = np.stack([lengths for _, lengths in views])[..., None]
         longest = (lengths + added).max()
         rounded = -(-longest // self.multiple) * self.multiple
@@ -209,9 +196,8 @@ class Collator:
         kept = np.full((*mask.shape, -(-self.width // 8)), 255, dtype=np.uint8)
         for number, view in enumerate(self.views):
             if view.perturb is not None:
-                for row, (key, count) in enumerate(
-                    zip(keyed(f"perturb {number}"), mask[number].sum(1), strict=True)
-                ):
+                pairs = zip(keyed(f"perturb {number}"), mask[number].sum(1), strict=True)
+                for row, (key, count) in enumerate(pairs):
                     change = view.perturb(int(count), self.width, draws.generator(key))
                     positions[number, row, :count] = change.positions
                     kept[number, row, :count] = np.packbits(change.kept, axis=-1)

@@ -65,19 +65,19 @@ def framed(tokenizer, template: str) -> Frame:
     names = ("cls_token_id", "bos_token_id", "sep_token_id", "eos_token_id")
     outer = {getattr(tokenizer, name) for name in names}
     plain, (before, after) = frame_of(tokenizer), (_ids(tokenizer, part) for part in parts)
-    first, last = (
-        takewhile(outer.__contains__, plain.prefix),
-        [*takewhile(outer.__contains__, plain.suffix[::-1])],
-    )
+    first = takewhile(outer.__contains__, plain.prefix)
+    last = [*takewhile(outer.__contains__, plain.suffix[::-1])]
     return Frame([*first, *before], [*after, *last[::-1]])
 
 
 def _ids(tokenizer, part: str) -> list[int]:
-    pieces = map(str.rstrip, part.split(MASK))
-    ids = [
-        tokenizer(piece, add_special_tokens=False)["input_ids"] if piece else [] for piece in pieces
-    ]
-    return ids[0] + [id for piece in ids[1:] for id in [tokenizer.mask_token_id, *piece]]
+    ids: list[int] = []
+    for number, piece in enumerate(part.split(MASK)):
+        if number:
+            ids.append(tokenizer.mask_token_id)
+        if piece.rstrip():
+            ids += tokenizer(piece.rstrip(), add_special_tokens=False)["input_ids"]
+    return ids
 
 
 def templated(tokenizer, template: str) -> PreTrainedTokenizerFast:

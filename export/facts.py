@@ -49,15 +49,10 @@ class Facts:
         """The hub id of the model that training started from; None for a local folder."""
         trajectory = self.mapping("trajectory")
         name = str(trajectory.get("start") or "")  # of a local folder: a sha256, or its contents
-        local = (
-            isinstance(trajectory.get("contents"), dict)
-            and "model_name_or_path" in trajectory["contents"]
-        )
-        if (
-            local
-            or name != self.mapping("settings").get("model_name_or_path")
-            or Path(name).exists()
-        ):
+        contents = trajectory.get("contents")
+        local = isinstance(contents, dict) and "model_name_or_path" in contents
+        given = self.mapping("settings").get("model_name_or_path")
+        if local or name != given or Path(name).exists():
             return None
         try:
             validate_repo_id(name)

@@ -8,9 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 HIDDEN = "HIDDEN"
-_TOKEN = re.compile(
-    r"(\[(?:CLS|SEP|MASK|PAD|UNK)\](?![\[(:]))"
-)  # not a link, nor the address of one
+_TOKEN = re.compile(r"(\[(?:CLS|SEP|MASK|PAD|UNK)\](?![\[(:]))")  # no link, nor its address
 # `->` is plain text; escaping `://`, `www.` and `@` prevents autolinks.
 _SYNTAX = re.compile(r"[^\w ,;.%+=()/'\"?:>-]|(?<=www)\.|:(?=/)|(?<!-)>", re.IGNORECASE)
 _PLAIN = re.compile(r"[^\w .,:;%+=()/@-]")

@@ -12,7 +12,6 @@ from eval.analyse.geometry import ABOVE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Results = dict[str, dict[str, Any]]  # label of a model -> result of the analysis
 Looks = dict[str, dict[str, Any]]  # label -> colour and marker
@@ -73,26 +72,17 @@ def styles(labels: Iterable[str]) -> Looks:
     return {label: {"color": colour, "marker": marker} for label, colour, marker in combinations}
 
 
-def frame(title: str, x: str, y: str) -> tuple[Figure, Axes]:
-    """An empty figure with a title and axis labels."""
-    from matplotlib.figure import Figure  # here: a slow import
-
-    figure = Figure(
-        figsize=(5.4, 4.4), layout="constrained"
-    )  # text of 11 points stays readable at 400 pixels
-    axes = figure.subplots()
-    heading, *rest = title.split("\n")
-    figure.suptitle("\n".join(wrap(heading, 60)), fontsize=11, parse_math=False)
-    axes.set_title("\n".join(wrap(" ".join(rest), 76)), fontsize=9, parse_math=False)
-    axes.set_xlabel(x, fontsize=11)
-    axes.set_ylabel(y, fontsize=11)
-    return figure, axes
-
-
 def draw(analysis: str, results: Results, data: str, path: str | Path) -> None:
     """Write the picture of an analysis as PNG, with the legend below the axes."""
+    from matplotlib.figure import Figure  # here: a slow import
+
     plot, title, x, y = PICTURES[analysis]
-    figure, axes = frame(title, x, y)
+    # Text of 11 points stays readable at 400 pixels.
+    figure = Figure(figsize=(5.4, 4.4), layout="constrained")
+    figure.suptitle(title, fontsize=11)
+    axes = figure.subplots()
+    axes.set_xlabel(x, fontsize=11)
+    axes.set_ylabel(y, fontsize=11)
     axes.grid(alpha=0.3)
     axes.set_axisbelow(True)
     about = f"{data}: {plot(axes, results, styles(results))}"

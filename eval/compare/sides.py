@@ -180,9 +180,8 @@ def side(text: str) -> Side:
 
 def backbone_of(config) -> str | None:
     """The published backbone of this architecture and size."""
-    size = (
-        getattr(config, name, None) for name in ("num_hidden_layers", "hidden_size", "vocab_size")
-    )
+    names = "num_hidden_layers", "hidden_size", "vocab_size"
+    size = (getattr(config, name, None) for name in names)
     return _BACKBONES.get((config.model_type, *size))
 
 

@@ -205,14 +205,12 @@ def listing(known: Mapping[str, Mapping[str, Any]]) -> str:
     for entry in known.values():
         record = record_of(entry)
         scores = record.scores if record else {}
-        averages = (
-            scores.get(Key(AVERAGE, "test", "test", metric)) for metric in ("spearman", "accuracy")
-        )
-        figures = [f"{score.mean:.2f}" if score else "-" for score in averages]
-        revision = entry.get("revision", "main")[:12]
-        body.append(
-            [entry["name"], entry["hub"], revision, entry.get("pooling", "the model's"), *figures]
-        )
+        figures = []
+        for metric in ("spearman", "accuracy"):
+            score = scores.get(Key(AVERAGE, "test", "test", metric))
+            figures.append(f"{score.mean:.2f}" if score else "-")
+        how = entry.get("revision", "main")[:12], entry.get("pooling", "the model's")
+        body.append([entry["name"], entry["hub"], *how, *figures])
     return markdown(body)
 
 

@@ -243,13 +243,8 @@ class _Group:
     def __init__(
         self, features: Tensor, labels: Tensor, fits: list[Fit], settings: Settings, bar: tqdm
     ) -> None:
-        self.features, self.labels, self.fits, self.settings, self.bar = (
-            features,
-            labels,
-            fits,
-            settings,
-            bar,
-        )
+        self.features, self.labels, self.fits = features, labels, fits
+        self.settings, self.bar = settings, bar
         self.classes = int(labels.max()) + 1
         self.targets = nn.functional.one_hot(labels, self.classes).to(features.dtype)  # (N, C)
         self.penalties = len(fits[0].penalties)
@@ -323,14 +318,11 @@ class _Group:
         self.bar.update(int((~running).sum()) * self.penalties)
         keep = torch.from_numpy(running).to(self.features.device)
         state = self.optimizer.state.pop(self.weights)
-        self.weights, self.decay, self.train = (
-            self.weights[keep],
-            self.decay[keep],
-            self.train[keep],
-        )
+        self.weights, self.decay = self.weights[keep], self.decay[keep]
+        self.train = self.train[keep]
         self.optimizer.param_groups[0]["params"] = [self.weights]
-        kept = {
-            name: part[keep] if part.dim() else part for name, part in state.items()
-        }  # not the number of steps
-        self.optimizer.state[self.weights] = kept
+        for name, part in state.items():
+            if part.dim():  # not the number of steps
+                state[name] = part[keep]
+        self.optimizer.state[self.weights] = state
         self.alive = self.alive[running]
