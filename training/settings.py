@@ -139,17 +139,6 @@ def fill(script: str, values: Mapping[str, Any]) -> Settings:
     return _settled(parser, file, parser.typed(given))
 
 
-def flags_of(script: str, words: Sequence[str]) -> dict[str, Any]:
-    """The values that these words give, by name, as `fill` takes them.
-
-    Raises:
-        BadInput: an unknown name or a value of the wrong type.
-    """
-    method, config = _method_and_files(words)
-    parser, _ = _opened(script, method, config)
-    return parser.values(words) | ({"config": config} if config else {})
-
-
 def method_of(config: Any) -> str | None:
     """The method that a configuration file names, or several together."""
     return read_config(*(config if isinstance(config, (list, tuple)) else [config])).get("method")

@@ -20,7 +20,7 @@ from training import settings
 from training.config_files import read_config
 from training.methods import STAGE_ONE, SUP, UNSUP, load_method, method_names
 from training.run_arguments import RunArguments
-from training.settings import fill, flags_of, read
+from training.settings import fill, read
 
 METHODS = [load_method(name).arguments for name in method_names()]
 
@@ -233,10 +233,6 @@ def test_files_combine_and_the_later_wins(tmp_path):
         assert made.method_args.queue_size == 7
         assert made.sources["method"] == str(paths[0]) and made.sources["seed"] == str(paths[1])
     assert read_config(*paths)["method"] == "moco"
-    assert flags_of(UNSUP, ["--config", *map(str, paths), "--seed=3"]) == {
-        "config": [*map(str, paths)],
-        "seed": 3,
-    }
 
 
 @pytest.mark.parametrize(
