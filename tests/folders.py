@@ -13,6 +13,28 @@ def record(run):
     return json.loads((run / "run.json").read_text())
 
 
+def run_record():
+    """A run.json as run_unsup.py writes it, in short."""
+    text = {"columns": 1, "files": ["/secret/text/mine.txt"], "rows": 1234, "sha256": "cd" * 32}
+    settings = {"method": "simcse", "seed": 17, "learning_rate": 3e-5, "pooling": "avg"}
+    trajectory = settings | {"temperature": 0.1, "max_length": 32, "max_steps": 500}
+    trajectory |= {"world_size": 1, "script": "run_unsup.py", "start": "ab" * 32, "text": text}
+    places = {"output_dir": "/secret/runs", "model_name_or_path": "/secret/models/mini-bert"}
+    made = {"commit": "ef" * 20, "changed_files": 2, "hardware": {"device": "cpu"}}
+    return {
+        "format": 1,
+        "script": "run_unsup.py",
+        "command": ["python", "run_unsup.py", "--data_dir=/secret/data"],
+        "settings": settings | places,
+        "trajectory": trajectory,
+        "best": {"step": 375, "value": 80.92},
+        "steps": 500,
+        "status": "finished",
+        "versions": {"python": "3.11.7", "torch": "2.13.0"},
+        **made,
+    }
+
+
 def change_json(path, **values):
     """Other values in a file with one JSON object; `...` takes one out."""
     content = json.loads(path.read_text()) | values

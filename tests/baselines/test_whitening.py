@@ -15,11 +15,8 @@ from models.heads import Head
 def vectors():
     """(400, 6) correlated, far from the origin, with standard deviations from 0.01 to 30."""
     rng = np.random.default_rng(0)
-    mixed = (
-        rng.normal(size=(400, 6))
-        * [30, 5, 1, 0.3, 0.1, 0.01]
-        @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
-    )
+    apart = rng.normal(size=(400, 6)) * [30, 5, 1, 0.3, 0.1, 0.01]
+    mixed = apart @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
     return (mixed + 40).astype(np.float32)
 
 
@@ -29,12 +26,8 @@ def test_moments_are_those_of_a_slow_loop(vectors, monkeypatch):
     mean = sum(exact) / 400
     stats = moments(vectors)
     assert np.allclose(stats.mean, mean, rtol=1e-12)
-    assert np.allclose(
-        stats.covariance,
-        sum(np.outer(x - mean, x - mean) for x in exact) / 400,
-        rtol=1e-9,
-        atol=1e-9,
-    )
+    covariance = sum(np.outer(x - mean, x - mean) for x in exact) / 400
+    assert np.allclose(stats.covariance, covariance, rtol=1e-9, atol=1e-9)
     assert stats.length == pytest.approx(np.sqrt(np.mean([x @ x for x in exact])))
 
 
@@ -43,9 +36,8 @@ def test_the_kernel_is_the_closed_form_up_to_signs(vectors):
     expected = (columns / np.sqrt(values))[:, ::-1]
     matrix = kernel(moments(vectors))
     assert np.abs(np.abs(matrix) - np.abs(expected)).max() < 1e-6 * np.abs(expected).max()
-    assert np.allclose(
-        np.abs((matrix * expected).sum(0)), (expected**2).sum(0), rtol=1e-5
-    )  # one sign a column
+    products = np.abs((matrix * expected).sum(0))
+    assert np.allclose(products, (expected**2).sum(0), rtol=1e-5), "one sign a column"
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
@@ -97,11 +89,9 @@ def test_the_saved_encoder_gives_whitened_vectors_everywhere(
     if pooling != "cls_before_pooler":
         theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(sentences[:20])
         assert theirs.shape == (20, 20)
-        assert (
-            np.abs(theirs - expected[:20]).max() < 5 * bound
-        )  # another padding of the encoder, scaled up
+        # Another padding of the encoder, scaled up.
+        assert np.abs(theirs - expected[:20]).max() < 5 * bound
     again.save(str(tmp_path / "again"), tokenizer)  # what was loaded can be saved
     twice = load_encoder(str(tmp_path / "again"))[0]
-    assert np.array_equal(
-        Encode(twice, tokenizer)(sentences[:5]), Encode(again, tokenizer)(sentences[:5])
-    )
+    first, second = (Encode(model, tokenizer)(sentences[:5]) for model in (again, twice))
+    assert np.array_equal(first, second)

@@ -26,41 +26,6 @@ SCORES = [
 ]
 
 
-def record() -> dict:
-    """A run.json as run_unsup.py writes it, in short."""
-    text = {"columns": 1, "files": ["mine.txt"], "rows": 1234, "sha256": "cd" * 32}
-    trajectory = {
-        "method": "simcse",
-        "pooling": "avg",
-        "temperature": 0.1,
-        "max_length": 32,
-        "learning_rate": 3e-5,
-        "per_device_train_batch_size": 64,
-        "max_steps": 500,
-        "num_train_epochs": 1.0,
-        "seed": 17,
-        "world_size": 1,
-        "script": "run_unsup.py",
-        "start": "ab" * 32,
-        "text": text,
-    }
-    settings = {"method": "simcse", "seed": 17, "model_name_or_path": "runs/aux"}
-    return {
-        "format": 1,
-        "script": "run_unsup.py",
-        "command": ["python", "run_unsup.py", "--bf16"],
-        "settings": settings,
-        "trajectory": trajectory,
-        "best": {"step": 375, "value": 80.92},
-        "steps": 500,
-        "status": "finished",
-        "commit": "ef" * 20,
-        "changed_files": 0,
-        "versions": {"python": "3.11.7", "torch": "2.13.0"},
-        "hardware": {"device": "cpu"},
-    }
-
-
 @pytest.fixture
 def make_run(tiny_bert, tmp_path):
     """A run folder with this `pooling` and `head`, `run` and `scores` (None: no such file)."""

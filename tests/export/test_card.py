@@ -10,9 +10,10 @@ from huggingface_hub import ModelCard
 from eval.compare.sides import published
 from export.__main__ import main
 from export.facts import Facts
+from tests.folders import run_record
 from training.methods import load_method, method_names
 
-from .conftest import SCORES, record
+from .conftest import SCORES
 
 HOSTILE = "</script><b>|[x](y)"
 
@@ -59,7 +60,7 @@ def test_what_a_method_cites_is_bibtex_and_its_records_exist(method):
 
 
 def test_the_card_holds_what_is_known_of_the_run(card_of):
-    card = card_of(record())
+    card = card_of(run_record())
     for words in SAID.strip().splitlines():
         assert words in card
     lines = table_lines(card)
@@ -72,7 +73,7 @@ def test_the_card_holds_what_is_known_of_the_run(card_of):
 
 
 def test_the_head_is_read_back_by_the_hub_s_library(card_of):
-    data = ModelCard(card_of(record())).data
+    data = ModelCard(card_of(run_record())).data
     shown = [(result.dataset_name, result.metric_value) for result in data.eval_results]
     assert shown == [("STS12", 62.376), ("STS-B", 70.448)]
     assert data.library_name == "sentence-transformers" and "simcse" in data.tags
@@ -81,7 +82,7 @@ def test_the_head_is_read_back_by_the_hub_s_library(card_of):
 
 def test_the_dev_score_stands_beside_that_of_the_base_model(card_of):
     verdict = {"metric": "stsb_spearman", "start": 70.0, "result": 80.92}
-    card = card_of(record() | {"verdict": verdict})
+    card = card_of(run_record() | {"verdict": verdict})
     lines = table_lines(card)
     assert lines[0] == ["score", "base model", "this model"]
     dev = "Spearman's correlation on STS-B dev, which selected the model"
@@ -90,7 +91,7 @@ def test_the_dev_score_stands_beside_that_of_the_base_model(card_of):
 
 
 def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(card_of):
-    run = record()
+    run = run_record()
     run["trajectory"]["start"] = run["settings"]["model_name_or_path"] = "owner/base"
     card = card_of(run)
     assert ModelCard(card).data.base_model == "owner/base"
@@ -105,7 +106,7 @@ def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(card_of):
 
 
 def test_hostile_names_and_paths_leave_a_clean_card(card_of, tmp_path, sentences):
-    run = record()
+    run = run_record()
     secret, path = "hf_" + "s" * 30, "/home/someone/secret"
     of_settings = {"method": HOSTILE, "model_name_or_path": path, "seed": HOSTILE}
     run["settings"] |= of_settings | {"hub_token": secret}
@@ -134,7 +135,7 @@ def test_hostile_names_and_paths_leave_a_clean_card(card_of, tmp_path, sentences
 
 
 def test_no_file_of_an_export_holds_a_path_of_this_machine(card_of, tmp_path, tiny_bert):
-    card_of(record())
+    card_of(run_record())
     for file in (tmp_path / "a-model").rglob("*"):
         content = file.read_bytes() if file.is_file() else b""
         for path in (tmp_path, tiny_bert, Path.home(), Path(__file__).parents[2]):

@@ -8,13 +8,13 @@ from export.__main__ import card, main
 from models.encoder import load_encoder
 from search.recipe import Recipe
 from tests.faults.forked import meanwhile
-from tests.folders import same_weights
+from tests.folders import run_record, same_weights
 
-from .conftest import SCORES, record
+from .conftest import SCORES
 
 
 def test_an_empty_folder_is_filled_and_a_full_one_refused(make_run, tmp_path):
-    run, target = make_run(run=record()), tmp_path / "deep" / "out"
+    run, target = make_run(run=run_record()), tmp_path / "deep" / "out"
     target.mkdir(parents=True)
     main([str(run), "--output", str(target)])
     names = {path.name for path in target.iterdir()}
@@ -73,7 +73,7 @@ def test_what_can_be_read_can_be_exported(tiny_bert, make_run, tmp_path):
     ],
 )
 def test_a_record_that_cannot_be_used_is_refused(make_run, tmp_path, change, error, words):
-    run = make_run(run=record() | change)
+    run = make_run(run=run_record() | change)
     with pytest.raises(error, match=words):
         main([str(run), "--output", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()

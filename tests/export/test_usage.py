@@ -63,9 +63,6 @@ def test_a_folder_given_by_an_absolute_path_cannot_be_taken_for_a_hub_id(
 ):
     main([str(make_run()), "--output", str(tmp_path / "deep" / "a-model")])
     card = (tmp_path / "deep" / "a-model" / "README.md").read_text()
-    assert (
-        'SentenceTransformer("./a-model")' in card
-        and "relative to the folder that contains it" in card
-    )
+    assert 'SentenceTransformer("./a-model")' in card
     monkeypatch.chdir(tmp_path / "deep")
     assert run_snippet(SNIPPET.findall(card)[0])["embeddings"].shape[0] == 3

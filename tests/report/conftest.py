@@ -9,26 +9,8 @@ from eval.scores import rows_of, write_scores
 from eval.sts import own_pairs
 from eval.tasks import score_all
 from models.encoder import load_encoder
+from tests.folders import run_record
 
-RECORD = {
-    "settings": {
-        "method": "simcse",
-        "seed": 3,
-        "learning_rate": 3e-05,
-        "output_dir": "/secret/runs",
-        "model_name_or_path": "/secret/models/mini-bert",
-        "pooling": "cls_before_pooler",
-    },
-    "status": "finished",
-    "steps": 20,
-    "best": {"step": 10, "value": 71.5},
-    "command": ["python", "run_unsup.py", "--data_dir=/secret/data"],
-    "commit": "0123456789abcdef0123456789abcdef01234567",
-    "changed_files": 2,
-    "trajectory": {"text": {"files": ["/secret/text/wiki.txt"], "rows": 1000}},
-    "versions": {"python": "3.11.7", "torch": "2.13.0"},
-    "hardware": {"device": "cpu"},
-}
 LOG = [
     {"step": 10, "epoch": 0.1, "contrastive": 1.5, "loss": 1.5},
     {"step": 10, "epoch": 0.1, "eval_dev_spearman": 71.5},
@@ -37,9 +19,9 @@ LOG = [
 ]
 
 
-def write_record(folder, record=RECORD, log=LOG):
+def write_record(folder, record=None, log=LOG):
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    (folder / "run.json").write_text(json.dumps(record or run_record()), encoding="utf-8")
     (folder / "log.jsonl").write_text(
         "".join(json.dumps(line) + "\n" for line in log), encoding="utf-8"
     )

@@ -10,7 +10,7 @@ import pytest
 from common.errors import BadInput
 from report import MARK
 from report.__main__ import main
-from tests.report.conftest import RECORD
+from tests.folders import run_record
 
 VOID = {"meta", "input", "hr", "br", "img", "link"}
 HOSTILE = (
@@ -74,7 +74,8 @@ def test_what_differs_between_runs_is_marked_and_the_rest_is_folded(tmp_path, wr
     folders = []
     for name, temperature in {"a": 0.05, "b": 0.07}.items():
         more = {"max_length": 32, "aux_weight": 0.1, "temperature": temperature}
-        record = RECORD | {"settings": RECORD["settings"] | more, "findings": [f"said by {name}"]}
+        record = run_record() | {"findings": [f"said by {name}"]}
+        record["settings"] |= more
         folders.append(str(write_run(tmp_path / name, record)))
     places = ["--output", str(tmp_path / "r.html")]
     page = Page(main([*folders, *places]))
@@ -97,10 +98,8 @@ def test_the_page_needs_nothing_else_and_tells_no_path(both, trained):
         assert name != "href" or value.startswith("#")
     for word in ("http:", "https:", "secret", "/tmp", str(trained[0].parent)):
         assert word not in page.source
-    assert (
-        dict(page.attributes)["content"]
-        == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-    )
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    assert dict(page.attributes)["content"] == policy
 
 
 def test_hostile_texts_are_shown_and_do_nothing(tmp_path, write_run, trained):

@@ -8,9 +8,9 @@ from report.runs import facts, read_run_folder
 def test_facts_hold_names_and_no_paths(tmp_path, write_run):
     shown = facts(read_run_folder("a", write_run(tmp_path / "a")).record)
     assert "secret" not in json.dumps(shown)
-    assert shown["method"] == "simcse" and shown["text"] == "wiki.txt (1,000 rows)"
-    assert shown["commit"] == "0123456789ab, 2 changed files"
-    assert shown["best dev score"] == "71.50 at step 10"
+    assert shown["method"] == "simcse" and shown["text"] == "mine.txt (1,234 rows)"
+    assert shown["commit"] == "efefefefefef, 2 changed files"
+    assert shown["best dev score"] == "80.92 at step 375"
     assert shown["versions"] == "python 3.11.7, torch 2.13.0"
     assert shown["batch size"] == "not recorded"
     assert shown["temperature"] == shown["weights of the losses (lambda)"] == "none"

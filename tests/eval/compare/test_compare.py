@@ -78,9 +78,7 @@ def test_the_bootstrap_is_a_slow_loop_over_the_same_draws(monkeypatch):
     fast = differences(*items, 50, 3)
     slow = []
     for index in np.random.default_rng(3).integers(40, size=(50, 40)):
-        first, second = (
-            spearmanr(similarity[index], gold[index]).statistic for similarity in (left, right)
-        )
+        first, second = (spearmanr(side[index], gold[index]).statistic for side in (left, right))
         slow.append(100 * (first - second))
     assert np.allclose(fast, slow, atol=1e-10)
     assert percentile(fast) == pytest.approx(tuple(np.percentile(slow, [2.5, 97.5])))
@@ -165,9 +163,8 @@ def test_files_scored_on_other_data_are_not_compared(pairs, tmp_path, change):
 
 
 def test_intervals_over_runs_are_the_textbook_ones():
-    low, high = welch(
-        Score(70.0, 4, 2.0), Score(68.0, 4, 2.0)
-    )  # equal spread and n: 2n - 2 degrees of freedom
+    # Equal spread and n: 2n - 2 degrees of freedom.
+    low, high = welch(Score(70.0, 4, 2.0), Score(68.0, 4, 2.0))
     half = t.ppf(0.975, 6) * 2.0 * math.sqrt(2 / 4)
     assert (low, high) == pytest.approx((2 - half, 2 + half))
     assert welch(Score(70.0, 2, 0.0), Score(70.0, 2, 0.0)) == (0.0, 0.0)
