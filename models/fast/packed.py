@@ -128,7 +128,7 @@ class Packed(Padded):
 
         A layer that waits runs for these only.
         """
-        some = collect(states.values[0], tokens).unsqueeze(0)
+        some = states.values[0].index_select(0, tokens).unsqueeze(0)
         if states.last is None:
             return some
         attending = replace(
@@ -251,7 +251,7 @@ def packed_attention(
             query, key, value, packing.keys, dropout_p=dropout, scale=scaling
         )
     rows = mixed.transpose(1, 2).reshape(size, heads * width)
-    return collect(rows, packing.queries).view(1, -1, heads, width), None
+    return rows.index_select(0, packing.queries).view(1, -1, heads, width), None
 
 
 for name in (NAME, SAMPLED):
@@ -262,25 +262,3 @@ for name in (NAME, SAMPLED):
 def spread(rows: Tensor, indices: Tensor, size: int) -> Tensor:
     """Scatter rows (N, W) to distinct indices among `size` rows, zeros elsewhere."""
     return rows.new_zeros(size, rows.shape[1]).index_copy_(0, indices, rows)
-
-
-def collect(rows: Tensor, indices: Tensor) -> Tensor:
-    """Gather the rows at distinct indices, (size, W) -> (N, W); the adjoint of `spread`."""
-    return _Collect.apply(rows, indices)
-
-
-class _Collect(torch.autograd.Function):
-    """Indexing with a backward that copies: indices are distinct, so nothing needs to be summed."""
-
-    @staticmethod
-    def forward(ctx, rows: Tensor, indices: Tensor) -> Tensor:
-        ctx.save_for_backward(indices)
-        ctx.size = len(rows)
-        return rows.index_select(0, indices)
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor):
-        (indices,) = ctx.saved_tensors
-        return gradient.new_zeros(ctx.size, gradient.shape[1]).index_copy_(
-            0, indices, gradient
-        ), None
