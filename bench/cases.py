@@ -50,6 +50,7 @@ class Materials:
         batch: sentences per step.
         length: the most tokens per sentence.
         families: the models to make.
+        rows: of the text; by default a few batches.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Materials:
         batch: int,
         length: int,
         families: Sequence[str] = ("bert",),
+        rows: int = 0,
     ) -> None:
         self.folder, self.batch, self.length = folder, batch, length
         torch.manual_seed(0)
@@ -67,10 +69,10 @@ class Materials:
             config = config_class(**sizes, pad_token_id=0)
             model_class(config).save_pretrained(folder / name)
             tokenizer_of(config.vocab_size).save_pretrained(folder / name)
-        words = WORDS[: config.vocab_size - len(SPECIAL)]
+        words = np.array(WORDS[: config.vocab_size - len(SPECIAL)])
         self.skip_from = config.num_hidden_layers // 2
         generator = np.random.default_rng(0)
-        lengths = draw_lengths(generator, 4 * max(batch, 100))
+        lengths = draw_lengths(generator, rows or 4 * max(batch, 100))
         lines = [" ".join(generator.choice(words, length - 2)) for length in lengths]
         (folder / "text").write_text("\n".join(lines) + "\n")
         pairs = ["premise\thypothesis\tlabel"]

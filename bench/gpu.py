@@ -1,12 +1,12 @@
-"""A GPU: are steps right, how long do they take, do runs survive a kill and reach their scores.
+"""A GPU: are steps right, how long do they take, and what do runs survive.
 
     python -m bench gpu --output gpu.json
 
-Parts:
-    right   loss and gradients of a step of every method against the same step on the CPU
-    step    milliseconds of a training step, by method and path
-    kill    whether a run that was killed and resumed ends with the weights of one that was not
-    run     with --weights, --text and --data_dir: STS-B dev of runs on real text
+Parts, in about twelve minutes on an H200:
+    right    loss and gradients of a step of every method against the same step on the CPU
+    step     milliseconds of a training step, by method and path, alone and in the Trainer
+    run      whether runs that are killed and resumed end with the weights of one that was not, also
+             with deterministic kernels; a batch too large for the memory; four runs at once
 
 A row is written as soon as it is known; what fails is a row with the reason. --parts measures some
 again and keeps the other rows of the file.
@@ -17,15 +17,17 @@ from __future__ import annotations
 import argparse
 import copy
 import gc
+import itertools
 import json
 import logging
-import os
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -34,39 +36,37 @@ from typing import Any
 import torch
 from accelerate.utils import send_to_device
 from torch import Tensor, nn
+from transformers import TrainerCallback
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 import infocse
 from bench import pair
 from bench.cases import STAGE_ONE, TINY, Case, Materials
 from common.errors import BadInput, brief
 from common.files import ROOT, sha256
-from common.flags import positive
 from eval.scores import write_rows
+from models import fast
 from training.config_files import words_of
 from training.curves import read_log
 from training.graph import GraphedStep
+from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 DEVICE = torch.device("cuda")
-PARTS = ("right", "step", "kill", "run")
-PATHS = ("padded", "packed", "padded, graph", "packed, graph")
+PARTS = ("right", "step", "run")
+PATHS = ["padded", "packed", "padded, graph", "packed, graph", "packed, graph, compiled"]
 LIMITS = {"float32": 1e-3, "float32, graph": 1e-3, "bf16": 0.15}  # errors of a right step
 NOT_GRAPHED = ("dclr", "esimcse", "memory_bank", "moco")  # see `Objective.not_replayed`
+MODEL, BATCH, LENGTH = pair.MODELS["bert-base"], 64, 32  # of a step
 BATCHES, WARM, TIMED = 8, 10, 50  # different batches; steps before and during a measurement
-KILLED = 48  # steps of the runs that are killed
-CONFIGS = ("simcse-bert-base", "infocse-retromae-bert-base")  # of the part `run`
+WINDOW = 10  # steps in the Trainer between two looks at the clock
+KILLED, LONG = 48, 500  # steps of the runs that are killed, and of those at once
+STOPPED = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 75}  # exit codes
+LARGE = 16_384  # sentences that do not fit into a GPU's memory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    size = "size of the timed models"
-    parser.add_argument("--model", choices=pair.MODELS, default="bert-base", help=size)
-    parser.add_argument("--batch", type=positive, default=64, help="sentences per step")
-    parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
-    parser.add_argument("--weights", help="run: a checkpoint to train, such as a small BERT")
-    parser.add_argument("--text", help="run: its training text")
-    parser.add_argument("--data_dir", help="run: a folder with STS-B, as data.prepare makes it")
-    parser.add_argument("--steps", type=positive, default=1000, help="run: its steps")
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
@@ -78,10 +78,10 @@ def rows(args: argparse.Namespace) -> list[dict]:
     if args.output and Path(args.output).is_file():
         before = json.loads(Path(args.output).read_text(encoding="utf-8"))
         results = [row for row in before if row["part"] not in args.parts]
-    parts = {"right": right, "step": steps, "kill": kills, "run": runs}
+    parts = {"right": right, "step": steps, "run": runs}
     for part in args.parts:
         with tempfile.TemporaryDirectory() as folder:
-            for row in parts[part](args, Path(folder)):
+            for row in parts[part](Path(folder)):
                 logger.info("%s", row)
                 results.append({"device": name, "part": part, **row})
                 if args.output:
@@ -102,7 +102,7 @@ def attempt(row: dict[str, Any], work: Callable[[], dict]) -> dict[str, Any]:
             torch.cuda.reset_peak_memory_stats(DEVICE)
 
 
-def right(args: argparse.Namespace, folder: Path) -> Iterator[dict]:
+def right(folder: Path) -> Iterator[dict]:
     """Every method and stage 1, padded and packed, with a tiny model.
 
     Dropout is 0, so that nothing but rounding differs.
@@ -150,13 +150,14 @@ def compared(model: nn.Module, inputs: dict, precision: str, expected: list[Tens
 def gradients(model: nn.Module, inputs: dict, device: torch.device, precision: str) -> list[Tensor]:
     """The loss and the gradients of a step on a device, on the CPU in float32."""
     model = copy.deepcopy(model).to(device).train()
-    inputs = send_to_device(inputs, device)
+    shares, inputs = fast.shares_of(inputs), send_to_device(inputs, device)
     torch.manual_seed(0)
     if "graph" in precision:
         step = GraphedStep(model, nullcontext)
-        step({**inputs, "input_ids": inputs["input_ids"].clone().fill_(5)})  # captures the graph
+        others = {**inputs, "input_ids": inputs["input_ids"].clone().fill_(5)}
+        step(others, shares)  # captures the graph
         torch.manual_seed(0)
-        output = step(inputs)
+        output: Any = step(inputs, shares)
     else:
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
             output = model(**inputs)
@@ -177,53 +178,50 @@ def error(values: list[Tensor], expected: list[Tensor]) -> float:
     return float(f"{(gap / size) ** 0.5:.2e}")
 
 
-def steps(args: argparse.Namespace, folder: Path) -> Iterator[dict]:
-    """Forward, backward, clipping and AdamW, by path; InfoCSE's published step too."""
-    materials = Materials(folder, pair.MODELS[args.model], args.batch, args.length)
+def steps(folder: Path) -> Iterator[dict]:
+    """Steps alone, and in the Trainer, which SimCSE's also take with workers and in chunks."""
+    materials = Materials(folder, MODEL, BATCH, LENGTH, rows=100 * BATCH)
     for name in ("infocse", "simcse", STAGE_ONE):
         for path in PATHS:
-            yield attempt({"name": name, "path": path}, partial(our_step, materials, name, path))
-    row = {"name": "infocse", "path": "published"}
-    yield attempt(row, partial(published_step, args))
+            row = {"name": name, "path": path}
+            yield attempt(row, partial(alone, materials, name, path))
+        row = {"name": name, "path": "packed, graph, Trainer"}
+        yield attempt(row, partial(in_trainer, materials, name, row["path"]))
+    chunks = {"per_device_train_batch_size": 8 * BATCH, "chunk_size": BATCH}
+    for path, flags in (
+        ("padded, Trainer", {}),
+        ("packed, graph, Trainer, 4 workers", {"dataloader_num_workers": 4}),
+        ("padded, Trainer, eight batches in chunks", chunks),
+    ):
+        row = {"name": "simcse", "path": path}
+        yield attempt(row, partial(in_trainer, materials, "simcse", path, **flags))
 
 
-def our_step(materials: Materials, name: str, path: str) -> dict:
-    """The step of a method as the training scripts take it."""
+def made(materials: Materials, name: str, path: str, **flags) -> EmbeddingTrainer:
+    """The Trainer of a path, as the training scripts build it."""
     case = Case(name, "bert", path.startswith("packed"), "bf16")
-    model, collator = materials.parts(case, cuda_graph="graph" in path)
-    batches = []
+    flags |= {} if name == STAGE_ONE else {"dev": "none"}
+    flags |= {"max_steps": WARM + TIMED, "save_strategy": "no", "use_cpu": DEVICE.type == "cpu"}
+    return materials.trainer(case, cuda_graph="graph" in path, **flags)
+
+
+def alone(materials: Materials, name: str, path: str) -> dict:
+    """Mean milliseconds of forward, backward, clipping and AdamW; peak memory."""
+    trainer = made(materials, name, path)
+    if "compiled" in path:
+        for part in trainer.model.modules():
+            if isinstance(part, GradientCheckpointingLayer):  # every layer of transformers'
+                part.compile()
+    model = trainer.accelerator.prepare_model(trainer.model)
+    trainer.current_gradient_accumulation_steps = 1  # which only its loop sets
+    optimizer, collator, batches = trainer.create_optimizer(), trainer.data_collator, []
     for number in range(BATCHES):
-        first = number * materials.batch % (2 * materials.batch)
-        batches.append(collator([(0, first + row, number) for row in range(materials.batch)]))
-    return measured(model, batches, "graph" in path)
-
-
-def published_step(args: argparse.Namespace) -> dict:
-    """InfoCSE's step as in the authors' code, on batches like ours."""
-    lm = pair.masked_lm(args.model)
-    batches = [pair.batch(lm.config, args.batch, args.length, seed) for seed in range(BATCHES)]
-    return measured(pair.PlainInfoCSE(lm), batches, graph=False)
-
-
-def measured(model: nn.Module, batches: list[dict], graph: bool) -> dict:
-    """Mean milliseconds of a step, tokens per second, and peak memory."""
-    model = model.to(DEVICE).train()
-    trained = [weight for weight in model.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=DEVICE.type == "cuda")
-    tokens = sum(int(given["attention_mask"].sum()) for given in batches) / len(batches)
-    batches = [send_to_device(given, DEVICE) for given in batches]
-    half = partial(torch.autocast, DEVICE.type, dtype=torch.bfloat16)
-    graphed = GraphedStep(model, half) if graph else None
+        keys: Any = [(0, number * BATCH + row, number) for row in range(BATCH)]
+        batches.append(send_to_device(collator(keys), DEVICE))
 
     def take(number: int) -> None:
-        given = batches[number % len(batches)]
-        if graphed is not None:
-            graphed(given)
-        else:
-            with half():
-                output = model(**given)
-            (output if isinstance(output, Tensor) else output.loss).backward()
-        nn.utils.clip_grad_norm_(trained, 1.0)
+        trainer.training_step(model, dict(batches[number % BATCHES]))
+        trainer.accelerator.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
 
@@ -236,8 +234,7 @@ def measured(model: nn.Module, batches: list[dict], graph: bool) -> dict:
     wait()  # the host has not waited in between
     ms = 1000 * (time.perf_counter() - start) / TIMED
     memory = torch.cuda.max_memory_allocated() if DEVICE.type == "cuda" else 0
-    row = {"ms": round(ms, 2), "tokens_per_s": round(1000 * tokens / ms)}
-    return row | {"memory_mb": round(memory / 1e6)}
+    return {"ms": round(ms, 2), "memory_mb": round(memory / 1e6)}
 
 
 def wait() -> None:
@@ -245,91 +242,94 @@ def wait() -> None:
         torch.cuda.synchronize()
 
 
-def kills(args: argparse.Namespace, folder: Path) -> Iterator[dict]:
-    """Runs of SimCSE that a signal ends at their first checkpoint, resumed, beside a whole one."""
-    materials = Materials(folder, pair.MODELS[args.model], args.batch, args.length)
+def in_trainer(materials: Materials, name: str, path: str, **flags) -> dict:
+    """Median milliseconds of a step, over windows: a graph that is captured late is in one."""
+    trainer, clock = made(materials, name, path, **flags), Clock()
+    trainer.add_callback(clock)
+    trainer.train()
+    spans = [later - earlier for earlier, later in itertools.pairwise(clock.times)]
+    return {"ms": round(1000 * statistics.median(spans) / WINDOW, 2)}
+
+
+class Clock(TrainerCallback):
+    """The times at which the device has finished windows of steps."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step >= WARM and (state.global_step - WARM) % WINDOW == 0:
+            wait()
+            self.times.append(time.perf_counter())
+
+
+def runs(folder: Path) -> Iterator[dict]:
+    """Runs of SimCSE by the script."""
+    Materials(folder, MODEL, BATCH, LENGTH, rows=LARGE + LARGE // 50)
     flags = {
         "method": "simcse",
         "model_name_or_path": folder / "bert",
         "train_file": folder / "text",
-        "per_device_train_batch_size": materials.batch,
-        "max_length": materials.length,
+        "cache_dir": folder / "cache",
+        "per_device_train_batch_size": BATCH,
+        "max_length": LENGTH,
         "max_steps": KILLED,
         "save_steps": KILLED // 3,
         "dev": "none",
     }
-    for graph in (False, True):
-        own = flags | {"cuda_graph": graph, "cache_dir": folder / f"cache {graph}"}
-        for number in (signal.SIGKILL, signal.SIGTERM):
-            row = {"name": f"resume after {number.name}", "path": "graph" if graph else "no graph"}
-            yield attempt(row, partial(resumed, own, folder / f"whole {graph}", number))
+    for path in ("plain", "graph", "deterministic", "deterministic, graph", "graph, SIGTERM"):
+        own = flags | {"cuda_graph": "graph" in path, "full_determinism": "deter" in path}
+        number = signal.SIGTERM if "SIGTERM" in path else signal.SIGKILL
+        row = {"name": "killed and resumed", "path": path}
+        yield attempt(row, partial(resumed, own, folder / path, number))
+    large = flags | {"per_device_train_batch_size": LARGE}
+    row = {"name": "out of memory"}
+    yield attempt(row, lambda: {"said": script(large, folder / "large", 1)})
+    long = flags | {"cuda_graph": True, "max_steps": LONG, "save_steps": LONG}
+    for count in (1, 4):
+        row = {"name": f"{count} at once", "path": "graph"}
+        yield attempt(row, partial(together, long, folder, count))
 
 
 def resumed(flags: dict[str, Any], whole: Path, number: signal.Signals) -> dict:
-    """Whether a run that a signal ends and that is resumed has the weights of a whole run."""
-    output = whole.with_name(f"{number.name} {whole.name}")
-    script(flags, whole)  # a finished run stays
-    code = script(flags, output, number)
+    """Whether a run that a signal ends at its first checkpoint ends with a whole run's weights."""
+    output = whole.with_name(f"{whole.name}, resumed")
+    script(flags, whole)
+    script(flags, output, STOPPED[number], number)
     script(flags, output)
     weights = [sha256(folder / "model.safetensors") for folder in (whole, output)]
-    return {"exit_code": code, "equal": weights[0] == weights[1]}
+    ms = 1000 * read_log(whole)[-1]["train_runtime"] / KILLED
+    return {"ms": round(ms), "equal": weights[0] == weights[1]}
 
 
-def runs(args: argparse.Namespace, folder: Path) -> Iterator[dict]:
-    """SimCSE, and InfoCSE whose network reads the vector, on real text."""
-    if not (args.weights and args.text and args.data_dir):
-        return
-    for config in CONFIGS:
-        flags = {
-            "config": [ROOT / "configs" / f"{name}.yaml" for name in (config, "mini")],
-            "model_name_or_path": args.weights,
-            "train_file": args.text,
-            "data_dir": args.data_dir,
-            "cache_dir": folder / f"cache {config}",
-            "max_steps": args.steps,
-            "eval_steps": min(125, args.steps),
-            "cuda_graph": True,
-        }
-        yield attempt({"name": config}, partial(scored, flags, folder / config))
+def together(flags: dict[str, Any], folder: Path, count: int) -> dict:
+    """Seconds that `count` runs at once train."""
+    outputs = [folder / f"{number} of {count}" for number in range(count)]
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(partial(script, flags), outputs))
+    return {"seconds": max(read_log(output)[-1]["train_runtime"] for output in outputs)}
 
 
-def scored(flags: dict[str, Any], output: Path) -> dict:
-    """Best and last STS-B dev score of a run, and milliseconds of its steps."""
-    script(flags, output)
-    lines = read_log(output)
-    dev = [round(line["eval_stsb_spearman"], 2) for line in lines if "eval_stsb_spearman" in line]
-    ms = 1000 * lines[-1]["train_runtime"] / flags["max_steps"]
-    return {"ms": round(ms, 1), "best_dev": max(dev), "last_dev": dev[-1], "dev": dev}
-
-
-def script(flags: dict[str, Any], output: Path, number: signal.Signals | None = None) -> int:
-    """Run run_unsup.py; a signal is sent at the first checkpoint. Returns the exit code.
+def script(
+    flags: dict[str, Any], output: Path, code: int = 0, number: signal.Signals | None = None
+) -> str:
+    """The last words of run_unsup.py; a signal is sent at the first checkpoint.
 
     Raises:
-        RuntimeError: it ended otherwise than by the signal or well.
+        RuntimeError: another exit code.
     """
     flags = flags | {"output_dir": output, "test_tasks": "none", "bf16": True}
     flags |= {"report_to": "none", "use_cpu": DEVICE.type == "cpu"}
-    words = words_of(flags)
-    log = output.with_name(f"{output.name}.log")
+    words, log = words_of(flags), output.with_name(f"{output.name}.log")
     with log.open("w") as stream:
-        child = subprocess.Popen(
-            [sys.executable, "run_unsup.py", *words],
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=stream,
-            start_new_session=True,
-        )
-        try:
-            while number and child.poll() is None and not [*output.glob("checkpoint-*")]:
-                time.sleep(0.02)
-            if number:
-                os.killpg(child.pid, number)
-            code = child.wait()
-        finally:
-            if child.poll() is None:
-                os.killpg(child.pid, signal.SIGKILL)
-    expected = {None: 0, signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 75}[number]
-    if code != expected:
-        raise RuntimeError(f"exit code {code}: {log.read_text()[-250:]}")
-    return code
+        command = [sys.executable, "run_unsup.py", *words]
+        child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=stream)
+        while number and child.poll() is None and not [*output.glob("checkpoint-*")]:
+            time.sleep(0.02)
+        if number:
+            child.send_signal(number)
+        ended = child.wait()
+    said = log.read_text()[-250:]
+    if ended != code:
+        raise RuntimeError(f"exit code {ended}: {said}")
+    return said

@@ -3,15 +3,22 @@
 Both train a model with one parameter on the same generated sentences, two views and their masked
 twins per step. The CPU time of a step is the slope between two runs of different length, without
 start-up costs. Goal: 1 ms for 64 sentences.
+
+The table `host` is the CPU time, by part, that a step with --cuda_graph leaves to the host of a
+GPU: the graph computes nothing here, and the models have as many tensors as bert-base.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import time
+from collections import defaultdict
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +31,10 @@ from transformers import (
     IntervalStrategy,
     PrinterCallback,
     Trainer,
+    TrainerCallback,
 )
 
+from bench.cases import STAGE_ONE, TINY, Case, Materials
 from bench.pair import CLS, FIRST_WORD, MASK, SEP, draw_lengths
 from bench.timing import Timed, measured
 from common.files import write_json
@@ -36,6 +45,7 @@ from data.text import ROWS_AT_ONCE
 from data.tokenised import TokenisedText
 from data.views import Masking, View
 from models.training import TrainingOutput
+from training.graph import GraphedStep
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
 
@@ -51,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
-    """One row: milliseconds of CPU time per step, the median over `runs` slopes."""
+    """Milliseconds of CPU time per step: the loop's, the median over `runs` slopes; the host's."""
     tokenizer, sentences = generated(args.rows)
     with TemporaryDirectory() as folder:
         corpus = corpus_of(sentences, Path(folder))
@@ -73,7 +83,83 @@ def rows(args: argparse.Namespace) -> list[dict]:
             plain_ms.append(slope(plain, args.steps))
             ours_ms.append(slope(ours, args.steps))
     timed = Timed(statistics.median(plain_ms), statistics.median(ours_ms))
-    return [timed.row("loop", "fp32", "one parameter", args.runs)]
+    with TemporaryDirectory() as folder:
+        sizes = TINY | {"num_hidden_layers": 12, "initializer_range": 0.3}
+        materials = Materials(Path(folder), sizes, args.batch, args.length, rows=args.rows // 4)
+        host = [host_of(materials, name, args.steps) for name in ("simcse", "infocse", STAGE_ONE)]
+    return [timed.row("loop", "fp32", "one parameter", args.runs), *host]
+
+
+def host_of(materials: Materials, name: str, lengths: list[int]) -> dict:
+    """Median milliseconds of the parts of a step, after as many steps as the shorter run has."""
+    case = Case(name, "bert", packed=True, precision="float32")
+    flags = {"save_strategy": "no", "max_steps": sum(lengths), "disable_tqdm": True}
+    trainer: Any = materials.trainer(case, cuda_graph=True, **flags)  # a GraphedTrainer
+    trainer.args.eval_strategy = IntervalStrategy.NO
+    trainer.step = NoDevice(trainer.model, trainer.accelerator.autocast)
+    parts = Parts()
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(parts)
+    parts.watch(trainer, "data_collator", "collation")
+    parts.watch(trainer, "get_batch_samples", "loader")
+    parts.watch(trainer, "training_step", "graph")
+    parts.watch(trainer.accelerator, "clip_grad_norm_", "checks")
+    parts.watch(trainer.callback_handler, "call_event", "callbacks")
+    trainer.train()
+    steps = parts.steps[lengths[0] :]
+    medians = {part: statistics.median(step.get(part, 0) for step in steps) for part in steps[0]}
+    return {"part": "host", "name": name} | {part: round(ms, 2) for part, ms in medians.items()}
+
+
+class NoDevice(GraphedStep):
+    """Computes a step of every shape and then repeats its result, as the host of a GPU sees it."""
+
+    def capture(self, inputs, shares):
+        taken = self.take(inputs, shares)
+        gradients = [parameter.grad for parameter in self.trained]
+
+        def replay():
+            self.attach(gradients)
+            return taken
+
+        return replay
+
+
+class Parts(TrainerCallback):
+    """CPU milliseconds of every step by part, without the parts within a part, and in all."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, float]] = []
+        self._spent: dict[str, float] = defaultdict(float)
+        self._inner, self._start = 0.0, 0.0
+
+    def watch(self, owner: object, method: str, part: str) -> None:
+        """Measure the calls of a method."""
+        call = getattr(owner, method)
+
+        @wraps(call)
+        def watched(*args, **kwargs):
+            start, outer, self._inner = time.thread_time(), self._inner, 0.0
+            try:
+                return call(*args, **kwargs)
+            finally:
+                spent = time.thread_time() - start
+                self._spent[part] += 1000 * (spent - self._inner)
+                self._inner = outer + spent
+
+        setattr(owner, method, watched)
+
+    def on_train_begin(self, args, state, control, optimizer=None, **kwargs):
+        self.watch(optimizer, "step", "AdamW")
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        now = time.thread_time()
+        if state.global_step:
+            spent = 1000 * (now - self._start)
+            rest = spent - sum(self._spent.values())
+            self.steps.append({**self._spent, "rest": rest, "all": spent})
+        self._spent.clear()
+        self._start = now
 
 
 def corpus_of(sentences: list[list[int]], folder: Path) -> TokenisedText:

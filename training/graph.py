@@ -67,35 +67,38 @@ class GraphedStep:
         shape = shares, *((name, value.shape, value.dtype) for name, value in tensors.items())
         if shape not in self.captured:
             copies = copy.deepcopy(tensors)
-            self.captured[shape] = copies, self._capture(copies, shares)
+            self.captured[shape] = copies, self.capture(copies, shares)
         copies, replay = self.captured[shape]
         for name, value in tensors.items():
             copies[name].copy_(value, non_blocking=True)
         return replay()
 
-    def _take(self, inputs: dict, shares: fast.Shares) -> Taken:
-        self._attach([None] * len(self.trained))
+    def take(self, inputs: dict, shares: fast.Shares) -> Taken:
+        """Compute a step, not replay it."""
+        self.attach([None] * len(self.trained))
         with self.precision(), fast.fixed(shares):
             output = self.model(**inputs)
         output.loss.backward()
         norm = nn.utils.clip_grad_norm_(self.trained, self.max_norm)
         return Taken(output.loss.detach(), output.terms, norm)
 
-    def _attach(self, gradients: Sequence[Tensor | None]) -> None:
+    def attach(self, gradients: Sequence[Tensor | None]) -> None:
+        """Set the parameters' gradients."""
         for parameter, gradient in zip(self.trained, gradients, strict=True):
             parameter.grad = gradient
 
-    def _capture(self, inputs: dict, shares: fast.Shares) -> Callable[[], Taken]:
+    def capture(self, inputs: dict, shares: fast.Shares) -> Callable[[], Taken]:
+        """How to replay a step of this shape on what is then in `inputs`."""
         device = self.trained[0].device
         if device.type != "cuda":
-            return lambda: self._take(inputs, shares)
+            return lambda: self.take(inputs, shares)
         random = torch.cuda.get_rng_state(device)
         buffers = [buffer.clone() for buffer in self.model.buffers()]
         aside = torch.cuda.Stream(device)
         aside.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(aside), sdpa_kernel(_ATTENTION):
             for _ in range(_WARM):
-                self._take(inputs, shares)
+                self.take(inputs, shares)
         torch.cuda.current_stream(device).wait_stream(aside)
         torch.cuda.set_rng_state(random, device)
         for buffer, before in zip(self.model.buffers(), buffers, strict=True):
@@ -104,12 +107,12 @@ class GraphedStep:
         # The loader's threads may pin memory.
         captured = torch.cuda.graph(graph, capture_error_mode="thread_local")
         with captured, sdpa_kernel(_ATTENTION):
-            taken = self._take(inputs, shares)
+            taken = self.take(inputs, shares)
         gradients = [parameter.grad for parameter in self.trained]
 
         def replay() -> Taken:
             graph.replay()
-            self._attach(gradients)  # another shape's graph has its own
+            self.attach(gradients)  # another shape's graph has its own
             return taken
 
         return replay
@@ -137,7 +140,7 @@ class GraphedTrainer(EmbeddingTrainer):
         super().__init__(model, args, collator, *others, **more)
         self.data_collator = partial(_with_shares, collator)
         max_norm = args.max_grad_norm or math.inf
-        self._step = GraphedStep(self.model, self.accelerator.autocast, max_norm)
+        self.step = GraphedStep(self.model, self.accelerator.autocast, max_norm)
         # A step replaces all gradients, and every evaluation restores the mode of what it ran, so
         # neither is set in every step: that takes the host a millisecond.
         self.model.train()
@@ -148,7 +151,7 @@ class GraphedTrainer(EmbeddingTrainer):
         shares = inputs.pop("shares")
         if num_items_in_batch is not None:
             inputs["num_items_in_batch"] = num_items_in_batch
-        taken = self._step(inputs, shares)
+        taken = self.step(inputs, shares)
         self._norm = taken.norm
         self.count_terms(taken.terms, inputs, num_items_in_batch)
         return taken.loss.clone()

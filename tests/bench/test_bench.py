@@ -13,10 +13,14 @@ from bench.__main__ import main
 from bench.pair import LENGTHS, batch
 from data.template import frame_of
 
+HOSTS = ["simcse", "infocse", "stage 1"]
 
-def test_both_loops_run_and_give_a_row():
-    [row] = main(["loop", "--rows=80", "--batch=4", "--steps", "2", "4"])
-    assert row["name"] == "loop"
+
+def test_both_loops_run_and_give_a_row_and_the_host_s_parts():
+    row, *hosts = main(["loop", "--rows=80", "--batch=4", "--steps", "2", "4"])
+    assert row["name"] == "loop" and [host["name"] for host in hosts] == HOSTS
+    for host in hosts:
+        assert 0 < host["AdamW"] < host["all"] and 0 < host["collation"] < host["all"]
     assert {"plain_ms", "ours_ms", "ratio", "runs", "threads"} <= set(row)
 
 

@@ -52,8 +52,8 @@ def rows(layers: int, batch: int, length: int) -> Iterator[dict]:
 class Uncaptured(GraphedStep):
     """Takes every step as if it were captured."""
 
-    def _capture(self, inputs, shares):
-        return lambda: self._take(inputs, shares)
+    def capture(self, inputs, shares):
+        return lambda: self.take(inputs, shares)
 
 
 def take_steps(model, collator, bf16: bool, batch: int):
