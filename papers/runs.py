@@ -60,15 +60,15 @@ class Choice:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """How to fill a row: train a configuration once per seed, or score a model untrained or fitted.
+    """How to fill a row: train a configuration once per seed, or score a model as it is or fitted.
 
     Attributes:
         name: prefix of the folder names.
-        flags: flags of the script, without seed, data and output paths; empty for an untrained
+        flags: flags of the script, without seed, data and output paths; empty for an off-the-shelf
             model.
         starts_from: the plan whose run with the same seed this one starts from.
-        model: of an untrained model or a baseline; a file, for word vectors.
-        pooling: of an untrained model.
+        model: of an off-the-shelf model or a baseline; a file, for word vectors.
+        pooling: of an off-the-shelf model.
         differences: from the paper's runs: backbone, checkpoint, text, budget.
         baseline: command of `python -m baselines`.
     """
@@ -118,7 +118,7 @@ class RunPlan:
         return {seed: self.folder(choice, seed) for seed in seeds}
 
     def command(self, choice: Choice, seed: int) -> list[str]:
-        """The script and the flags of the run; empty for an untrained model."""
+        """The script and the flags of the run; empty for an off-the-shelf model."""
         if self.baseline:
             return self._fitting(choice, seed)
         if not self.flags:
@@ -253,7 +253,7 @@ def launch(script: str, *argv: str) -> None:
 def record_untrained(
     folder: Path, facts: Mapping[str, Any], model: str | None = None, text: str | None = None
 ) -> None:
-    """Write a record like that of a finished run, for an untrained model or a baseline.
+    """Write a record like that of a finished run, for an off-the-shelf model or a baseline.
 
     `text` is the sha256 of the text that a baseline was fitted to.
     """

@@ -49,9 +49,9 @@ class TableRow:
         config: the method half of a configuration's name.
         overrides: flags of the script that override the configuration, or flags of the baseline.
         baseline: command of `python -m baselines` that is fitted to the text of the configuration,
-            after the untrained backbone or the run of `after`.
+            after the off-the-shelf backbone or the run of `after`.
         after: the method half of the configuration whose run this one starts from.
-        evaluate: pooling of the untrained backbone, if nothing is trained.
+        evaluate: pooling of the off-the-shelf backbone, if nothing is trained.
         published_only: why the row cannot be run here.
         published: id of the record with the paper's numbers; None if the paper has none.
         misprints: column -> number in the paper's table, if the record deliberately has another

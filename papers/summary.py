@@ -1,8 +1,8 @@
 """Pages whose words and numbers are computed from the JSON files of results/.
 
 A file of papers/templates is such a page in Jinja's syntax, with `r`, a `Results`, for its numbers:
-README.md and mteb.md are pages of results/, root.md is a part of the README above it. Words that
-compare are readings, see `papers.differences`.
+root.md is a part of the README above results/, the others are pages there. Words that compare are
+readings, see `papers.differences`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from common.files import read_json, writing
 from eval.compare.sides import records
-from eval.scores import AVERAGE, Key
+from eval.scores import AVERAGE, Key, markdown
 from papers import study
 from papers.differences import COLUMNS, Difference, described, holm, in_words, over_seeds
 from papers.page import mean_and_deviation, rewritten, with_deviation
@@ -164,13 +164,56 @@ class Results:
         names = [name for name, value in self.increases().items() if value >= CLEAR]
         return "; ".join(f"{name} ({self.increase(name)})" for name in names)
 
-    def hybrid(self) -> str:
-        """nDCG@10 of all-MiniLM-L6-v2 on judged queries, alone and with BM25, over the sets."""
-        file = self.folder / "pseudo-queries.json"
-        sets = read_json(file, "results", kind=dict)["adapt"].values()
-        scores = pd.DataFrame([one["labels"] for one in sets])
-        alone, both = scores["start"].mean(), scores["result"].mean()
-        return f"{alone:.1f} alone and {both:.1f} with BM25, the mean of {len(scores)} sets"
+    def searches(self) -> str:
+        """Models with BM25 minus the models alone: nDCG@10 on judged queries, by bootstrap."""
+        shown = []
+        for row in self.rows("search"):
+            reading = (
+                "above" if row["low"] > 0 else "below" if row["high"] < 0 else "not told apart"
+            )
+            interval = f"{row['low']:+.2f} to {row['high']:+.2f}"
+            minus = "the model alone" if row["b"] == "dense" else "BM25 alone"
+            difference = f"{row['difference']:+.2f} ({interval}: {reading})"
+            shown.append(f"{row['model']} minus {minus} {difference}")
+        return "; ".join(shown)
+
+    def part(self, name: str, part: str) -> str:
+        """The table of one part of `python -m bench gpu`."""
+        rows = pd.DataFrame([row for row in self.rows(name) if row["part"] == part])
+        rows = rows.drop(columns=["device", "machine", "part", "threads", "torch"], errors="ignore")
+        return self._markdown(rows.dropna(axis="columns", how="all"))
+
+    def right(self, name: str) -> str:
+        """Of its part `right`: how many steps agree, and the errors of those that do not."""
+        rows = pd.DataFrame([row for row in self.rows(name) if row["part"] == "right"])
+        lines = []
+        for place, group in rows.groupby(["shape", "path", "precision"], sort=False):
+            wrong = group[~group["right"].astype(bool)]
+            found = zip(wrong["name"], wrong["gradient_error"], strict=True)
+            errors = [f"{name} ({error:.2g})" for name, error in found]
+            agree = f"{len(group) - len(wrong)} of {len(group)}"
+            worst = group[["loss_error", "gradient_error", "update_error"]].max()
+            lines.append([*place, agree, *worst.map("{:.1e}".format), "; ".join(errors)])
+        names = ["shape", "path", "precision", "right", "worst loss", "worst gradient"]
+        return markdown([[*names, "worst update", "not right (gradient)"], *lines])
+
+    def fastest(self, name: str, step: str) -> str:
+        """The fastest path of a step, and the published one, in milliseconds."""
+        steps = {
+            row["path"]: row["ms"]
+            for row in self.rows(name)
+            if row["part"] == "fast" and row["name"] == step
+        }
+        path = min(steps, key=steps.__getitem__)
+        return f"{step} {path} {steps[path]:.2f} (published {steps['published']:.2f})"
+
+    @staticmethod
+    def _markdown(rows: pd.DataFrame) -> str:
+        cells = [list(rows.columns)]
+        for row in rows.astype(object).values.tolist():
+            shown = ["" if value is None or value != value else value for value in row]
+            cells.append([f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in shown])
+        return markdown(cells)
 
     def largest_difference(self, entry: Mapping[str, Any]) -> float:
         """Of a published checkpoint's scores from ours, in points."""

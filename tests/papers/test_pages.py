@@ -1,5 +1,6 @@
 """Every page of results/ is that of its JSON, and so are the numbers of the README."""
 
+import json
 import re
 import shutil
 
@@ -40,6 +41,14 @@ def test_the_readme_has_no_result_outside_its_computed_part():
     text = re.sub(r"<!-- numbers:.*?<!-- end of numbers -->", "", text, flags=re.DOTALL)
     text = re.sub(r"```.*?```|Python 3\.\d+ to 3\.\d+", "", text, flags=re.DOTALL)
     assert NUMBER.findall(text) == []
+
+
+def test_the_differences_of_searches_are_those_of_their_page():
+    page = (ROOT / "results" / "search.md").read_text(encoding="utf-8")
+    for row in json.loads((ROOT / "results" / "search.json").read_text()):
+        interval = f"{row['low']:+.2f} to {row['high']:+.2f}"
+        cells = f"{row['a_value']:.2f} | {row['b_value']:.2f} | {row['difference']:+.2f}", interval
+        assert any(all(cell in line for cell in cells) for line in page.splitlines()), row
 
 
 def test_a_difference_in_a_sentence_has_its_interval_and_reading():
