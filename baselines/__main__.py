@@ -34,8 +34,7 @@ from data.source import Source
 from data.text import read_text
 from eval.encode import Encode, Encoder, device_here
 from eval.scores import BEGINNING, rows_of, score_tables, write_scores
-from eval.sts import own_pairs
-from eval.tasks import Options, score_all, tasks_named
+from eval.tasks import Options, score_all, tasks_chosen
 from export.facts import BASELINE
 from models.heads import Head
 
@@ -90,10 +89,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         logger.info("%s: written; next: python -m eval %s --tasks sts", args.output, args.output)
         return
     check_output(args.output, [], BEGINNING)
-    names = args.tasks or ([] if args.dev_file else ["sts"])
-    tasks = tasks_named(names, Options(split=args.split, device=device_here()))
-    if args.dev_file:
-        tasks.append(own_pairs(args.dev_file))
+    options = Options(split=args.split, device=device_here())
+    tasks = tasks_chosen(args.tasks, args.dev_file, options)
     for task in tasks:
         task.load(args.data_dir)  # missing data is an error now, not after the fit
     made = _fitted(args)

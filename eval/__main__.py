@@ -30,8 +30,7 @@ from eval.scores import (
     score_tables,
     write_scores,
 )
-from eval.sts import own_pairs
-from eval.tasks import GROUPS, Options, Task, score_all, tasks_named
+from eval.tasks import GROUPS, Options, Task, score_all, tasks_chosen
 from eval.transfer.validation import MODES
 
 logger = logging.getLogger(__name__)
@@ -142,12 +141,7 @@ def tasks_of(args: argparse.Namespace, scored: Scored) -> list[Task]:
     names = [*args.tasks]
     if args.beir:
         names.append("beir")
-    if not names and not args.dev_file:
-        names = ["sts"]
-    tasks = tasks_named(names, options_of(args, scored))
-    if args.dev_file:
-        tasks.append(own_pairs(args.dev_file))
-    return tasks
+    return tasks_chosen(names, args.dev_file, options_of(args, scored))
 
 
 def options_of(args: argparse.Namespace, scored: Scored) -> Options:

@@ -92,6 +92,17 @@ def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
     return list({task.name: task for task in chosen}.values())
 
 
+def tasks_chosen(names: Iterable[str], dev_file: str | None, options: Options) -> list[Task]:
+    """`tasks_named` and the user's own pairs; without either, the STS sets."""
+    names = [*names]
+    if not names and not dev_file:
+        names = ["sts"]
+    tasks = tasks_named(names, options)
+    if dev_file:
+        tasks.append(sts.own_pairs(dev_file))
+    return tasks
+
+
 def score_all(encode: Encoder, tasks: Sequence[Task], data_dir: str | Path) -> dict[Task, Result]:
     return {task: task.score(encode, data_dir) for task in tasks}
 
