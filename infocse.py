@@ -171,8 +171,7 @@ def evaluate(
     [('PAIRS', 'spearman')]
     """
     from eval.scores import rows_of
-    from eval.sts import own_pairs
-    from eval.tasks import Options, score_all, tasks_named
+    from eval.tasks import Options, score_all, tasks_chosen
 
     if isinstance(model, (str, PathLike)):
         embedder = Embedder(model, **encoding)
@@ -182,9 +181,7 @@ def evaluate(
         )
     else:
         encode, settings, options = model, {}, Options(split=split, mode=mode)
-    chosen = tasks_named(tasks, options)
-    if dev_file is not None:
-        chosen.append(own_pairs(dev_file))
+    chosen = tasks_chosen(tasks, dev_file, options)
     results = score_all(encode, chosen, data_dir)
     return rows_of(results, name or str(model), None, **settings)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +223,7 @@ def tasks(split: str) -> tuple[StsTask, ...]:
     return STS_DEV if split == "dev" else STS_TEST
 
 
-def own_pairs(path: str) -> StsTask:
+def own_pairs(path: str | PathLike) -> StsTask:
     """A user's own file: tab-separated, header `sentence1 sentence2 score`, scores from 0 to 5."""
     columns = "score", "sentence1", "sentence2"
     pairs = Path(path)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -92,7 +93,9 @@ def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
     return list({task.name: task for task in chosen}.values())
 
 
-def tasks_chosen(names: Iterable[str], dev_file: str | None, options: Options) -> list[Task]:
+def tasks_chosen(
+    names: Iterable[str], dev_file: str | PathLike | None, options: Options
+) -> list[Task]:
     """`tasks_named` and the user's own pairs; without either, the STS sets."""
     names = [*names]
     if not names and not dev_file:
