@@ -118,12 +118,6 @@ def test_one_masked_view_uses_that_views_vector(stage_one):
     assert gradient[1].abs().max() == 0
 
 
-def test_probe_tells_how_much_the_sentence_vector_helps(stage_one):
-    model, batch = build(stage_one, dropout=0.1), batch_of(stage_one)
-    seen = model.probe(**batch)
-    assert seen["aux_mlm"] != seen["aux_mlm_shuffled_cls"]
-
-
 def test_a_missing_head_is_refused_unless_said_otherwise(tiny_bert):
     folder = str(tiny_bert)
     with pytest.raises(BadInput, match="no pre-trained auxiliary head"):

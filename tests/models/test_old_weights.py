@@ -143,15 +143,6 @@ def test_weights_in_several_files_in_the_format_before_zip_and_in_half_precision
     assert np.array_equal(vectors(folder, "pooler"), before)
 
 
-def test_what_is_loaded_is_saved_as_safetensors_only(checkpoint, tmp_path):
-    folder, body, head, family, expected = checkpoint
-    torch.save(LAYOUTS["simcse"].tensors(body, head, family), folder / "pytorch_model.bin")
-    encoder, tokenizer = load_encoder(str(folder), "pooler")
-    encoder.save(tmp_path / "saved", tokenizer)
-    assert not [*(tmp_path / "saved").rglob("*.bin*")]
-    assert np.array_equal(vectors(tmp_path / "saved", None), expected["pooler"])
-
-
 WORDS = "embeddings.word_embeddings.weight"
 
 

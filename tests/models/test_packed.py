@@ -4,12 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from models import fast
 from models.auxiliary import LowerLayers, load_masked_lm
 from models.fast.casting import cast_matrices
-from models.fast.kernels import dropout
 from models.fast.packing import filled
-from models.loading import load_backbone
 from models.pooling import POOLINGS
 from tests.methods import CASES, build_model, make_batch, mask_of, stage_one, stage_one_batch
 
@@ -154,27 +151,7 @@ def test_frozen_matrices_held_in_bfloat16_change_no_bit_under_autocast(folder):
     assert kinds == {torch.bfloat16, torch.float32}
 
 
-@pytest.mark.parametrize(("packed", "operations"), [(True, 13), (False, 9)])
-def test_every_operation_drops_at_the_rate(tiny_bert, packed, operations, monkeypatch):
-    """Embeddings, and of each layer attention weights and both outputs; padded, torch attends."""
-    rates, draw = [], dropout._draw
-    monkeypatch.setattr(
-        dropout, "_draw", lambda shape, rate, *rest: rates.append(rate) or draw(shape, rate, *rest)
-    )
-    model = stage_two(str(tiny_bert), packed, "simcse", pooling="avg", dropout=0.2)
-    model(**batch_of(str(tiny_bert), LENGTHS["random"], "simcse"))
-    assert rates == [0.2] * operations
-
-
 def test_the_number_of_tokens_is_rounded():
     for count in range(1, 5000):
         assert count <= filled(count) <= max(8, count * 17 / 16 + 8)
     assert len({filled(count) for count in range(1024, 2048)}) <= 17
-
-
-def test_preparing_a_model_for_packing_does_not_change_its_padded_call(folder):
-    batch = batch_of(folder, LENGTHS["random"])
-    plain, packable = load_backbone(folder).eval(), load_backbone(folder).eval()
-    fast.choose(packable, True)
-    inputs = {"input_ids": batch["input_ids"][0], "attention_mask": batch["attention_mask"][0]}
-    assert torch.equal(plain(**inputs).last_hidden_state, packable(**inputs).last_hidden_state)

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-import eval.__main__ as command
 import run_unsup
 from data.collator import Collator
 from embedder import Embedder
 from eval.encode import Encode
-from eval.retrieval.beir_files import write_set
 from models.encoder import load_encoder
 from tests.encoders import encode_of
 from tests.folders import change_json
@@ -86,30 +84,6 @@ def test_search_uses_them_and_flags_replace_them(make):
         "query": "find: ",
         "document": "passage: ",
     }
-
-
-def test_the_command_scores_search_with_them(make, tmp_path, caplog):
-    folder, sets = make("bert", "avg", E5), tmp_path / "data" / "beir" / "own"
-    corpus = [
-        {"_id": str(i), "text": f"{text} {i}"}
-        for i, text in enumerate(["a dog", "the river", "a child"] * 5)
-    ]
-    queries = [{"_id": f"q{i}", "text": text} for i, text in enumerate(["dog", "river"])]
-    write_set(sets, corpus, queries, test=[("q0", "0"), ("q1", "4")])
-    arguments = [
-        str(folder),
-        "--tasks",
-        "beir",
-        "--beir",
-        "own",
-        "--data_dir",
-        str(tmp_path / "data"),
-    ]
-    with caplog.at_level("INFO"):
-        rows = command.main(arguments)
-    assert rows[0]["prompts"] == E5["prompts"] and '"document": "passage: "' in caplog.text
-    plain = command.main([*arguments, "--query_prompt=", "--document_prompt="])
-    assert "prompts" not in plain[0] and plain[0]["value"] != rows[0]["value"]
 
 
 @pytest.mark.parametrize(
