@@ -19,6 +19,7 @@ from embedder import Embedder
 from eval.retrieval.hybrid import WEIGHT
 from eval.retrieval.lexical import LANGUAGES, Words
 from search.documents import FOREIGN, read_documents, snippet, unread
+from search.export import export
 from search.index import STRIDE, WINDOW, Document, Index
 from search.recipe import Recipe
 
@@ -33,9 +34,10 @@ def parser() -> Parser:
         epilog="examples:\n"
         "  python -m search build MY_FOLDER --model MODEL --output runs/index\n"
         '  python -m search query runs/index "how to restart the server"\n'
-        "  python -m search query runs/index < questions.txt",
+        "  python -m search query runs/index < questions.txt\n"
+        "  python -m search export runs/index --output runs/parquet",
     )
-    commands = p.add_subparsers(dest="command", required=True, metavar="build|query")
+    commands = p.add_subparsers(dest="command", required=True, metavar="build|query|export")
     build = commands.add_parser("build", help="encode documents; write an index, or update one")
     texts = (
         "folders, whose .md, .txt and .html files are a document each; .csv, .tsv, .parquet and "
@@ -76,6 +78,10 @@ def parser() -> Parser:
     query.add_argument("--json", action="store_true", help="one JSON object per hit and line")
     large = "read the large files too, to see that they are as they were written"
     query.add_argument("--verify", action="store_true", help=large)
+    parquet = "write an index as Parquet, for other engines (docs/engines.md)"
+    to = commands.add_parser("export", help=parquet)
+    to.add_argument("index", metavar="INDEX", help="the folder that `build` wrote")
+    to.add_argument("--output", required=True, metavar="DIR", help="a new folder")
     return p
 
 
@@ -83,6 +89,10 @@ def main(argv: list[str] | None = None) -> None:
     args = parser().parse_args(argv)
     if args.command == "query":
         query(args)
+        return
+    if args.command == "export":
+        windows = export(Index.load(Path(args.index), verify=True), Path(args.output))
+        show(f"{args.output}: {windows} windows")
         return
     if int(os.environ.get("RANK", "0")) == 0:
         with locked(Path(args.output)):  # from here on another command is refused

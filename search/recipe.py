@@ -13,7 +13,7 @@ from common.files import read_json, write_json
 from eval.retrieval.hybrid import WEIGHT
 from eval.retrieval.lexical import LANGUAGES
 
-_FILE = "search.json"
+FILE = "search.json"
 
 
 class Recipe(NamedTuple):
@@ -30,7 +30,7 @@ class Recipe(NamedTuple):
     @classmethod
     def of(cls, model: str | Path) -> Recipe | None:
         """The recipe in a model's folder, None if there is none; BadInput if it is damaged."""
-        path = Path(model) / _FILE
+        path = Path(model) / FILE
         if not path.is_file():
             return None
         fields = read_json(
@@ -47,4 +47,4 @@ class Recipe(NamedTuple):
         return cls(fields["weight"], fields["language"])
 
     def write(self, folder: Path) -> None:
-        write_json(folder / _FILE, self._asdict())
+        write_json(folder / FILE, self._asdict())

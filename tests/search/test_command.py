@@ -8,12 +8,15 @@ import shutil
 import signal
 from itertools import pairwise
 
+import numpy as np
 import pytest
+from datasets import load_dataset
 
 import search.__main__ as command
 from common.errors import BadInput
 from embedder import Embedder
 from eval.encode import Encode
+from eval.metrics.cosine import unit
 from search.index import Index
 from tests.faults.forked import Race, meanwhile
 
@@ -181,6 +184,40 @@ def test_windows_leave_room_for_the_prompt_and_overlap(tiny_bert, monkeypatch, t
     model.encoder.module.prompts["document"] = "word " * 40
     with pytest.raises(BadInput, match="its document prompt leaves no room"):
         command.main(["build", str(tmp_path / "long.md"), "--model=m", f"{output}2"])
+
+
+def test_an_index_as_parquet_has_every_window_and_gives_the_same_hits(
+    tiny_bert, folder, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr("eval.vectors._AT_ONCE", 50)  # windows of a shard
+    index, out = str(tmp_path / "index"), tmp_path / "out"
+    words = [f"--model={tiny_bert}", "--pooling=avg", "--window=9", "--stride=9", "--dtype=int8"]
+    command.main(["build", str(folder), *words, f"--output={index}"])
+    command.main(["export", index, f"--output={out}"])
+    model = Embedder.load_index(index)
+    rows = load_dataset("parquet", data_files=str(out / "*.parquet"), split="train")
+    assert len([*out.glob("*.parquet")]) > 3 and len(rows) == len(model.index.windows)
+    assert str(len(rows)) in capsys.readouterr().out.splitlines()[-1]
+    for row in rows.select(range(0, len(rows), 20)):
+        document = (folder / row["id"]).read_text()
+        assert row["text"] in document and row["title"] == f"Page {row['id'][0]}"
+        assert model.texts[int(row["id"][0])][row["start"] : row["end"]] == row["text"]
+    how = json.loads((out / "search.json").read_text())
+    facts = {"similarity": "cosine", "weight": 0.5, "language": "english", "windows": len(rows)}
+    assert how.items() > facts.items() and how["prompts"] == {"query": "", "document": ""}
+
+    query = "A river overtakes the dog"
+    cosines = rows.with_format("numpy")["vector"][:] @ unit(model.encode([query], "query"))[0]
+    best = {}
+    for row in np.argsort(-cosines, kind="stable").tolist():
+        best.setdefault(rows[row]["id"], (rows[row]["start"], cosines[row]))
+    for hit, (name, (start, cosine)) in zip(
+        model.hits([query], 3, weight=1.0)[0], best.items(), strict=True
+    ):
+        assert (model.index.document(hit.document).id, hit.start) == (name, start)
+        assert cosine == pytest.approx(hit.cosine, abs=1e-5)
+    with pytest.raises(BadInput, match="exists already"):
+        command.main(["export", index, f"--output={out}"])
 
 
 def test_a_query_may_begin_with_a_dash(tmp_path):
