@@ -96,7 +96,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if len(queries) < LEAST:
         result["said"] = (
             f"{args.output}: {default}, the default. {len(queries)} of {len(documents)} documents "
-            f"make a pseudo-query, {LEAST} are needed to choose another search."
+            f"make a pseudo-query (a third at most; no short ones, no copies), {LEAST} are needed "
+            "to choose another search."
         )
     else:
         result |= choice(ndcg(model, documents, queries, args.language), default)

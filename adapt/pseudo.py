@@ -66,10 +66,8 @@ def pseudo_queries(
         if 2 * len(own) <= len(places):
             continue
         start, end = own[0]
-        query, answer = (
-            " ".join(text[start:end].lstrip("# ").split()),
-            f"{text[:start]} {text[end:]}".strip(),
-        )
+        query = " ".join(text[start:end].lstrip("# ").split())
+        answer = f"{text[:start]} {text[end:]}".strip()
         rng = np.random.default_rng([seed, number])
         if rng.integers(2):
             query = _keywords(query, words, rarity, len(documents), rng) or query
