@@ -4,11 +4,12 @@
 """
 
 from dataclasses import dataclass
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import Any
 
 from eval.compare.sides import Side, from_files
 from eval.scores import has_scores, scores_of
+from export.text import short
 from training.curves import describe_collapse, describe_conditioning, read_log
 from training.run_folder import read_run
 
@@ -58,7 +59,7 @@ def facts(record: dict[str, Any]) -> dict[str, str]:
         "seed": settings.get("seed"),
         "steps": record.get("steps"),
         "best dev score": _best(record.get("best")),
-        "checkpoint": _name(settings.get("model_name_or_path")),
+        "checkpoint": short(settings.get("model_name_or_path") or ""),
         "text": _text(record),
         "batch size": settings.get("per_device_train_batch_size"),
         "learning rate": settings.get("learning_rate"),
@@ -90,8 +91,7 @@ def _text(record: dict[str, Any]) -> str | None:
     files = record.get("text_files") or text.get("files")
     if not files:
         return None
-    names = [str(_name(file)) for file in files]
-    return f"{', '.join(names)} ({text.get('rows'):,} rows)"
+    return f"{', '.join(map(short, files))} ({text.get('rows'):,} rows)"
 
 
 def _weights(settings: dict[str, Any]) -> str:
@@ -109,8 +109,3 @@ def _commit(record: dict[str, Any]) -> str | None:
 
 def _listed(values: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
-
-
-def _name(path: str | None) -> str | None:
-    """The last part of a path of any system; hides local folders."""
-    return path and PureWindowsPath(path).name

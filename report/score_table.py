@@ -82,11 +82,8 @@ def scored_differently(runs: Sequence[RunFolder]) -> list[str]:
     first, *others = runs
     sentences = []
     for run in others:
-        if not (first.scores and run.scores):
-            continue
-        unequal = unlike(first.scores.settings, run.scores.settings)
-        named = [f"{name} {ours} and {theirs}" for name, ours, theirs in unequal]
-        if named:
-            runs_named = f"{first.label} and {run.label}"
-            sentences.append(f"{runs_named} were scored differently: {', '.join(named)}")
+        if first.scores and run.scores:
+            if named := unlike(first.scores.settings, run.scores.settings):
+                runs_named = f"{first.label} and {run.label}"
+                sentences.append(f"{runs_named} were scored differently: {', '.join(named)}")
     return sentences

@@ -78,9 +78,7 @@ def report(a: Side, b: Side, lines: list[Line]) -> str:
     parts += ["", markdown(body), ""]
     methods = {line.outcome.method for line in lines if isinstance(line.outcome, Interval)}
     parts += [MEANING[name] for name in MEANING if name in methods]
-    if differing := [
-        f"{name} {left} and {right}" for name, left, right in unlike(a.settings, b.settings)
-    ]:
+    if differing := unlike(a.settings, b.settings):
         parts.append(f"A and B were scored differently: {', '.join(differing)}")
     if any(line.verdict.startswith(NO_EXAMPLES) for line in lines):
         parts.append(

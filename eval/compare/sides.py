@@ -108,7 +108,7 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
         if path.resolve() in {other.resolve() for other in paths[:i]}:
             raise BadInput(f"{path}: given twice on one side; give each run once")
         here = {name: rows[keys[0]][name] for name in SETTINGS if keys and name in rows[keys[0]]}
-        different = [f"{name} {new}, before {old}" for name, new, old in unlike(here, settings)]
+        different = unlike(here, settings, ", before ")
         unequal = set(shown) ^ set(keys) or {
             key for key in keys if rows[key]["n"] != first[key]["n"]
         }
@@ -131,13 +131,10 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
     )
 
 
-def unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """(name, value in a, value in b) of the settings that are known of both and differ."""
-    return [
-        (name, a[name], b[name])
-        for name in SETTINGS
-        if name in a and name in b and a[name] != b[name]
-    ]
+def unlike(a: Mapping[str, Any], b: Mapping[str, Any], between: str = " and ") -> list[str]:
+    """The settings that are known of both and differ, such as `max_length 32 and 128`."""
+    known = [name for name in SETTINGS if name in a and name in b]
+    return [f"{name} {a[name]}{between}{b[name]}" for name in known if a[name] != b[name]]
 
 
 def _rows_by_key(path: Path) -> tuple[dict[Key, dict], list[Key]]:
