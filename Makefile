@@ -49,7 +49,7 @@ verify: $(VENV)/.installed  ## published numbers on real data: make verify DATA_
 	$(BIN)/python -m pytest -q verify --data_dir $(DATA_DIR) $(if $(MPNET),--mpnet $(MPNET))
 
 GPU ?= --output gpu.json
-gpu:  ## what a GPU does with a step, a run and a kill, in minutes: make gpu GPU="--output gpu.json"
+gpu:  ## what a GPU does with a step, a run and a kill, in about twelve minutes: make gpu GPU="--output gpu.json"
 	$(PYTHON) -m bench gpu $(GPU)
 
 faults: $(VENV)/.installed  ## hundreds of kills, signals and disk faults on real runs, thousands of damaged files

@@ -2,7 +2,7 @@
 
     python -m bench gpu --output gpu.json
 
-Parts, in about twelve minutes on an H200:
+Parts, together about twelve minutes of an H200 by estimate; these have not run on one yet:
     right    loss and gradients of a step of every method against the same step on the CPU
     step     milliseconds of a training step, by method and path, alone and in the Trainer
     run      whether runs that are killed and resumed end with the weights of one that was not, also

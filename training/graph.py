@@ -2,7 +2,7 @@
 
 A bert-base step at 64 x 32 runs faster on a GPU than a host can launch its kernels. A graph records
 them once for every shape of batch and replays them. AdamW stays outside, where the Trainer keeps
-its state and learning rate: it is a few fused kernels.
+its state and learning rate: it is a few fused kernels, and capturing it gained nothing on an H200.
 """
 
 from __future__ import annotations
