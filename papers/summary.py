@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import pandas as pd
@@ -234,7 +235,16 @@ def rendered(name: str, folder: Path) -> str:
         loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, keep_trailing_newline=True
     )
     template = environment.get_template(name)
-    return template.render(r=Results(folder), columns=" | ".join(COLUMNS), clear=CLEAR)
+    text = template.render(r=Results(folder), columns=" | ".join(COLUMNS), clear=CLEAR)
+    return "\n\n".join(_filled(part) for part in text.split("\n\n"))
+
+
+def _filled(part: str) -> str:
+    """A paragraph whose lines are full again; tables, lists, titles and code are as they are."""
+    if not part[:1].isalpha() and not part.startswith("**"):
+        return part
+    end = "\n" if part.endswith("\n") else ""
+    return fill(part, 120, break_long_words=False, break_on_hyphens=False) + end
 
 
 def write(folder: Path) -> None:
