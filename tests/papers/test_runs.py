@@ -7,8 +7,9 @@ import pytest
 
 import run_unsup
 from baselines import __main__ as baselines
-from common.errors import BadInput
-from common.files import sha256
+from common.errors import BadInput, FolderInUse
+from common.files import RUN_FILE, sha256
+from common.folders import locked
 from data.lines import content_hash
 from eval.analyse.tokens import AverageWithout, FrequentTokens, most_frequent
 from eval.encode import Encode
@@ -21,10 +22,11 @@ from papers import runs
 from papers.__main__ import main
 from papers.plans import GLOVE, model_difference, plan_of
 from papers.results import collect, fill
-from papers.runs import Choice, RunPlan
+from papers.runs import Choice, RunPlan, finished
 from papers.specification import Column, Table, TableRow
 from tests.encoders import encode_of
 from tests.eval.toys import write_stsb
+from tests.faults.forked import meanwhile
 
 SIMCSE = ["infocse-9", "--rows", "SimCSE, cls", "--backbone=mini", "--seeds", "4", "--float32"]
 
@@ -109,6 +111,14 @@ def test_baselines_are_fitted_scored_and_kept(
         and not plan.differences
         and plan.folder(choice, 0) != plans[1].folder(choice, 0)
     )
+
+
+def test_a_run_whose_script_outlives_its_command_is_left_to_it(tmp_path):
+    plan, choice = RunPlan("m", {}, None, "m", "avg"), Choice(runs=str(tmp_path))
+    with locked(plan.folder(choice, 0) / RUN_FILE):
+        assert meanwhile(plan.fill, choice, 0, {}, False) == FolderInUse.exit_code
+    plan.fill(choice, 0, {}, False)
+    assert finished(plan.folder(choice, 0))
 
 
 def test_missing_test_data_is_known_before_anything_is_trained(tmp_path, monkeypatch):
