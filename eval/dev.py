@@ -1,14 +1,13 @@
 """Dev pairs select a run's best model and compare it with the checkpoint."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from eval.compare.intervals import Items, percentile, resampled_figures
+from eval.compare.intervals import Items, percentile, resampled_figures, score_of
 from eval.encode import Encoder
-from eval.metrics.correlation import spearman
 from eval.sts import Pairs, similarities
 
 RESAMPLES = 2000
@@ -19,38 +18,23 @@ IS = {BETTER: "is better than", WORSE: "is worse than", ALIKE: "cannot be told a
 
 @dataclass(frozen=True)
 class DevSet:
-    """Examples to score an encoder on.
+    """Graded pairs, scored by Spearman's correlation.
 
     Attributes:
         metric: its name in the log, such as `stsb_spearman`.
-        content: the examples as JSON values; part of a run's identity.
-        items: encoder -> the scores of every example.
+        pairs: a part of a run's identity.
     """
 
     metric: str
-    content: Any
-    items: Callable[[Encoder], Items]
+    pairs: Pairs
+
+    def items(self, encode: Encoder) -> Items:
+        """The scores of every pair."""
+        return {"similarity": similarities(encode, self.pairs), "gold": np.array(self.pairs.gold)}
 
     def scores(self, encode: Encoder) -> dict[str, float]:
         """METRIC -> the score that selects the best model, as a run logs it."""
         return {self.metric: score_of(self.items(encode))}
-
-
-def score_of(items: Items) -> float:
-    """Spearman's correlation of pairs, or the mean over queries, x 100."""
-    if "gold" in items:
-        return float(spearman(items["similarity"], items["gold"]))
-    return 100 * float(items["value"].mean())
-
-
-def pairs_set(metric: str, pairs: Pairs) -> DevSet:
-    """Graded pairs, scored by Spearman's correlation."""
-    gold = np.array(pairs.gold)
-
-    def items(encode: Encoder) -> Items:
-        return {"similarity": similarities(encode, pairs), "gold": gold}
-
-    return DevSet(metric, vars(pairs), items)
 
 
 def verdict(initial: Items, result: Items) -> dict[str, Any]:

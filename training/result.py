@@ -11,8 +11,8 @@ from typing import Any
 from torch import nn
 
 from common.streams import show
-from eval.compare.intervals import Items
-from eval.dev import DevSet, in_words, score_of, verdict
+from eval.compare.intervals import Items, score_of
+from eval.dev import DevSet, in_words, verdict
 from eval.encode import Encode
 from eval.scores import rows_of, score_tables, write_scores
 from eval.tasks import Task, count_seen, describe_seen, score_all, with_share_seen

@@ -36,7 +36,7 @@ from data.template import frame_of
 from data.text import read_text
 from data.tokenised import Sample, TokenisedText, load_tokenised
 from data.tokenizer import train_tokenizer
-from eval.dev import DevSet, pairs_set
+from eval.dev import DevSet
 from eval.sts import STS_DEV, merged, own_pairs
 from eval.tasks import Options, Task, tasks_named
 from models.collectives import sum_over_processes, wait_for_everyone
@@ -154,7 +154,7 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
     identity = {
         "text": corpus.facts,
         "start": start_of(model_args.model_name_or_path, files.get("model_name_or_path", {})),
-        "dev_pairs": dev and digest([dev.metric, dev.content]),
+        "dev_pairs": dev and digest([dev.metric, vars(dev.pairs)]),
         "contents": files,
     }
     record = new_record(settings, identity, source.file_names)
@@ -200,7 +200,7 @@ def load_dev(data_args: ScoredArguments) -> DevSet | None:
     metric, task = "stsb_spearman", STS_DEV[0]
     if data_args.dev_file:
         metric, task = "dev_spearman", own_pairs(data_args.dev_file)
-    return pairs_set(metric, merged(task.load(data_args.data_dir)))
+    return DevSet(metric, merged(task.load(data_args.data_dir)))
 
 
 def load_tests(data_args: ScoredArguments, device: str) -> list[Task]:

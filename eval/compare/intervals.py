@@ -198,8 +198,7 @@ def resampled(
     examples = items.get(key[:3])
     if key not in side.headline or examples is None:
         return f"{NO_EXAMPLES} {name}"
-    every = np.arange(len(next(iter(examples.values()))))
-    recomputed, stated = float(figure(examples, every[None])[0]), side.scores[key].mean
+    recomputed, stated = score_of(examples), side.scores[key].mean
     if abs(recomputed - stated) > TOLERANCE:  # the examples are from another evaluation
         return f"cannot say: the examples of {name} give {recomputed:.2f}, its row {stated:.2f}"
     return resampled_figures(examples, resamples, draws_of(key, seed))
@@ -242,8 +241,15 @@ def same_examples(left: Items, right: Items) -> bool:
     return "value" in left and "value" in right and len(left["value"]) == len(right["value"])
 
 
+def score_of(items: Items) -> float:
+    """Spearman's correlation of pairs, or the mean over examples, x 100."""
+    if "gold" in items:
+        return float(spearman(items["similarity"], items["gold"]))
+    return 100 * float(items["value"].mean())
+
+
 def figure(items: Items, index: np.ndarray) -> np.ndarray:
-    """The mean, or Spearman of pairs, x 100 of each row of example indices, (R, n) -> (R,)."""
+    """`score_of` of each row of example indices, (R, n) -> (R,)."""
     if "value" in items:
         return 100 * items["value"][index].mean(axis=1)
     return spearman(items["similarity"][index], items["gold"][index])

@@ -3,27 +3,20 @@
 import numpy as np
 import pytest
 
-from eval.dev import pairs_set, verdict
+from eval.dev import DevSet, verdict
 from eval.sts import Pairs
 from tests.eval.toys import spearman
 
 
-@pytest.fixture
-def encode():
+def encode(texts):
     """Every text gets a vector of its own, the same each time."""
-
-    def encode(texts):
-        return np.stack(
-            [np.random.default_rng(list(text.encode())).normal(size=8) for text in texts]
-        )
-
-    return encode
+    return np.stack([np.random.default_rng(list(text.encode())).normal(size=8) for text in texts])
 
 
-def test_pairs_are_scored_as_the_sts_tasks_are(encode):
+def test_pairs_are_scored_as_the_sts_tasks_are():
     pairs = Pairs(list("abcdef"), list("ghijkl"), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
     expected = {"dev_spearman": spearman(encode, pairs)}
-    assert pairs_set("dev_spearman", pairs).scores(encode) == expected
+    assert DevSet("dev_spearman", pairs).scores(encode) == expected
 
 
 @pytest.mark.parametrize(
