@@ -142,8 +142,7 @@ def build_collator(
         model.config.hidden_size,
         encoder.dropout_operations,
         encoder.max_length,
-        any(objective.reads_words for objective in model.objectives),
-        fast.EDGE if args.cuda_graph else 1,
+        multiple=fast.EDGE if args.cuda_graph else 1,
     )
 
 

@@ -60,7 +60,7 @@ ROBERTA = (
     "infocse_rtd",
     "consert",
     "promptbert",
-    "tsdae, words",
+    "tsdae",
 )  # its positions start behind the padding index
 
 
