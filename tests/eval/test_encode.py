@@ -7,7 +7,7 @@ from torch import nn
 
 import eval.encode
 from common.errors import NonFinite
-from eval.encode import Encode
+from eval.encode import Encode, device_here
 from models.encoder import SentenceEncoder
 from models.heads import Head, Normalize
 from models.loading import load_backbone, load_config, load_tokenizer
@@ -143,3 +143,16 @@ def test_the_identity_covers_everything_that_decides_a_vector(tiny_bert, tiny_ro
     others = [identity(tiny_roberta), *(identity(**change) for change in changes)]
     assert identity() == identity(use=True)
     assert len({identity(), *others}) == 9
+
+
+@pytest.mark.parametrize(
+    ("gpus", "local", "device"),
+    [(0, "1", "cpu"), (1, "1", "cuda"), (4, None, "cuda"), (4, "3", "cuda:3")],
+)
+def test_a_process_of_a_launcher_has_its_own_gpu(gpus, local, device, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpus > 0)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    if local:
+        monkeypatch.setenv("LOCAL_RANK", local)
+    assert device_here() == device

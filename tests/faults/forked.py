@@ -75,12 +75,17 @@ class Race:
     def begin(self, name):
         """To be called in every job."""
         self.note(f"begin {name}")
-        while len(self.notes()) < self._count:
-            time.sleep(0.01)
+        self._wait(lambda: len(self.notes()) >= self._count)
         if self._killed:
             os.kill(os.getpid(), signal.SIGKILL)
-        while not self._dead.exists():
+        self._wait(self._dead.exists)
+
+    def _wait(self, over):
+        for _ in range(12_000):
+            if over():
+                return
             time.sleep(0.01)
+        raise AssertionError(f"waited for two minutes: {self.notes()}")
 
     def run(self, command):
         """Call `command` with its number in every process; returns the notes."""
