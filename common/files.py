@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
@@ -95,23 +95,6 @@ def writable(path: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise unwritable(error, f"{path}: cannot be written ({reason})") from error
-
-
-def own_folder(folder: Path, names: Iterable[str]) -> None:
-    """Mark a folder as generated, with a hidden file.
-
-    Raises:
-        BadInput: it already has one of the files and no mark.
-    """
-    mark = folder / ".generated"
-    foreign = [name for name in names if (folder / name).exists()]
-    if foreign and not mark.exists():
-        raise BadInput(
-            f"{folder}: has a {foreign[0]} that this command did not write; choose another folder, "
-            "or move it"
-        )
-    with writing(mark) as part:
-        part.touch()
 
 
 def share_weights(folder: Path) -> None:

@@ -8,7 +8,7 @@ import shlex
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -44,15 +44,12 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         words = sys.argv[1:] if args is None else args
-        refuse_repeated(words)
-        for word in words:  # before a missing argument is an error
-            flag = word.split("=")[0]
-            if (
-                flag.startswith("--")
-                and flag[2:] in self.old
-                and flag not in self._option_string_actions
-            ):
-                self.error(f"unrecognized arguments: {flag}")
+        names = Counter(word.split("=")[0] for word in words if word.startswith("--"))
+        for name, times in names.items():
+            if name[2:] in self.old and name not in self._option_string_actions:
+                self.error(f"unrecognized arguments: {name}")  # not of an argument that is missing
+            if times > 1:  # argparse would drop the first value
+                raise BadInput(f"{name}: given twice; put all values after one flag")
         return super().parse_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
@@ -79,14 +76,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return f"it is '{new}' now; "
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean '{near[0]}'? " if near else ""
-
-
-def refuse_repeated(argv: Sequence[str]) -> None:
-    """Raise BadInput for a flag that is given twice: argparse would drop the first value."""
-    names = Counter(word.split("=")[0] for word in argv if word.startswith("--"))
-    for name, times in names.items():
-        if times > 1:
-            raise BadInput(f"{name}: given twice; put all values after one flag")
 
 
 def positive(text: str) -> int:

@@ -25,11 +25,12 @@ from common.errors import run_command
 # isort: split
 
 from adapt import __main__ as adapt
-from common.files import own_folder, read_yaml
+from common.files import read_yaml
 from common.flags import Parser, positive
 from common.streams import show
 from eval.retrieval.beir_files import write_set
 from eval.scores import markdown
+from examples import own_folder
 from infocse import Embedder
 
 logger = logging.getLogger(__name__)

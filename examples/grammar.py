@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from common.files import own_folder, read_yaml, writing
+from common.files import read_yaml, writing
+from examples import own_folder
 
 Frame = dict[str, str]  # the topic, and the name of the concept in each slot that is filled
 LEXICON = read_yaml(Path(__file__).with_name("lexicon.yaml"), strings=True)

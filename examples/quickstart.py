@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean
 
 from common.errors import run_command
-from common.files import ROOT, own_folder, read_json
+from common.files import ROOT, read_json
 
 # isort: split
 
@@ -30,6 +30,7 @@ from common.streams import show
 from eval.metrics.correlation import spearman
 from eval.scores import markdown, write_rows
 from eval.scores import row as score_row
+from examples import own_folder
 from examples.grammar import generate, write
 from infocse import Embedder, evaluate, pretrain, train
 from report.__main__ import main as report
