@@ -393,32 +393,6 @@ def test_a_run_out_of_patience_ends_also_after_a_resume(unsup, tmp_path):
         assert logged(whole) == logged(run)
 
 
-def test_a_run_in_chunks_logs_what_a_plain_run_logs(unsup, tmp_path):
-    flags = {
-        "optim": "sgd",
-        "learning_rate": "0.05",
-        "dropout": 0,
-        "projection": "linear_tanh",
-        "max_steps": 4,
-    }
-    run_unsup.main(unsup("plain", **flags))
-    run_unsup.main(unsup("chunks", **flags, chunk_size=3))
-    for plain, chunked in zip(
-        history(tmp_path / "plain"), history(tmp_path / "chunks"), strict=True
-    ):
-        assert plain.keys() == chunked.keys()
-        for key in plain.keys() & {
-            "loss",
-            "grad_norm",
-            "contrastive",
-            "aux_mlm",
-            "eval_dev_spearman",
-        }:
-            # Two nearly equal cosines of thirty may change places.
-            allowed = {"abs": 1.0} if key == "eval_dev_spearman" else {"rel": 1e-3}
-            assert plain[key] == pytest.approx(chunked[key], **allowed), (key, plain["step"])
-
-
 def flat(folder):
     """Give a model of 4 layers the same vector for every text."""
     tensors = load_file(folder / "model.safetensors")
