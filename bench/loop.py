@@ -21,12 +21,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from datasets import Dataset
 from torch import Tensor, nn
 from transformers import (
-    BertTokenizer,
     DataCollatorForLanguageModeling,
     IntervalStrategy,
     PrinterCallback,
@@ -35,21 +33,15 @@ from transformers import (
 )
 
 from bench.cases import STAGE_ONE, TINY, Case, Materials
-from bench.pair import CLS, FIRST_WORD, MASK, SEP, draw_lengths
 from bench.timing import Timed, measured
-from common.files import write_json
 from common.flags import positive
-from data.collator import Collator
-from data.template import frame_of
-from data.text import ROWS_AT_ONCE
+from data.template import Frame
 from data.tokenised import TokenisedText
-from data.views import Masking, View
+from models.loading import load_tokenizer
 from models.training import TrainingOutput
 from training.graph import GraphedStep
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
-
-MASK_RATE, VOCABULARY = 0.4, 30522
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,17 +54,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rows(args: argparse.Namespace) -> list[dict]:
     """Milliseconds of CPU time per step: the loop's, the median over `runs` slopes; the host's."""
-    tokenizer, sentences = generated(args.rows)
     with TemporaryDirectory() as folder:
-        corpus = corpus_of(sentences, Path(folder))
-        pairs = tokenised(sentences, frame_of(tokenizer), args.length)
-        masking = [Masking(MASK_RATE, views=(0, 1))]
-        collator = Collator(corpus, tokenizer, [View(), View()], args.length, 42, masking)
-        their_collator = PairCollator(tokenizer, MASK_RATE)
+        sizes = TINY | {"num_hidden_layers": 12, "initializer_range": 0.3}
+        materials = Materials(Path(folder), sizes, args.batch, args.length, rows=args.rows)
+        host = [host_of(materials, name, args.steps) for name in ("simcse", "infocse", STAGE_ONE)]
+        _, collator = materials.parts(Case("infocse", "bert", packed=True, precision="float32"))
+        pairs = tokenised(collator.text, collator.frames[0], args.length)
+        tokenizer = load_tokenizer(str(Path(folder) / "bert"))
+        their_collator = PairCollator(tokenizer, collator.masking[0].rate)
 
         def ours(steps: int) -> Trainer:
             arguments = arguments_of(args, steps, folder)
-            return EmbeddingTrainer(OneParameter(), arguments, collator, len(corpus))
+            return EmbeddingTrainer(OneParameter(), arguments, collator, len(collator.text))
 
         def plain(steps: int) -> Trainer:
             arguments = arguments_of(args, steps, folder)
@@ -83,10 +76,6 @@ def rows(args: argparse.Namespace) -> list[dict]:
             plain_ms.append(slope(plain, args.steps))
             ours_ms.append(slope(ours, args.steps))
     timed = Timed(statistics.median(plain_ms), statistics.median(ours_ms))
-    with TemporaryDirectory() as folder:
-        sizes = TINY | {"num_hidden_layers": 12, "initializer_range": 0.3}
-        materials = Materials(Path(folder), sizes, args.batch, args.length, rows=args.rows // 4)
-        host = [host_of(materials, name, args.steps) for name in ("simcse", "infocse", STAGE_ONE)]
     return [timed.row("loop", "fp32", "one parameter", args.runs), *host]
 
 
@@ -162,24 +151,6 @@ class Parts(TrainerCallback):
         self._start = now
 
 
-def corpus_of(sentences: list[list[int]], folder: Path) -> TokenisedText:
-    """The sentences as `data.tokenised` keeps them."""
-    table = pa.table({"0": pa.array(sentences, pa.list_(pa.int32()))})
-    with pa.ipc.new_stream(str(folder / "ids.arrow"), table.schema) as stream:
-        stream.write_table(table, ROWS_AT_ONCE)
-    write_json(folder / "facts.json", {})
-    return TokenisedText(folder)
-
-
-def generated(count: int) -> tuple[BertTokenizer, list[list[int]]]:
-    """A tokenizer with BERT's vocabulary size, and ids of sentences with realistic lengths."""
-    special = {0: "[PAD]", 100: "[UNK]", CLS: "[CLS]", SEP: "[SEP]", MASK: "[MASK]"}
-    tokenizer = BertTokenizer({special.get(i, f"w{i}"): i for i in range(VOCABULARY)})
-    random = np.random.default_rng(0)
-    lengths = draw_lengths(random, count) - 2
-    return tokenizer, [random.integers(FIRST_WORD, VOCABULARY, n).tolist() for n in lengths]
-
-
 class OneParameter(nn.Module):
     """A model that costs almost nothing and ignores its batch."""
 
@@ -228,13 +199,11 @@ def slope(trainer: Callable[[int], Trainer], lengths: list[int]) -> float:
     return (long - short) / (lengths[1] - lengths[0])
 
 
-def tokenised(
-    sentences: list[list[int]], frame: tuple[list[int], list[int]], longest: int
-) -> Dataset:
+def tokenised(text: TokenisedText, frame: Frame, longest: int) -> Dataset:
     """Rows as stored by SimCSE's and InfoCSE's `prepare_features`: lists of two equal views."""
-    prefix, suffix = frame
-    inner = longest - len(prefix) - len(suffix)
-    rows = [prefix + ids[:inner] + suffix for ids in sentences]
+    ids, lengths = text.sentences(np.arange(len(text)), 0, longest - frame.added)
+    parts = np.split(ids, np.cumsum(lengths)[:-1])
+    rows = [[*frame.prefix, *part.tolist(), *frame.suffix] for part in parts]
     columns = {
         "input_ids": [[ids, ids] for ids in rows],
         "attention_mask": [[[1] * len(ids)] * 2 for ids in rows],

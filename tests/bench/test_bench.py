@@ -10,8 +10,9 @@ import torch
 
 from bench import loop, pair
 from bench.__main__ import main
+from bench.cases import TINY, Case, Materials
 from bench.pair import LENGTHS, batch
-from data.template import frame_of
+from models.loading import load_tokenizer
 
 HOSTS = ["simcse", "infocse", "stage 1"]
 
@@ -24,17 +25,16 @@ def test_both_loops_run_and_give_a_row_and_the_host_s_parts():
     assert {"plain_ms", "ours_ms", "ratio", "runs", "threads"} <= set(row)
 
 
-def test_the_plain_collator_pads_and_masks_two_equal_views():
-    tokenizer, sentences = loop.generated(8)
-    around = frame_of(tokenizer)
-    assert (*around, tokenizer.mask_token_id) == ([101], [102], 103)
-    data = loop.tokenised(sentences, around, 16)
-    batch = loop.PairCollator(tokenizer, 0.4)([data[i] for i in range(8)])
+def test_the_plain_collator_pads_and_masks_two_equal_views(tmp_path):
+    _, ours = Materials(tmp_path, TINY, 8, 32).parts(Case("infocse", "bert", False, "float32"))
+    data = loop.tokenised(ours.text, ours.frames[0], 16)
+    batch = loop.PairCollator(load_tokenizer(tmp_path / "bert"), 0.4)([data[i] for i in range(8)])
     assert batch["input_ids"].shape == (8, 2, 16)
     assert (batch["input_ids"][:, 0] == batch["input_ids"][:, 1]).all()
     chosen = (batch["mlm_labels"] != -100).sum() / (batch["attention_mask"].sum() - 32)
     assert 0.2 < chosen < 0.6
-    assert batch["input_ids"][0, 0, :3].tolist() == [101, *sentences[0][:2]]
+    ids, _ = ours.text.sentences([0], 0, 2)
+    assert batch["input_ids"][0, 0, :3].tolist() == [*ours.frames[0].prefix, *ids]
 
 
 @pytest.mark.parametrize("weight", [pair.WEIGHT, 1.0])
