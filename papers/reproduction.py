@@ -139,7 +139,11 @@ def word(row: dict[str, Any]) -> str:
 
 def page(result: dict[str, Any]) -> str:
     """The page in Markdown."""
-    parts = [f"# Reproduction: {result['name']}", summary(result)]
+    parts = [f"# Reproduction: {result['name']}"]
+    if not result["arms"]:
+        parts.append("No training is finished.")
+    elif result["scale"] != "full":
+        parts.append("A small BERT: its scores are not those of the papers' bert-base.")
     if result["arms"] or result["checkpoints"]:
         parts.append(scores_table(result))
     if result["differences"]:
@@ -153,22 +157,6 @@ def page(result: dict[str, Any]) -> str:
         parts += ["## STS-B dev while training", "![dev scores](curves.png)", curve_table(result)]
         parts += ["## How", "\n".join(f"- {line}" for line in how(result))]
     return "\n\n".join(parts) + "\n"
-
-
-def summary(result: dict[str, Any]) -> str:
-    """The finding in words, computed from the rows."""
-    lines = []
-    for row in result["differences"]:
-        if row["other"].startswith(PREFIX):
-            other = row["other"].removeprefix(PREFIX)
-            lines.append(
-                f"{row['arm']}: {row['a']:.2f} here, {row['b']:.2f} in {other}: {row['word']}."
-            )
-    if not lines:
-        return "No training is finished."
-    if result["scale"] != "full":
-        lines.append("A small BERT: its scores are not those of the papers' bert-base.")
-    return " ".join(lines)
 
 
 def scores_table(result: dict[str, Any]) -> str:
