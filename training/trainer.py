@@ -344,6 +344,10 @@ class Steps(TrainerCallback):
         if state.global_step >= state.max_steps:
             control.should_evaluate = control.should_log = True
 
+    def on_train_end(self, args, state, control, **kwargs):
+        # The Trainer keeps its loader, so the workers would stay for the tests and later runs.
+        kwargs["train_dataloader"].base_dataloader._iterator = None
+
 
 class StopWhenAsked(TrainerCallback):
     """After a signal, log, save and leave the loop; all processes at the end of the same step.

@@ -84,11 +84,10 @@ def break_numbers(faults):
             next(iter(self.model.parameters())).register_hook(lambda gradient: gradient * value)
         return step(self, model, inputs, *others)
 
-    def count_terms(self, terms, inputs):
-        broken = self.state.global_step + 1 == faults.get("nan_loss")
-        count(
-            self, {name: term * value for name, term in terms.items()} if broken else terms, inputs
-        )
+    def count_terms(self, terms, *others):
+        if self.state.global_step + 1 == faults.get("nan_loss"):
+            terms = {name: term * value for name, term in terms.items()}
+        count(self, terms, *others)
 
     def after_step(self):
         after(self)

@@ -20,7 +20,7 @@ def test_a_skipped_step_does_not_move_the_momentum_encoder(skipped):
     assert model.after_step.called is not skipped
 
 
-def test_workers_stay_for_all_epochs(tmp_path):
+def test_workers_stay_for_all_epochs_and_end_with_the_training(tmp_path):
     class Workers(TrainerCallback):
         def on_epoch_end(self, *args, **kwargs):
             workers.append([process.pid for process in multiprocessing.active_children()])
@@ -32,3 +32,4 @@ def test_workers_stay_for_all_epochs(tmp_path):
     trainer.add_callback(Workers())
     trainer.train()
     assert len(workers) == 3 and workers[0] == workers[1] == workers[2] != []
+    assert not multiprocessing.active_children()
