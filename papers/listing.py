@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
+
 from common.files import read_json
 from eval.scores import markdown
 from papers import study_runs
@@ -38,12 +40,12 @@ def overview(contents: Iterable[Table | Study], choice: Choice, output: Path) ->
             )
         else:
             rows = len(content.rows)
-            filled = filled_columns(content, output)
-            run = len(filled)
-            cells = f"{sum(map(len, filled.values()))} of {rows * len(content.columns)}"
+            results = results_in(content, output)
+            run, filled = len(results), results["filled"].sum()
+            cells = f"{filled} of {rows * len(content.columns)}"
             for row in content.rows:
                 plan = plan_of(content, row, choice)
-                if isinstance(plan, str) and row.label not in filled:
+                if isinstance(plan, str) and row.label not in results.index:
                     only[row.label] = plan
         reasons += [f"{content.name}, {label}: {why}" for label, why in only.items()]
         counts = [str(rows), str(run), cells, str(rows - run - len(only)), str(len(only))]
@@ -53,14 +55,25 @@ def overview(contents: Iterable[Table | Study], choice: Choice, output: Path) ->
     return "\n".join([markdown(lines), *reasons])
 
 
-def filled_columns(table: Table, output: Path) -> dict[str, set[str]]:
-    """Label of a row -> the columns in which a file in `output` has a figure of ours."""
-    filled: dict[str, set[str]] = {}
+def results_in(table: Table, output: Path) -> pd.DataFrame:
+    """The rows of a table that have figures of ours, by label.
+
+    Columns: `models` they ran on, `filled` figures, and the `first` row with the same runs.
+    """
+    figures = []
     for file in [*output.glob(f"{table.file}.json"), *output.glob(f"{table.file}-*.json")]:
         for result in read_json(file, "the results of a paper", kind=list):
             if result.get("table") == table.name and result["ours"] is not None:
-                filled.setdefault(result["label"], set()).add(result["column"])
-    return filled
+                runs = sorted(facts["run"] for facts in result["provenance"].values())
+                place = result["label"], result["column"]
+                figures.append((*place, result["backbone"], " ".join(runs)))
+    frame = pd.DataFrame(figures, columns=["label", "column", "model", "runs"])
+    by_label = frame.groupby("label", sort=False)
+    results = by_label.agg(filled=("column", "nunique"), runs=("runs", "first"))
+    results["models"] = by_label["model"].agg(lambda models: ", ".join(models.unique()))
+    labels = results.index.to_series()
+    results["first"] = labels.groupby(results["runs"]).transform("first")
+    return results
 
 
 def states(
@@ -68,8 +81,8 @@ def states(
 ) -> str:
     """A line per row with its state, the number of missing runs and, if asked for, their commands.
 
-    Rows of a table also say how many of their cells are filled. `some` are the levels of a study,
-    see `study_runs.fill`.
+    Rows of a table also say on which model they ran, how many of their cells that filled, and of
+    which other row they are the runs. `some` are the levels of a study, see `study_runs.fill`.
     """
     missing: dict[Path, list[str]] = {}
     if isinstance(content, Study):
@@ -81,12 +94,17 @@ def states(
             state = _state(plan, replace(choice, seeds=seeds), done, missing)
             lines.append([", ".join(levels), state])
     else:
-        lines = [["row", "state", "cells"]]
-        filled = filled_columns(content, path.parent)
+        lines = [["row", "state", "ran on", "cells", "the runs of"]]
+        results = results_in(content, path.parent)
         for row in content.rows:
-            state = _state(plan_of(content, row, choice), choice, [], missing)
-            cells = f"{len(filled.get(row.label, ()))} of {len(content.columns)}"
-            lines.append([row.label, state, cells])
+            line = [row.label, _state(plan_of(content, row, choice), choice, [], missing)]
+            if row.label in results.index:
+                result = results.loc[row.label]
+                other = "-" if result["first"] == row.label else str(result["first"])
+                cells = f"{result['filled']} of {len(content.columns)}"
+                lines.append([*line, str(result["models"]), cells, other])
+            else:
+                lines.append([*line, "-", f"0 of {len(content.columns)}", "-"])
     parts = [f"{content.name}: {content.title}", markdown(lines)]
     parts.append(f"{len(missing)} runs are missing; runs shared by rows count once.")
     if commands:

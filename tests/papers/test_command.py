@@ -145,8 +145,8 @@ def test_the_list_of_all_counts_what_is_run_and_says_why_a_row_cannot_be(
     assert listed > {"methods-mini", "consert-1", "consert-figure-1"}
     main(["infocse-5", "--list", "--backbone=mini", f"--output={tmp_path / 'results'}"])
     states = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "| InfoCSE | 0 of 3 finished | 1 of 1 |" in states
-    assert "| w/o contrastive loss | 0 of 3 finished | 0 of 1 |" in states
+    assert "| InfoCSE | 0 of 3 finished | mini | 1 of 1 | - |" in states
+    assert "| w/o contrastive loss | 0 of 3 finished | - | 0 of 1 | - |" in states
     assert any(
         line.startswith("infocse-10, Skip-thought: published only: a recurrent network")
         for line in lines
