@@ -39,6 +39,11 @@ class ModelArguments:
         "(SG-OPT)",
     )
     dropout: Rate | None = flag(None, "hidden and attention dropout; default: the checkpoint's")
+    bow_weight: Weight | None = flag(
+        None,
+        "weight of an extra loss that predicts the text's words from its vector with the "
+        "checkpoint's MLM head (2401.11248); default: none",
+    )
     packed: bool | None = flag(
         None,
         "skip padding tokens (the losses are the same; an unsupported family runs padded and says "

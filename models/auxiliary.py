@@ -129,13 +129,17 @@ class TiedHead(nn.Module):
         tied = decoder.weight is lm.get_input_embeddings().weight
         self.weight = None if tied else copy.deepcopy(decoder.weight)
 
+    def words(self, backbone: PreTrainedModel) -> Words:
+        """The step after the transform, with the embeddings of the encoder's backbone."""
+        weight = backbone.get_input_embeddings().weight if self.weight is None else self.weight
+        assert isinstance(weight, Tensor)
+        return Words(weight, self.bias)
+
     def token_loss(
         self, backbone: PreTrainedModel, states: fast.States, labels: Tensor
     ) -> tuple[Tensor, Tensor]:
         """As `VocabularyHead.token_loss`, with the embeddings of the encoder's backbone."""
-        weight = backbone.get_input_embeddings().weight if self.weight is None else self.weight
-        assert isinstance(weight, Tensor)
-        return states.token_loss(self.transform, Words(weight, self.bias), labels)
+        return states.token_loss(self.transform, self.words(backbone), labels)
 
 
 def run_like(encoder: SentenceEncoder, *networks: PreTrainedModel, packed: bool = True) -> None:

@@ -13,12 +13,12 @@ from common.files import share_weights
 from data.views import IGNORED
 from models import fast
 from models.auxiliary import HEAD_FILE, PREFIX, check_depth
+from models.bag_of_words import bag_of_words
 from models.collectives import means_over_tokens
 from models.composite import Composite
 from models.families import layers_of, output_of
 from models.loading import quiet
 from models.objectives.base import Batch
-from models.precision import at_least_float32
 from models.training import TrainingOutput
 
 
@@ -175,18 +175,6 @@ class AuxiliaryMaskedLM(Composite):
             }
             save_file(tensors, Path(folder) / HEAD_FILE)
         share_weights(Path(folder))
-
-
-def bag_of_words(logits: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of -log softmax(logits)[word] over the distinct words of each text, and their number.
-
-    Args:
-        logits: (B, vocabulary), from each text's vector.
-        words: (B, L) ids, each word of a text once; IGNORED elsewhere.
-    """
-    real = words != IGNORED
-    log_p = torch.log_softmax(at_least_float32(logits), dim=-1).gather(1, words.clamp(min=0))
-    return -torch.where(real, log_p, 0.0).sum(), real.sum()
 
 
 def _means(sums: dict[str, Sums]) -> dict[str, Tensor]:

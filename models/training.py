@@ -13,7 +13,8 @@ from common.arguments import ModelArguments
 from common.errors import BadInput
 from data.template import mask_place
 from models import fast
-from models.auxiliary import LowerLayers, load_masked_lm
+from models.auxiliary import LowerLayers, TiedHead, load_masked_lm
+from models.bag_of_words import BagOfWords
 from models.collectives import gather_with_gradient, local_rows
 from models.composite import Composite
 from models.contrast import mean_cosine, uniformity
@@ -148,8 +149,8 @@ def build_model(
     assert source is not None
     config = load_config(source)
     set_dropout(config, model_args.dropout)
-    load = load_masked_lm if method.reads_output(method_args) else load_backbone
-    model = load(source, config)
+    with_output = method.reads_output(method_args) or model_args.bow_weight
+    model = load_masked_lm(source, config) if with_output else load_backbone(source, config)
     backbone: Any = model.base_model
     described = _describe(source, model_args.pooling)
     length = min(usable_length(backbone, tokenizer), described.max_length or NO_LIMIT)
@@ -167,6 +168,8 @@ def build_model(
     init_std = getattr(config.get_text_config(), "initializer_range", 0.02)  # as in the library
     projection = projection_named(model_args.projection, config.hidden_size, init_std)
     objectives = method.build(method_args, encoder, projection, Checkpoint(source, model))
+    if model_args.bow_weight:
+        objectives.append(BagOfWords(TiedHead(model), model_args.bow_weight))
     if bf16:  # autocast reads nothing else of these; SG-OPT's copy needs the precision
         for part in nn.ModuleList(objectives).modules():
             if isinstance(part, (LowerLayers, Teacher)):

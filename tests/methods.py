@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from data.template import mask_place
-from models.auxiliary import load_masked_lm, new_head
+from models.auxiliary import TiedHead, load_masked_lm, new_head
+from models.bag_of_words import BagOfWords
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config, load_tokenizer, set_dropout
@@ -62,6 +63,8 @@ EXTRA = {  # name of the case: method, flags
     "promptbert, not denoised": ("promptbert", {"denoise": False}),
     "nli, adversarial": ("nli", {"view_2": "adversarial", "features": "code"}),
 }
+WORDS = {"tsdae, words": "tsdae"}  # with a bag of words: name of the case, method
+EXTRA |= {case: (method, {}) for case, method in WORDS.items()}
 CASES = {name: (name, {}) for name in method_names()} | EXTRA
 
 
@@ -94,10 +97,13 @@ def build_model(
     mask_at = (
         mask_place(method.tokenizer(args, load_tokenizer(folder))) or -1
     )  # where nothing has a template: the last
-    model = (load_masked_lm if method.reads_output(args) else load_backbone)(folder, config)
+    with_output = method.reads_output(args) or case in WORDS
+    model = (load_masked_lm if with_output else load_backbone)(folder, config)
     encoder = SentenceEncoder(model.base_model, pooling, None, 64, packed, place=mask_at)
     projection = projection_named(head, config.hidden_size, spread)
     objectives = method.build(args, encoder, projection, Checkpoint(folder, model))
+    if case in WORDS:
+        objectives.append(BagOfWords(TiedHead(model), 0.7))
     model = EncoderForTraining(encoder, projection, objectives).train()
     for objective in objectives:
         if generator := getattr(objective, "generator", None):
@@ -160,6 +166,8 @@ def make_batch(
             whole == 1, config.pad_token_id
         )
         batch |= {"target_input_ids": ids, "target_attention_mask": whole}
+    if case in WORDS:
+        batch["words"] = torch.where(drawn, ids, -100)
     if method.labels:
         batch["labels"] = torch.arange(mask.shape[1]).view(1, -1) % 3
     return batch

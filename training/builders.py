@@ -142,7 +142,8 @@ def build_collator(
         model.config.hidden_size,
         encoder.dropout_operations,
         encoder.max_length,
-        multiple=fast.EDGE if args.cuda_graph else 1,
+        any(objective.reads_words for objective in model.objectives),
+        fast.EDGE if args.cuda_graph else 1,
     )
 
 

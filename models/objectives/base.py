@@ -181,6 +181,7 @@ class Objective(nn.Module):
 
     Attributes:
         reads_projection, reads_tokens: whether it reads these parts of `Encoded`.
+        reads_words: whether it reads the words of `Batch`.
         compares: whether it contrasts the sentences of a batch, so that a single one teaches
             nothing.
         not_replayed: why a CUDA graph of a step with it would repeat old numbers; empty if it is
@@ -189,6 +190,7 @@ class Objective(nn.Module):
 
     reads_projection = False
     reads_tokens = False
+    reads_words = False
     compares = False
     not_replayed = ""
 

@@ -34,6 +34,7 @@ CASES = [
     *((method, {}) for method in METHODS),
     ("s_simcse", {"per_operation": "true", "per_sentence": "true"}),
 ]
+CASES += [("simcse", {"bow_weight": 0.5})]
 CASES += [
     ("rankcse", {"teacher": "self"}),
     ("dclr", {"complement": "self"}),

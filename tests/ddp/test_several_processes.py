@@ -54,7 +54,7 @@ CACHED = [
     "nli",
     "sg_opt",
     "is_bert",
-    "tsdae",
+    "tsdae, words",
 ]
 DECODER = "decoder, sharded"  # by FSDP2, which nothing but this test does, see docs/scale.md
 STAGE_ONE = {"stage 1": False, "stage 1, packed": True}

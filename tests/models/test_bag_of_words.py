@@ -1,13 +1,20 @@
-"""The words of a text, which stage 1 predicts from [CLS]."""
+"""The bag of words as a term of a method, against the masked language model word by word."""
 
 import numpy as np
 import pytest
+import torch.nn.functional as F
+from transformers import AutoModelForMaskedLM
 
 from data.collator import Collator
 from data.source import Source
 from data.tokenised import load_tokenised
 from data.views import IGNORED, View
-from models.loading import load_tokenizer
+from models.auxiliary import TiedHead, load_masked_lm
+from models.bag_of_words import BagOfWords
+from models.families import output_of
+from models.loading import load_config, load_tokenizer
+from models.objectives.base import Batch
+from tests.methods import build_model
 
 
 @pytest.fixture
@@ -31,3 +38,35 @@ def test_the_words_are_those_of_the_text_before_its_edit(folder, batch, sentence
     assert (batch["words"][0] != IGNORED).sum() < (batch["attention_mask"][0] == 1).sum(), (
         "some words are repeated"
     )
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("pooling", ["avg", "cls_before_pooler"])
+def test_the_term_is_the_checkpoint_s_head_on_the_pooled_vectors(
+    folder, batch, pooling, tied, tmp_path
+):
+    config = load_config(folder)
+    config.tie_word_embeddings = tied
+    lm = AutoModelForMaskedLM.from_config(config).eval()
+    lm.save_pretrained(tmp_path / "lm")
+    load_tokenizer(str(folder)).save_pretrained(tmp_path / "lm")
+    model = build_model("simcse", str(tmp_path / "lm"), pooling=pooling)
+    model.objectives.append(BagOfWords(TiedHead(load_masked_lm(str(tmp_path / "lm"))), 0.7))
+    output = model(**batch)
+    (transform, decoder), total, count = output_of(lm), 0.0, 0
+    parts = (batch[n].flatten(0, 1) for n in ("input_ids", "attention_mask", "words"))
+    for ids, mask, words in zip(*parts, strict=True):
+        states = lm(input_ids=ids[mask == 1][None], output_hidden_states=True).hidden_states[-1][0]
+        vector = states.mean(0) if pooling == "avg" else states[0]
+        log_p = F.log_softmax(decoder(transform(vector)), dim=-1)
+        for word in words[words != IGNORED].tolist():
+            total, count = total - log_p[word].item(), count + 1
+    assert output.terms["bow"].item() == pytest.approx(total / count, rel=1e-4)
+    assert output.loss.item() == pytest.approx(
+        output.terms["contrastive"].item() + 0.7 * total / count, rel=1e-4
+    )
+    objective = model.objectives[-1]
+    assert objective.tokens(Batch.of(**batch)) == count
+    assert (objective.head.weight is None) == tied, "a tied matrix is the encoder's own"
+    output.loss.backward()
+    assert all(p.grad.abs().max() > 0 for p in objective.parameters())

@@ -89,7 +89,7 @@ OTHERWISE = [
     ),  # beside [CLS]: two boundaries
     *(
         (case, {"packed": True})
-        for case in ("infocse", "simcse_mlm", "diffcse", "is_bert", "tsdae")
+        for case in ("infocse", "simcse_mlm", "diffcse", "is_bert", "tsdae, words")
     ),
 ]
 

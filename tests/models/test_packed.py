@@ -60,7 +60,7 @@ ROBERTA = (
     "infocse_rtd",
     "consert",
     "promptbert",
-    "tsdae",
+    "tsdae, words",
 )  # its positions start behind the padding index
 
 

@@ -124,5 +124,5 @@ def test_the_initial_model_is_loaded_once(tiny_bert, short_run, monkeypatch, met
         "models.loading.weights_of", lambda folder: read.append(folder) or weights_of(folder)
     )
     flags = {"skip_from": 2, "aux_init": "encoder_top"} if method == "infocse" else {}
-    run_unsup.main(short_run(path, method=method, **flags))
+    run_unsup.main(short_run(path, method=method, bow_weight=0.1, **flags))
     assert read.count(path) == 1
