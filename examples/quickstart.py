@@ -74,7 +74,9 @@ def main(argv: list[str] | None = None) -> list[dict]:
     train_all(corpus, runs, args.seed, settings)
     rows = scores(corpus, runs, args.seed)
     write_rows(runs / "scores.json", rows)
-    report([*map(str, sorted(runs.glob("*-*/"))), f"--output={runs / 'report.html'}"])
+    trained = [f"{method}-{run}" for method in METHODS.values() for run in seeds_of(args.seed)]
+    folders = [str(runs / name) for name in ("stage-1", *trained)]
+    report([*folders, f"--output={runs / 'report.html'}"])
 
     model = Embedder(runs / f"infocse-{args.seed}").build_index(text["sentences"])
     neighbours = ["Nearest training sentences by InfoCSE:"]
@@ -100,7 +102,7 @@ def train_all(corpus: Path, runs: Path, seed: int, settings: dict) -> None:
         seed=seed,
         **settings,
     )
-    for number in range(seed, seed + SEEDS):
+    for number in seeds_of(seed):
         for method in METHODS.values():
             train(
                 corpus / "sentences.txt",
@@ -113,13 +115,18 @@ def train_all(corpus: Path, runs: Path, seed: int, settings: dict) -> None:
             )
 
 
+def seeds_of(first: int) -> range:
+    """The seeds of each method's runs."""
+    return range(first, first + SEEDS)
+
+
 def scores(corpus: Path, runs: Path, seed: int) -> list[dict]:
     """The rows of every system and run on the dev and test pairs."""
     stage_one = runs / "stage-1"
     systems = {"untrained": [untrained(stage_one, seed)]}
     systems["stage 1"] = [Embedder(stage_one, POOLING).encoder]
     for name, method in METHODS.items():
-        folders = [runs / f"{method}-{number}" for number in range(seed, seed + SEEDS)]
+        folders = [runs / f"{method}-{number}" for number in seeds_of(seed)]
         systems[name] = [Embedder(folder).encoder for folder in folders]
     pairs = [corpus / "dev.tsv", corpus / "test.tsv"]
     rows = [{**word_overlap(file), "model": "word overlap", "run": "0"} for file in pairs]

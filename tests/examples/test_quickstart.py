@@ -72,6 +72,7 @@ def test_two_steps_of_every_run_give_a_table_a_figure_and_neighbours(tmp_path, c
     monkeypatch.setattr(command, "generate", lambda seed, *_: generate(seed, 600, 60))
     monkeypatch.setattr(command, "SEEDS", 1)
     runs = tmp_path / "runs"
+    (runs / "my-notes").mkdir(parents=True)  # no run of this command
     flags = ["--max_steps=2", f"--corpus={tmp_path / 'toy'}", f"--runs={runs}"]
     rows = command.main(flags)
     systems = ["word overlap", "untrained", "stage 1", "SimCSE", "InfoCSE"]
