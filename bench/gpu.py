@@ -40,8 +40,7 @@ from transformers import TrainerCallback
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 import infocse
-from bench import pair
-from bench.cases import STAGE_ONE, TINY, Case, Materials
+from bench.cases import MODELS, STAGE_ONE, TINY, Case, Materials
 from common.errors import BadInput, brief
 from common.files import ROOT, sha256
 from eval.scores import write_rows
@@ -57,7 +56,7 @@ PARTS = ("right", "step", "run")
 PATHS = ["padded", "packed", "padded, graph", "packed, graph", "packed, graph, compiled"]
 LIMITS = {"float32": 1e-3, "float32, graph": 1e-3, "bf16": 0.15}  # errors of a right step
 NOT_GRAPHED = ("dclr", "esimcse", "memory_bank", "moco")  # see `Objective.not_replayed`
-MODEL, BATCH, LENGTH = pair.MODELS["bert-base"], 64, 32  # of a step
+MODEL, BATCH, LENGTH = MODELS["bert-base"], 64, 32  # of a step
 BATCHES, WARM, TIMED = 8, 10, 50  # different batches; steps before and during a measurement
 WINDOW = 10  # steps in the Trainer between two looks at the clock
 KILLED, LONG = 48, 500  # steps of the runs that are killed, and of those at once

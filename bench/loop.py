@@ -20,13 +20,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor, nn
 from transformers import (
     DataCollatorForLanguageModeling,
     IntervalStrategy,
+    PreTrainedTokenizerBase,
     PrinterCallback,
     Trainer,
     TrainerCallback,
@@ -35,13 +35,12 @@ from transformers import (
 from bench.cases import STAGE_ONE, TINY, Case, Materials
 from bench.timing import Timed, measured
 from common.flags import positive
-from data.template import Frame
-from data.tokenised import TokenisedText
-from models.loading import load_tokenizer
 from models.training import TrainingOutput
 from training.graph import GraphedStep
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
+
+MASK_RATE = 0.4  # of configs/infocse-bert-base.yaml
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,18 +53,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rows(args: argparse.Namespace) -> list[dict]:
     """Milliseconds of CPU time per step: the loop's, the median over `runs` slopes; the host's."""
+    sizes = TINY | {"num_hidden_layers": 12, "initializer_range": 0.3}
     with TemporaryDirectory() as folder:
-        sizes = TINY | {"num_hidden_layers": 12, "initializer_range": 0.3}
         materials = Materials(Path(folder), sizes, args.batch, args.length, rows=args.rows)
         host = [host_of(materials, name, args.steps) for name in ("simcse", "infocse", STAGE_ONE)]
         _, collator = materials.parts(Case("infocse", "bert", packed=True, precision="float32"))
-        pairs = tokenised(collator.text, collator.frames[0], args.length)
-        tokenizer = load_tokenizer(str(Path(folder) / "bert"))
-        their_collator = PairCollator(tokenizer, collator.masking[0].rate)
+        pairs = tokenised(materials.lines, materials.tokenizer, args.length)
+        their_collator = PairCollator(materials.tokenizer, MASK_RATE)
 
         def ours(steps: int) -> Trainer:
             arguments = arguments_of(args, steps, folder)
-            return EmbeddingTrainer(OneParameter(), arguments, collator, len(collator.text))
+            return EmbeddingTrainer(OneParameter(), arguments, collator, args.rows)
 
         def plain(steps: int) -> Trainer:
             arguments = arguments_of(args, steps, folder)
@@ -199,17 +197,11 @@ def slope(trainer: Callable[[int], Trainer], lengths: list[int]) -> float:
     return (long - short) / (lengths[1] - lengths[0])
 
 
-def tokenised(text: TokenisedText, frame: Frame, longest: int) -> Dataset:
+def tokenised(lines: list[str], tokenizer: PreTrainedTokenizerBase, longest: int) -> Dataset:
     """Rows as stored by SimCSE's and InfoCSE's `prepare_features`: lists of two equal views."""
-    ids, lengths = text.sentences(np.arange(len(text)), 0, longest - frame.added)
-    parts = np.split(ids, np.cumsum(lengths)[:-1])
-    rows = [[*frame.prefix, *part.tolist(), *frame.suffix] for part in parts]
-    columns = {
-        "input_ids": [[ids, ids] for ids in rows],
-        "attention_mask": [[[1] * len(ids)] * 2 for ids in rows],
-        "token_type_ids": [[[0] * len(ids)] * 2 for ids in rows],
-    }
-    return Dataset.from_dict(columns)
+    encoded = tokenizer(lines, truncation=True, max_length=longest)
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    return Dataset.from_dict({name: [[ids, ids] for ids in encoded[name]] for name in names})
 
 
 class PairCollator:

@@ -7,12 +7,11 @@ import json
 
 import pytest
 import torch
+from transformers import BertForMaskedLM
 
-from bench import loop, pair
+from bench import loop, step
 from bench.__main__ import main
-from bench.cases import TINY, Case, Materials
-from bench.pair import LENGTHS, batch
-from models.loading import load_tokenizer
+from bench.cases import LENGTHS, TINY, Case, Materials
 
 HOSTS = ["simcse", "infocse", "stage 1"]
 
@@ -25,54 +24,51 @@ def test_both_loops_run_and_give_a_row_and_the_host_s_parts():
     assert {"plain_ms", "ours_ms", "ratio", "runs", "threads"} <= set(row)
 
 
-def test_the_plain_collator_pads_and_masks_two_equal_views(tmp_path):
-    _, ours = Materials(tmp_path, TINY, 8, 32).parts(Case("infocse", "bert", False, "float32"))
-    data = loop.tokenised(ours.text, ours.frames[0], 16)
-    batch = loop.PairCollator(load_tokenizer(tmp_path / "bert"), 0.4)([data[i] for i in range(8)])
-    assert batch["input_ids"].shape == (8, 2, 16)
-    assert (batch["input_ids"][:, 0] == batch["input_ids"][:, 1]).all()
-    chosen = (batch["mlm_labels"] != -100).sum() / (batch["attention_mask"].sum() - 32)
-    assert 0.2 < chosen < 0.6
-    ids, _ = ours.text.sentences([0], 0, 2)
-    assert batch["input_ids"][0, 0, :3].tolist() == [*ours.frames[0].prefix, *ids]
-
-
-@pytest.mark.parametrize("weight", [pair.WEIGHT, 1.0])
+@pytest.mark.parametrize("weight", [step.WEIGHT, 1.0])
 @pytest.mark.parametrize("packed", [True, False])
-def test_the_plain_step_has_our_loss_and_gradients(weight, packed):
-    plain = pair.PlainInfoCSE(pair.masked_lm("tiny", dropout=0.0), weight)
-    ours = pair.ours(pair.masked_lm("tiny", dropout=0.0), weight=weight, packed=packed)
-    made = batch(ours.config, 16, 32, 1)
-    made["input_ids"][1] = made["input_ids"][1].roll(
-        1, 0
-    )  # different views: the contrastive term is not trivial
+def test_the_plain_step_has_our_loss_and_gradients(tmp_path, weight, packed):
+    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    materials = Materials(tmp_path, TINY | dropout | {"initializer_range": 0.3}, 16, 32)
+    flags = {"dropout": 0.0, "aux_weight": weight}
+    ours, collator = materials.parts(Case("infocse", "bert", packed, "float32"), **flags)
+    plain = step.PlainInfoCSE(BertForMaskedLM.from_pretrained(tmp_path / "bert"), weight)
+    ours.train()
+    auxiliary = ours.objectives[1]
+    pairs = [
+        (plain.encoder, ours.encoder.backbone),
+        (plain.c_head, auxiliary.c_head),
+        (plain.output.predictions.transform, auxiliary.output.transform),
+        (plain.projection, ours.projection),
+    ]
+    for theirs, module in pairs[1:]:
+        theirs.load_state_dict(module.state_dict())
+    made = collator([(0, row, 0) for row in range(16)])
+    made["input_ids"][1] = made["input_ids"][1].roll(1, 0)  # equal views have a trivial loss
     losses = [plain(**made), ours(**made).loss]
     assert losses[0].item() == pytest.approx(losses[1].item(), rel=1e-4)
     assert losses[0] > 0.1
     for loss in losses:
         loss.backward()
     whole = torch.cat([p.grad.flatten() for p in plain.parameters() if p.grad is not None]).norm()
-    for theirs, module in (
-        (plain.encoder, ours.encoder.backbone),
-        (plain.c_head, ours.objectives[1].c_head),
-        (plain.output.predictions.transform, ours.objectives[1].output.transform),
-    ):
+    for theirs, module in pairs:
         for p, q in zip(theirs.parameters(), module.parameters(), strict=True):
             assert (p.grad - q.grad).norm() <= 1e-4 * p.grad.norm() + 1e-6 * whole
-    decoders = plain.output.predictions.decoder, ours.objectives[1].output.decoder
+    decoders = plain.output.predictions.decoder, auxiliary.output.decoder
     assert torch.allclose(decoders[0].weight.grad, decoders[1].weight.grad, rtol=1e-3, atol=1e-7)
     assert all(p.grad is None for p in plain.frozen.parameters())
 
 
-def test_batches_have_real_lengths():
-    config = pair.config_of("tiny")
-    made = batch(config, 2000, 32, 0)
-    lengths = made["attention_mask"].sum(-1)
-    assert sum(LENGTHS) == 11914
-    assert lengths.float().mean() == pytest.approx(21.9, abs=0.5)
-    masked = (made["masked_labels"] != -100).sum() / (lengths - 2).sum()
-    assert masked.item() == pytest.approx(0.4, abs=0.02)
-    assert (made["masked_labels"][:, :, 0] == -100).all()
+def test_both_collators_make_batches_of_the_same_size_and_masks(tmp_path):
+    materials = Materials(tmp_path, TINY, 64, 32, rows=600)
+    _, collator = materials.parts(Case("infocse", "bert", False, "float32"))
+    ours = collator([(0, row, 0) for row in range(600)])
+    data = loop.tokenised(materials.lines, materials.tokenizer, 32)
+    theirs = loop.PairCollator(materials.tokenizer, loop.MASK_RATE)([data[i] for i in range(600)])
+    assert torch.equal(theirs["input_ids"].transpose(0, 1), ours["input_ids"])
+    lengths = ours["attention_mask"].sum(-1).float()
+    assert sum(LENGTHS) == 11914 and lengths.mean() == pytest.approx(21.9, abs=1)
+    for labels in (theirs["mlm_labels"], ours["masked_labels"]):
+        assert (labels != -100).sum() / (lengths - 2).sum() == pytest.approx(0.4, abs=0.02)
 
 
 def test_steps_print_a_table_and_write_rows(tmp_path, capsys):

@@ -75,7 +75,7 @@ with pretending():
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch):
     """A CPU instead of the GPU, and tiny sizes."""
-    tiny = {"MODEL": gpu.pair.MODELS["tiny"], "BATCH": 6, "LENGTH": 16, "WARM": 1, "TIMED": 2}
+    tiny = {"MODEL": gpu.MODELS["tiny"], "BATCH": 6, "LENGTH": 16, "WARM": 1, "TIMED": 2}
     tiny |= {"DEVICE": torch.device("cpu"), "KILLED": 6, "LONG": 3, "WINDOW": 1, "LARGE": 600}
     for name, value in tiny.items():
         monkeypatch.setattr(gpu, name, value)
