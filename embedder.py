@@ -216,7 +216,9 @@ class Embedder:
         present = self._built().all_documents()
         numbers = {document.id: number for number, document in enumerate(present)}
         gone = set()
-        for name in [documents] if isinstance(documents, (str, int)) else documents:
+        if isinstance(documents, str) or not isinstance(documents, Iterable):
+            documents = [documents]
+        for name in documents:
             number = numbers.get(name) if isinstance(name, str) else name
             if number is None or not 0 <= number < len(present):
                 raise BadInput(f"{name!r}: the index has no such document")
@@ -270,9 +272,11 @@ class Embedder:
         under: str | None = None,
     ) -> list[list[Hit]]:
         """As `search`, with the document's number, the best window and both parts of the score."""
-        queries = _list(queries)
+        queries, index = _list(queries), self._built()
+        if weight is not None and weight < 1 and index.lexical is None:
+            raise BadInput(f"weight {weight}: the index was built without BM25; leave it out")
         weight = (self.recipe or Recipe()).weight if weight is None else weight
-        return self._built().search(
+        return index.search(
             self._searcher.of("query")(queries), queries, top_k, weight, self.device, under
         )
 
@@ -327,7 +331,7 @@ class Embedder:
                 it.
         """
         index = Index.load(Path(folder), verify)
-        source = model or index.facts["model"]
+        source = index.model(model)
         settings = {name: index.facts[name] for name in _SETTINGS}
         settings["pooling"] = pooling or settings["pooling"]
         embedder = cls(source, **settings, **options)

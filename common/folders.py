@@ -48,7 +48,8 @@ def filling(target: Path, facts: Facts | None = None, replace: bool = False) -> 
     Args:
         target: absent or empty unless `replace`.
         facts: for the manifest, read when the block ends.
-        replace: what is in the place of the folder is removed; a link is not followed.
+        replace: what is in the place of the folder is removed, except files that others have put
+            into a folder of ours; a link is not followed.
 
     Raises:
         BadInput: the target exists, or cannot be written.
@@ -83,6 +84,7 @@ def commit(folder: Path, target: Path, facts: Facts, replace: bool = True) -> No
     if replace and (target.is_symlink() or target.is_file()):
         target.unlink()
     elif replace and target.exists():
+        _keep_others(target, folder)
         target.rename(_replaced(target))
     try:
         folder.rename(target)
@@ -92,6 +94,19 @@ def commit(folder: Path, target: Path, facts: Facts, replace: bool = True) -> No
         raise
     sync(target.parent)
     remove(_replaced(target))
+
+
+def _keep_others(old: Path, new: Path) -> None:
+    """Copy what people have put beside the files of a folder that is to be replaced."""
+    try:
+        written = {MANIFEST, *read_manifest(old)["files"]}
+    except ValueError:
+        return
+    for name, path in files_in(old).items():
+        if name not in written and not (new / name).exists():
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, new / name)
+            sync(new / name)
 
 
 def seal(folder: Path, facts: Facts) -> None:

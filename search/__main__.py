@@ -72,7 +72,8 @@ def parser() -> Parser:
         type=float,
         help=f"share of the cosine, from 0 to 1 (default: the model's search.json, or {WEIGHT})",
     )
-    query.add_argument("--model", help="where the index's model is now (default: where it was)")
+    moved = "where the index's model is now (default: where it was)"
+    query.add_argument("--model", help=moved)
     add_pooling(query)
     query.add_argument("--under", metavar="PATH", help="only documents whose id is PATH or below")
     query.add_argument("--json", action="store_true", help="one JSON object per hit and line")
@@ -82,6 +83,7 @@ def parser() -> Parser:
     to = commands.add_parser("export", help=parquet)
     to.add_argument("index", metavar="INDEX", help="the folder that `build` wrote")
     to.add_argument("--output", required=True, metavar="DIR", help="a new folder")
+    to.add_argument("--model", help=moved)
     return p
 
 
@@ -91,7 +93,7 @@ def main(argv: list[str] | None = None) -> None:
         query(args)
         return
     if args.command == "export":
-        windows = export(Index.load(Path(args.index), verify=True), Path(args.output))
+        windows = export(Index.load(Path(args.index), verify=True), Path(args.output), args.model)
         show(f"{args.output}: {windows} windows")
         return
     if int(os.environ.get("RANK", "0")) == 0:
@@ -112,7 +114,7 @@ def build(args: argparse.Namespace, writes: bool = True) -> None:
             f"--stride {stride} is above --window {window}: text between windows would be lost"
         )
     paths = [Path(name) for name in args.documents]
-    documents = read_documents(paths, args.text_column, args.title_column)
+    documents = read_documents(paths, args.text_column, args.title_column, [output])
     how: dict[str, Any] = {"pooling": args.pooling, "cache_dir": args.cache_dir, "progress": True}
     if facts:
         model = Embedder.load_index(output, args.model, **how)

@@ -42,7 +42,10 @@ _SNIPPET, _BEFORE = 240, 40  # characters, and of them before the first marked w
 
 
 def read_documents(
-    paths: Iterable[Path], text_column: str | None = None, title_column: str | None = None
+    paths: Iterable[Path],
+    text_column: str | None = None,
+    title_column: str | None = None,
+    written: Sequence[Path] = (),
 ) -> list[Document]:
     """The documents of files and folders.
 
@@ -58,6 +61,7 @@ def read_documents(
         paths: the files and folders.
         text_column: of tables and JSON Lines; default: `text`, and the names above.
         title_column: of tables, none by default, and of JSON Lines, `title` by default.
+        written: folders that the command writes, see `common.files.files_of`.
 
     Raises:
         BadInput: a file cannot be read, an id occurs twice, or there is no document with a word.
@@ -66,7 +70,7 @@ def read_documents(
     kept: list[Document] = []
     empty = 0
     for path in paths:
-        for where, document in _documents(path, text_column, title_column):
+        for where, document in _documents(path, text_column, title_column, written):
             _check(where, document)
             if not word_places(document.text):
                 empty += 1
@@ -100,12 +104,12 @@ def _check(where: str, document: Document) -> None:
 
 
 def _documents(
-    path: Path, text_column: str | None, title_column: str | None
+    path: Path, text_column: str | None, title_column: str | None, written: Sequence[Path]
 ) -> Iterator[tuple[str, Document]]:
     """Yield where a document is and the document."""
     suffix, kind = path.suffix.lower(), reader_of(path)
     if path.is_dir():
-        for file in _files(path):
+        for file in _files(path, written):
             yield str(file), _whole(file, file.relative_to(path).as_posix())
     elif suffix in CONVERTED:
         yield str(path), _whole(path, path.name)
@@ -130,9 +134,9 @@ def _documents(
         yield str(path), _whole(path, path.name)
 
 
-def _files(folder: Path) -> list[Path]:
+def _files(folder: Path, written: Sequence[Path]) -> list[Path]:
     """The files of a folder that are a document each."""
-    read, files = [*WHOLE], files_of(folder)
+    read, files = [*WHOLE], files_of(folder, written)
     convertible = [file for file in files if file.suffix.lower() in CONVERTED]
     if find_spec("markitdown"):
         read += CONVERTED

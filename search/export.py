@@ -23,20 +23,26 @@ from search.index import Index
 from search.recipe import FILE, Recipe
 
 
-def export(index: Index, folder: Path) -> int:
+def export(index: Index, folder: Path, model: str | None = None) -> int:
     """Write a loaded index to a new folder; returns the number of its windows.
 
+    Args:
+        index: loaded.
+        folder: a new one.
+        model: where the index's model is now, whose search.json is copied; default: where it was.
+
     Raises:
-        BadInput: the folder exists.
+        BadInput: the folder exists, or the model has gone.
     """
     known = index.facts
     identity, query, document = known["identity"]
-    recipe = Recipe.of(known["model"]) or Recipe()
+    source = index.model(model)
+    recipe = Recipe.of(source) or Recipe()
     how: dict[str, Any] = {
         "similarity": "cosine",
         "weight": recipe.weight if known["language"] else 1.0,
         "language": known["language"],
-        "model": known["model"],
+        "model": source,
         "identity": identity,
         "pooling": known["pooling"],
         "max_length": known["max_length"],

@@ -16,6 +16,7 @@ is open stays what it was when its folder is replaced.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ import pyarrow.compute as pc
 import torch
 
 from common.errors import BadInput, brief
-from common.folders import MANIFEST, SMALL, facts_of, filling, standing
+from common.folders import MANIFEST, SMALL, Facts, facts_of, filling, standing
 from eval.metrics.cosine import unit
 from eval.retrieval.hybrid import WEIGHT, best, fused
 from eval.retrieval.lexical import Lexical
@@ -36,7 +37,7 @@ WINDOW, STRIDE = 200, 100  # tokens of a window, and from one to the next, unles
 ENCODED = 20_000  # windows at a time
 BLOCK = 512  # vectors that are compared at a time: in float32 they fit the cache of a core
 SCORES = 2**26  # held at once, 256 MiB
-REMEDY = "remove it, and `python -m search build` writes it again"
+REMEDY = "if it is an index, remove it, and `python -m search build` writes it again"
 
 
 class Document(NamedTuple):
@@ -137,6 +138,19 @@ class Index:
         lexical = Lexical.of(texts, language) if language else None
         return cls(table, windows, Vectors(np.stack([vectors[text] for text in texts])), lexical)
 
+    def model(self, given: str | PathLike | None = None) -> str:
+        """Where the model of a loaded index is: as given, or where it was.
+
+        Raises:
+            BadInput: it is not there any more.
+        """
+        if given is not None:
+            return fspath(given)
+        path: str = self.facts["model"]
+        if Path(path).is_absolute() and not Path(path).exists():
+            raise BadInput(f"{path}: the index's model is not there any more; give its --model")
+        return path
+
     def window_texts(self) -> list[str]:
         """The text of every window."""
         texts = self.documents["text"].to_pylist()
@@ -196,7 +210,9 @@ class Index:
 
     def _below(self, path: str) -> np.ndarray:
         """The numbers of the documents at or below a path."""
-        path, ids = path.removeprefix("./").rstrip("/"), self.documents["id"]
+        path, ids = Path(path).as_posix(), self.documents["id"]
+        if path == ".":
+            return np.arange(len(ids))
         found = pc.or_(pc.equal(ids, path), pc.starts_with(ids, f"{path}/"))
         if not pc.any(found).as_py():
             raise BadInput(f"'{path}': the index has no document below it, such as '{ids[0]}'")
@@ -268,7 +284,9 @@ class Index:
 
     @classmethod
     def _load(cls, folder: Path, verify: bool) -> Index:
-        facts = facts_of(folder, REMEDY, None if verify else SMALL)
+        facts: Facts = {}
+        if (folder / MANIFEST).exists():
+            facts = facts_of(folder, REMEDY, None if verify else SMALL)
         if "index" not in facts:
             raise BadInput(f"{folder}: no index, which `python -m search build` writes")
         if facts["index"] != FORMAT:

@@ -53,7 +53,7 @@ def test_documents_are_added_and_removed_also_after_loading(tiny_bert, sentences
     model = Embedder(tiny_bert, pooling="avg").build_index(sentences[:4], lexical=True)
     model.save(tmp_path / "index", "int8")
     loaded = Embedder.load_index(tmp_path / "index")
-    loaded.remove(["1", 0]).add(sentences[4:6]).add(["a page"], ids=["pages/a"])
+    loaded.remove("1").remove(np.int64(0)).add(sentences[4:6]).add(["a page"], ids=["pages/a"])
     assert [one.id for one in loaded.index.all_documents()] == ["2", "3", "4", "5", "pages/a"]
     assert loaded.texts == [*sentences[2:6], "a page"]
     expected = model.build_index([*sentences[2:6], "a page"], lexical=True)

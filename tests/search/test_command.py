@@ -97,6 +97,16 @@ def test_an_index_is_updated_as_it_was_built_and_equals_a_new_one(
     assert contents(tmp_path / "index") == updated
 
 
+def test_an_index_below_the_folder_of_its_documents_is_no_document(tiny_bert, folder):
+    index = folder / "index"
+    for _ in range(2):
+        command.main(
+            ["build", str(folder), f"--model={tiny_bert}", "--pooling=avg", f"--output={index}"]
+        )
+        (index / "README.md").write_text("About this index.")
+    assert len(Index.load(index).documents) == 3
+
+
 def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -221,7 +231,7 @@ def test_an_index_as_parquet_has_every_window_and_gives_the_same_hits(
 
 
 def test_a_query_may_begin_with_a_dash(tmp_path):
-    with pytest.raises(BadInput, match=r"infocse\.json"):
+    with pytest.raises(BadInput, match="no index"):
         command.main(["query", str(tmp_path), "--", "--dry-run"])
 
 

@@ -13,6 +13,7 @@ from common.folders import filling
 from embedder import Embedder
 from eval.retrieval.hybrid import fused
 from eval.retrieval.lexical import Lexical
+from search.export import export
 from search.index import Document, Index
 from search.recipe import Recipe
 from tests.faults.forked import check_kills, run
@@ -97,12 +98,40 @@ def test_an_index_without_words_has_cosines_only(model, sentences, tmp_path):
     [hits] = loaded.hits([sentences[3]], top_k=9)
     assert hits[0].document == 3 and hits[0].score == hits[0].cosine == pytest.approx(1, abs=1e-3)
     assert {hit.bm25 for hit in hits} == {None}
+    with pytest.raises(BadInput, match="built without BM25"):
+        loaded.search("a query", weight=0)
+
+
+def test_files_that_people_put_into_an_index_outlive_its_replacement(model, tmp_path):
+    model.save(tmp_path / "index")
+    for name in ("README.md", "notes/todo.txt"):
+        (tmp_path / "index" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "index" / name).write_text("mine")
+    for _ in range(2):
+        model.save(tmp_path / "index")
+    assert (tmp_path / "index" / "notes" / "todo.txt").read_text() == "mine"
+    assert (tmp_path / "index" / "README.md").read_text() == "mine"
+    assert Index.load(tmp_path / "index", verify=True).documents == model.index.documents
+
+
+def test_the_model_of_an_index_that_has_moved_is_asked_for(model, tmp_path):
+    model.encoder.module.save(str(tmp_path / "model"), model.tokenizer)
+    Recipe(0.2).write(tmp_path / "model")
+    Embedder(tmp_path / "model").build_index(["a text"]).save(tmp_path / "index")
+    moved = (tmp_path / "model").rename(tmp_path / "moved")
+    assert "give its --model" in refused(Embedder.load_index, tmp_path / "index")
+    index = Embedder.load_index(tmp_path / "index", moved).index
+    assert "give its --model" in refused(export, index, tmp_path / "out")
+    export(index, tmp_path / "out", str(moved))
+    assert json.loads((tmp_path / "out" / "search.json").read_text())["weight"] == 0.2
 
 
 def test_only_documents_below_a_path_are_found():
     names = ["a/b.md", "a/c/d.md", "ab.md", "a"]
     index = Index.build(encode, [Document(name, "", "a cat") for name in names])
-    for under, found in (("a", [0, 1, 3]), ("./a/c/", [1]), ("ab.md", [2]), (None, [0, 1, 2, 3])):
+    everything = [0, 1, 2, 3]
+    cases = {"a": [0, 1, 3], "./a/c/": [1], "ab.md": [2], None: everything, "./": everything}
+    for under, found in cases.items():
         [hits] = index.search(encode(["cat"]), ["cat"], 9, under=under)
         assert [hit.document for hit in hits] == found
     with pytest.raises(BadInput, match=r"'b': the index has no document below it"):
@@ -125,7 +154,7 @@ def test_another_model_other_prompts_and_another_folder_are_refused(model, tiny_
     change_json(folder / "config_sentence_transformers.json", **prompts)
     change_json(folder / "config.json", sentence_embedding=...)
     assert "or has other prompts" in refused(Embedder.load_index, tmp_path / "other")
-    with pytest.raises(BadInput, match=r"infocse\.json is missing; .*build"):
+    with pytest.raises(BadInput, match=r"no index, which .* build"):
         Embedder.load_index(tmp_path)
 
 
