@@ -64,7 +64,7 @@ class Kept:
             def fill(piece: list[str], wait: bool) -> None:
                 found = _found(file, piece, keys)
                 if len(found) < len(piece):
-                    with locked(self._folder / keys[piece[0]].hex(), wait):
+                    with locked(self._folder / f"{FILE}-{keys[piece[0]].hex()}", wait):
                         found = _found(file, piece, keys)  # another process may have been here
                         missing = [text for text in piece if text not in found]
                         if missing:
@@ -99,8 +99,8 @@ class Kept:
         except sqlite3.Error as error:
             full = getattr(error, "sqlite_errorcode", 0) & 0xFF in _DISK
             raise (StorageError if full else BadInput)(
-                f"{path}: {error}; vectors are kept there (--cache_dir). It may be deleted: they "
-                "are computed again"
+                f"{path}: {error}; vectors are kept there: give another --cache_dir, or delete it, "
+                "and they are computed again"
             ) from error
 
 

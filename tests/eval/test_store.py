@@ -89,7 +89,7 @@ def test_a_damaged_vector_is_computed_again_and_a_damaged_file_is_one_error(tmp_
     kept = Kept(Counting(), tmp_path)
     assert (kept(TEXTS) == expected).all() and kept.encoded == 1
     path.write_bytes(b"no database " * 1000)
-    with pytest.raises(BadInput, match=r"vectors\.sqlite: file is not a database; .* be deleted"):
+    with pytest.raises(BadInput, match=r"vectors\.sqlite: file is not a database; .* or delete it"):
         Kept(Counting(), tmp_path)(TEXTS)
     path.unlink()
     assert (Kept(Counting(), tmp_path)(TEXTS) == expected).all()
