@@ -1,27 +1,18 @@
 """Runs of the scripts in several processes, on one machine or as on two."""
 
-import importlib
-import multiprocessing
 import os
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
-import torch
-
-from common.errors import run_command
-from tests.faults.harness import last_logged
+from tests.faults.harness import Run, last_logged
 from tests.sources import ROOT
-from training import stages  # noqa: F401  imported now, not in every process
 
 TWO_PROCESSES = "two_cpu_processes"
-# Not forked from the tests' own process: a child forked while a library's thread holds a lock waits
-# for it forever. What is named here is imported once, by the process that all are forked from.
-multiprocessing.set_forkserver_preload(["pytest", "tests.methods", "tests.ddp.launch"])
-FORKED = multiprocessing.get_context("forkserver")
 
 
 def flags(**values):
@@ -99,59 +90,23 @@ def free_port():
         return free.getsockname()[1]
 
 
-class Rank:
-    """A process of a run as a cluster's scheduler starts it."""
-
-    def __init__(self, script, arguments, environment, before):
-        descriptor, log = tempfile.mkstemp()
-        os.close(descriptor)
-        self.log = Path(log)
-        self._process = FORKED.Process(
-            target=_run, args=(script, arguments, environment, log, before), daemon=True
-        )
-        self._process.start()
-
-    def poll(self):
-        """Its exit code; None while it runs."""
-        return self._process.exitcode
-
-    def send_signal(self, number):
-        os.kill(self._process.pid, number)
-
-    def end(self, seconds=120):
-        """Wait for it, kill it if that takes too long; returns its standard error."""
-        self._process.join(seconds)
-        self._process.kill()
-        self._process.join()
-        said = self.log.read_text(encoding="utf-8")
-        self.log.unlink()
-        return said
-
-
-def start_ranks(arguments, others=None, before=None, script="run_unsup", machines=1, processes=2):
-    """Start every process of a run, without a launcher.
+def start_ranks(
+    arguments, others=None, around=nullcontext, script="run_unsup", machines=1, processes=2
+):
+    """Start every process of a run as a cluster's scheduler does, without a launcher.
 
     Args:
         others: the arguments of rank 1 where they differ.
-        before: called in each process before its run.
+        around: makes a context for each, in its process.
         script: its name.
         machines: how many there are, as the processes see it.
         processes: of a machine.
     """
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     common |= {"WORLD_SIZE": str(machines * processes), "LOCAL_WORLD_SIZE": str(processes)}
-    ranks = []
+    ranks, logs = [], Path(tempfile.mkdtemp())
     for rank in range(machines * processes):
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank % processes)}
         words = others if others and rank == 1 else arguments
-        ranks.append(Rank(script, words, common | own, before))
+        ranks.append(Run(script, words, logs / str(rank), common | own, around))
     return ranks
-
-
-def _run(script, arguments, environment, log, before):
-    torch.set_num_threads(1)
-    os.environ |= environment
-    os.dup2(os.open(log, os.O_WRONLY), 2)
-    if before:
-        before()
-    run_command(lambda: importlib.import_module(script).main(arguments))

@@ -30,7 +30,6 @@ from models.training import EncoderForTraining
 from search.__main__ import main as search
 from tests import methods
 from tests.ddp.launch import (
-    FORKED,
     finish,
     flags,
     start,
@@ -39,7 +38,7 @@ from tests.ddp.launch import (
     wait_for_log,
     worker_of,
 )
-from tests.faults.harness import check_at_rest
+from tests.faults.harness import FORKED, check_at_rest
 from tests.folders import history, record
 from training.methods import load_method
 

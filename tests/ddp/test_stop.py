@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import time
+from contextlib import nullcontext
 
 import pytest
 from safetensors.torch import load_file
@@ -62,7 +63,7 @@ def test_a_signal_to_one_process_stops_both_after_the_same_step(arguments, tmp_p
 
 
 def stop_at_the_last_step():
-    """Make a signal reach rank 0 at the end of its last step."""
+    """Make a signal reach rank 0 at the end of its last step, in whatever context follows."""
     before = StopWhenAsked.on_step_end
 
     def on_step_end(self, args, state, control, **others):
@@ -71,12 +72,13 @@ def stop_at_the_last_step():
         return before(self, args, state, control, **others)
 
     StopWhenAsked.on_step_end = on_step_end
+    return nullcontext()
 
 
 def test_a_signal_at_the_last_step_of_one_process_stops_both(arguments, tmp_path):
     others = [word for word in arguments if not word.startswith("--max_steps")]
     both = start_ranks(
-        [*others, f"--output_dir={tmp_path / 'run'}", "--max_steps=2"], before=stop_at_the_last_step
+        [*others, f"--output_dir={tmp_path / 'run'}", "--max_steps=2"], around=stop_at_the_last_step
     )
     said = [process.end() for process in both]
     assert [process.poll() for process in both] == [75, 75], said

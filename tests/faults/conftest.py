@@ -1,14 +1,14 @@
-"""One warm process for all cases, and an undisturbed run."""
+"""Runs of the same flags, and an undisturbed one."""
 
 import pytest
 
-from tests.faults.harness import Server, weights
+from tests.faults.harness import Runs, weights
 
 
 @pytest.fixture(scope="session")
 def server(tiny_bert, text_file, dev_file, tmp_path_factory):
     flags = {"model_name_or_path": tiny_bert, "train_file": text_file, "dev_file": dev_file}
-    made = Server(tmp_path_factory.mktemp("faults"), **flags)
+    made = Runs(tmp_path_factory.mktemp("faults"), **flags)
     yield made
     made.close()
 

@@ -6,7 +6,7 @@ import time
 import traceback
 
 from common.errors import ProjectError
-from tests.faults.server import watch_events
+from tests.faults.breaking import watch_events
 
 
 def run(command, folder, faults=None):

@@ -1,19 +1,27 @@
 """Runs that are killed, stopped and starved, and what must be true of them afterwards."""
 
 import hashlib
-import json
+import importlib
+import multiprocessing
 import os
 import re
-import subprocess
-import sys
+import signal
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
 
-from tests.sources import ROOT
+from common.errors import run_command
+from tests.faults.breaking import breaking
+from training import stages  # noqa: F401  imported now, not in every process
 from training.run_folder import checkpoint_problem, checkpoints, read_run, step_of
 
+# Not forked from the tests' own process: a child forked while a library's thread holds a lock waits
+# for it forever. What is named here is imported once, by the process that all are forked from.
+multiprocessing.set_forkserver_preload(["pytest", "tests.methods", "tests.faults.harness"])
+FORKED = multiprocessing.get_context("forkserver")
 FLAGS = {
     "method": "simcse",
     "max_steps": 8,
@@ -29,8 +37,58 @@ FLAGS = {
 }
 
 
-class Server:
-    """A warm process to fork runs from, see server.py.
+class Run:
+    """A script in a process of its own, forked from one that has imported it already.
+
+    Args:
+        script: its name.
+        arguments: of the script.
+        log: a file for what it prints.
+        environment: further variables.
+        around: makes a context for it, in its process.
+        has_workers: it may start processes itself, and is not ended with the tests.
+    """
+
+    def __init__(
+        self, script, arguments, log, environment=None, around=nullcontext, has_workers=False
+    ):
+        self.log = Path(log)
+        given = (script, arguments, environment or {}, self.log, around)
+        self._process = FORKED.Process(target=_run, args=given, daemon=not has_workers)
+        self._process.start()
+        self.pid = self._process.pid
+
+    def poll(self):
+        """Its exit code, negative for a signal; None while it runs."""
+        return self._process.exitcode
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+    def end(self, seconds=120):
+        """Wait for it, kill it if that takes too long; returns what it has printed."""
+        self._process.join(seconds)
+        self._process.kill()
+        self._process.join()
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+
+def _run(script, arguments, environment, log, around):
+    torch.set_num_threads(1)
+    multiprocessing.set_start_method("fork", force=True)  # as in a run of its own
+    # A shell's background jobs ignore the first, those of nohup the second.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.environ |= environment
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    with around():
+        run_command(lambda: importlib.import_module(script).main(arguments))
+
+
+class Runs:
+    """Runs of run_unsup.py with the same flags.
 
     Args:
         folder: for the outputs and logs.
@@ -38,45 +96,37 @@ class Server:
     """
 
     def __init__(self, folder, **flags):
-        self.folder = Path(folder)
+        self.folder, self.runs = Path(folder), {}
         self.flags = FLAGS | {"cache_dir": self.folder / "cache"} | flags
-        environment = os.environ | {
-            "PYTHONPATH": str(ROOT),
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-        }
-        pipe = subprocess.PIPE
-        command = [sys.executable, str(Path(__file__).with_name("server.py"))]
-        self.process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, text=True, env=environment, cwd=ROOT
-        )
 
     def argv(self, output, **flags):
         values = self.flags | {"output_dir": self.folder / output} | flags
         return [f"--{name}={value}" for name, value in values.items()]
 
-    def log(self, output):
-        return self.folder / f"{output.replace('/', '-')}.log"
-
-    def ask(self, request):
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
     def start(self, output, faults=None, **flags):
         """Begin a run; its pid."""
-        log = str(self.log(output))
-        return self.ask({"argv": self.argv(output, **flags), "log": log, "faults": faults or {}})
+        around = partial(breaking, str(self.folder / output), faults or {})
+        log = self.folder / f"{output}.log"
+        run = Run("run_unsup", self.argv(output, **flags), log, around=around, has_workers=True)
+        self.runs[run.pid] = run
+        return run.pid
 
     def wait(self, pid):
         """Return code of a run, negative for a signal."""
-        return self.ask({"wait": pid})
+        run = self.runs.pop(pid)
+        run.end()
+        return run.poll()
 
     def run(self, output, faults=None, **flags):
         return self.wait(self.start(output, faults, **flags))
 
+    def close(self):
+        """End what a failed test has left."""
+        for run in self.runs.values():
+            run.end(0)
+
     def said(self, output):
-        return self.log(output).read_text(encoding="utf-8", errors="replace")
+        return (self.folder / f"{output}.log").read_text(encoding="utf-8", errors="replace")
 
     def events(self, output):
         """How many events a run that ended by itself has had."""
@@ -88,10 +138,6 @@ class Server:
         code = self.run(output, **flags)
         assert code == 0, f"the same command ended with {code}: {self.said(output)}"
         assert weights(self.folder / output) == expected, "other weights"
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
 
 
 def weights(folder):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import ROOT, check_at_rest, last_logged, newest_step, weights
+from tests.faults.harness import check_at_rest, last_logged, newest_step, weights
+from tests.sources import ROOT
 
 
 def wait_for(path, seconds=60):

@@ -1,13 +1,5 @@
-"""A process that has imported everything, computed nothing, and is forked for each run: seconds
-saved a run.
-
-Reads requests from standard input, one JSON object a line, and answers each with one:
-
-    {"argv": [...], "log": FILE, "faults": {...}}    a run of run_unsup.py in a child -> its pid
-    {"wait": PID}                                    its return code, negative for a signal
-
-Faults, of what happens below the run's folder (an event is opening, renaming, removing or making
-something there):
+"""What goes wrong in a run, by {name: number}. An event is opening, renaming, removing or making
+something below the run's folder.
 
     kill, stop, full: N               at event N the process kills itself, gets SIGTERM, or a full
                                       disk
@@ -16,17 +8,14 @@ something there):
 """
 
 import errno
-import json
 import os
 import resource
 import signal
 import sys
-from pathlib import Path
+from contextlib import contextmanager
 
 import torch
 
-import run_unsup
-from common.errors import run_command
 from models.training import EncoderForTraining
 from training.trainer import EmbeddingTrainer
 
@@ -100,49 +89,15 @@ def break_numbers(faults):
     EncoderForTraining.after_step = after_step
 
 
-def child(request):
-    """The run itself; never returns."""
-    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for descriptor in (1, 2):
-        os.dup2(log, descriptor)
-    os.close(0)
-    faults, folder = (
-        request["faults"],
-        next(a for a in request["argv"] if a.startswith("--output_dir=")).split("=")[1],
-    )
+@contextmanager
+def breaking(folder, faults):
+    """A run that writes below `folder`; says at its end how many events there were."""
     events = []
-    watch_events(str(Path(folder)), faults, events)
+    watch_events(folder, faults, events)
     break_numbers(faults)
     if "limit" in faults:
         resource.setrlimit(resource.RLIMIT_FSIZE, (faults["limit"], faults["limit"]))
-    code = 0
     try:
-        run_command(lambda: run_unsup.main(request["argv"]))
-    except SystemExit as end:
-        code = end.code
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        code = 1
-    sys.stderr.write(f"\n{len(events)} events\n")
-    sys.stderr.flush()
-    os._exit(code)  # a fork of the server: what it does at its end is the server's
-
-
-def main():
-    """Answer until the input ends."""
-    torch.set_num_threads(1)
-    # A shell's background jobs ignore the first, those of nohup the second.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    for line in sys.stdin:
-        request = json.loads(line)
-        if "wait" in request:
-            answer = os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1])
-        else:
-            answer = os.fork() or child(request)
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()
+        yield
+    finally:
+        sys.stderr.write(f"\n{len(events)} events\n")
