@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 WHOLE = (".md", ".markdown", ".txt", ".html", ".htm")  # files of a folder, each a document
 CONVERTED = (".docx", ".ipynb", ".json", ".pdf", ".pptx", ".rtf")  # to Markdown, by markitdown
 _TEXTS, _IDS = ("text", "body", "content", "contents"), ("_id", "id")  # names in JSON Lines
-_LARGEST = 100_000_000  # bytes of a file that is one document
+_LARGEST = 100_000_000  # bytes of a document
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(
     r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL
@@ -98,7 +98,7 @@ def _check(where: str, document: Document) -> None:
     try:
         content.encode()
     except UnicodeEncodeError as error:
-        raise BadInput(f"{where}: half of a surrogate pair, which is no text") from error
+        raise BadInput(f"{where}: half of a surrogate pair in its name or text") from error
     if "\0" in content:
         raise BadInput(f"{where}: NUL character, which is no text")
 
@@ -114,7 +114,7 @@ def _documents(
     elif suffix in CONVERTED:
         yield str(path), _whole(path, path.name)
     elif kind == "json":
-        for number, line in numbered_lines(path):
+        for number, line in numbered_lines(path, _LARGEST):
             if line.strip():
                 where, name = f"{path}:{number}", f"{path.name}:{number}"
                 yield where, _record(where, name, line, text_column, title_column or "title")
@@ -241,7 +241,7 @@ def _html(text: str) -> tuple[str, str]:
 
 
 class _Page(HTMLParser):
-    _HIDDEN = ("script", "style", "template", "noscript")
+    _HIDDEN = ("script", "style", "template", "noscript", "svg")
     _INLINE = "a abbr b code em i mark small span strong sub sup u wbr".split()
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from tests.refusals import refused
 
 PAGE = """<!doctype html><html><head><title>A  page</title><style>p {color: red}</style>
 <script>var x = "<p>no</p>";
-</script></head><body><h1>Cats</h1><p>sleep &amp; <b>pur</b>r so<wbr>ft&shy;ly</p>
+</script></head><body><svg><title>icon</title></svg><h1>Cats</h1><p>sleep &amp; <b>pur</b>r so<wbr>ft&shy;ly</p>
 <ul><li>one</li><li>two</li></ul></body></html>"""
 
 
@@ -116,6 +116,7 @@ def test_damaged_pages_take_no_longer_than_others(tmp_path, piece):
         ("a.jsonl", rb'{"text": "\ud800"}', "half of a surrogate pair"),
         ("a.jsonl", rb'{"text": "a\u0000"}', "NUL character"),
         ("a.md", b"x" * 101, "more than 100 bytes"),
+        ("a.jsonl", b'{"text": "%s"}' % (b"x" * 99), "longer than 100 bytes"),
         ("a.PDF", b"%PDF", r"need markitdown \(pip install"),
         ("a.json", b"{}", r"need markitdown \(pip install"),
     ],
