@@ -14,13 +14,13 @@ from typing import Any, Literal
 import numpy as np
 
 from common.errors import BadInput
-from common.folders import MANIFEST, SMALL, facts_of, standing
+from common.folders import MANIFEST, SMALL, facts_of, locked, standing
 from common.ranges import Count, Part, checked
 from eval.encode import Encode, bf16_here, device_here
 from eval.metrics.cosine import unit
 from eval.store import Kept
 from search.documents import cutter
-from search.index import REMEDY, Document, Hit, Index, whole
+from search.index import REMEDY, Document, Hit, Index, version, whole
 from search.recipe import Recipe
 
 logger = logging.getLogger(__name__)
@@ -95,6 +95,7 @@ class Embedder:
             "dtype": "float16",
         }
         self.index: Index | None = None
+        self._known: dict[Path, Any] = {}  # folders as they were when they were loaded or saved
 
     @property
     def texts(self) -> list[str]:
@@ -274,7 +275,9 @@ class Embedder:
         """As `search`, with the document's number, the best window and both parts of the score."""
         queries, index = _list(queries), self._built()
         if weight is not None and weight < 1 and index.lexical is None:
-            raise BadInput(f"weight {weight}: the index was built without BM25; leave it out")
+            raise BadInput(
+                f"weight {weight}: the index has no BM25; leave it out, or build another"
+            )
         weight = (self.recipe or Recipe()).weight if weight is None else weight
         return index.search(
             self._searcher.of("query")(queries), queries, top_k, weight, self.device, under
@@ -289,13 +292,24 @@ class Embedder:
         Args:
             folder: see `search.index`.
             dtype: of its vectors; default: as it was loaded, or float16.
+
+        Raises:
+            BadInput: there is something else, or another program has changed the index since.
+            FolderInUse: another program is writing it.
         """
-        index, folder, there = self._built(), Path(folder), standing(Path(folder))
+        index, folder = self._built(), Path(folder).resolve()
         facts = {**self._facts, "bf16": self._searcher.bf16, "identity": self._identity}
         replace = False
-        if (there / MANIFEST).exists():
-            replace = facts_of(there, REMEDY, SMALL).get("identity") == facts["identity"]
-        index.save(folder, facts, dtype or facts["dtype"], replace)
+        with locked(folder):
+            if (there := standing(folder) / MANIFEST).exists():
+                replace = facts_of(there.parent, REMEDY, SMALL).get("identity") == facts["identity"]
+                if self._known.get(folder, found := version(folder)) != found:
+                    raise BadInput(
+                        f"{folder}: another program has changed it since it was loaded or saved "
+                        "here; load it again, then add and remove documents"
+                    )
+            index.save(folder, facts, dtype or facts["dtype"], replace)
+            self._known[folder] = version(folder)
 
     @property
     def _identity(self) -> list[str]:
@@ -330,7 +344,7 @@ class Embedder:
             BadInput: the folder is damaged, or the model or its prompts are not those that built
                 it.
         """
-        index = Index.load(Path(folder), verify)
+        found, index = version(Path(folder)), Index.load(Path(folder), verify)
         source = index.model(model)
         settings = {name: index.facts[name] for name in _SETTINGS}
         settings["pooling"] = pooling or settings["pooling"]
@@ -343,6 +357,7 @@ class Embedder:
                 "its vectors would not fit; give that model, or build another index"
             )
         embedder.index = index
+        embedder._known[Path(folder).resolve()] = found
         return embedder
 
 

@@ -272,14 +272,14 @@ class Index:
             BadInput: it is no index, of another format, or not as it was written.
         """
         while True:
-            before = _version(folder)
+            before = version(folder)
             try:
                 index = cls._load(standing(folder), verify)
             except (BadInput, OSError):
-                if _version(folder) == before:
+                if version(folder) == before:
                     raise
             else:
-                if _version(folder) == before:
+                if version(folder) == before:
                     return index
 
     @classmethod
@@ -305,7 +305,7 @@ class Index:
         return index
 
 
-def _version(folder: Path) -> tuple[int, int] | None:
+def version(folder: Path) -> tuple[int, int] | None:
     """What changes when a folder is replaced; None if there is none."""
     try:
         manifest = (standing(folder) / MANIFEST).stat()

@@ -76,6 +76,16 @@ def test_documents_are_added_and_removed_also_after_loading(tiny_bert, sentences
     assert again.texts == sentences[2:6]
 
 
+def test_what_another_program_has_saved_meanwhile_is_not_overwritten(tiny_bert, tmp_path):
+    Embedder(tiny_bert, pooling="avg").build_index(["a dog"]).save(tmp_path / "index")
+    mine, other = (Embedder.load_index(tmp_path / "index") for _ in range(2))
+    for text in ("a cat", "a mouse"):
+        other.add([text]).save(tmp_path / "index")
+    with pytest.raises(BadInput, match="another program has changed it"):
+        mine.add(["a bird"]).save(tmp_path / "index")
+    assert Embedder.load_index(tmp_path / "index").texts == other.texts
+
+
 def test_documents_are_added_in_the_windows_of_the_index(tiny_bert, tmp_path):
     model = Embedder(tiny_bert, pooling="avg")
     long = " ".join(map(str, range(100, 130)))

@@ -151,7 +151,8 @@ def refuse_other(folder: Path, facts: Mapping[str, Any]) -> None:
     if names:
         listed = "; ".join(f"{name} {found.get(name)}, now {facts[name]}" for name in names)
         raise BadInput(
-            f"{folder}: its vectors have another origin ({listed}); choose another folder"
+            f"{folder}: its vectors have another origin ({listed}); remove it, or choose another "
+            "--output"
         )
 
 

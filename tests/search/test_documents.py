@@ -17,7 +17,8 @@ from tests.refusals import refused
 
 PAGE = """<!doctype html><html><head><title>A  page</title><style>p {color: red}</style>
 <script>var x = "<p>no</p>";
-</script></head><body><svg><title>icon</title></svg><h1>Cats</h1><p>sleep &amp; <b>pur</b>r so<wbr>ft&shy;ly</p>
+</script></head><body><svg><title>icon</title></svg>
+<h1>Cats</h1><p>sleep &amp; <b>pur</b>r so<wbr>ft&shy;ly</p>
 <ul><li>one</li><li>two</li></ul></body></html>"""
 
 

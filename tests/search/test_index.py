@@ -98,7 +98,7 @@ def test_an_index_without_words_has_cosines_only(model, sentences, tmp_path):
     [hits] = loaded.hits([sentences[3]], top_k=9)
     assert hits[0].document == 3 and hits[0].score == hits[0].cosine == pytest.approx(1, abs=1e-3)
     assert {hit.bm25 for hit in hits} == {None}
-    with pytest.raises(BadInput, match="built without BM25"):
+    with pytest.raises(BadInput, match="has no BM25"):
         loaded.search("a query", weight=0)
 
 
