@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from common.errors import BadInput, brief, run_command
 from common.files import files_of, open_regular, sha256
 from common.flags import Parser, add_encoder, add_prompts
-from common.folders import cached, read_manifest, share
+from common.folders import MANIFEST, cached, read_manifest, refuse_existing, share
 from data.lines import texts_by_line
 from data.text import ROWS_AT_ONCE, cells_of
 from eval.encode import Encode, device_here
@@ -132,10 +132,13 @@ def encode_shard(
         if sha256(path) != facts["sha256"]:
             raise BadInput(f"{path}: changed while it was encoded; run the command again")
 
-    def make(folder: Path) -> None:
-        facts["rows"], facts["width"] = write(folder, parts(), dtype)
-
     folder = output / stem_of(path)
+
+    def make(new: Path) -> None:
+        if not (folder / MANIFEST).exists():  # here the lock is held: nobody else writes it now
+            refuse_existing(folder)
+        facts["rows"], facts["width"] = write(new, parts(), dtype)
+
     refuse_other(folder, facts)
     cached(folder, make, facts, wait)
     return {**read_manifest(folder)["facts"], "new": "rows" in facts}

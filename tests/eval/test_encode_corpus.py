@@ -132,6 +132,11 @@ def test_a_shard_is_encoded_once_again_if_damaged_and_refused_if_of_others(tmp_p
     texts.write_text("another\n")
     assert "sha256" in refused(command.encode_shard, Letters(), out, texts, "int8")
     assert (out / "a" / name).read_bytes() == before
+    (out / "mine").mkdir()
+    (out / "mine" / name).with_suffix(".txt").write_text("mine")
+    mine = texts.rename(tmp_path / "mine.txt")
+    assert "mine: exists already" in refused(command.encode_shard, Letters(), out, mine)
+    assert len(names(out / "mine")) == 1
 
 
 def test_a_shard_that_changes_while_it_is_encoded_is_not_done(tmp_path):
