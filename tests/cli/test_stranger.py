@@ -1,6 +1,5 @@
 """A method that is not in the repository: the example of CONTRIBUTING.md."""
 
-import re
 import sys
 
 import pytest
@@ -8,6 +7,7 @@ from safetensors.torch import load_file
 
 import models.objectives
 import run_unsup
+from tests.docs.commands import blocks
 from tests.folders import history, record
 from tests.sources import ROOT
 
@@ -15,11 +15,7 @@ from tests.sources import ROOT
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     """The page's file in a folder that counts as a part of models/objectives."""
-    [code] = re.findall(
-        r"```python\n(.*?)```",
-        (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"),
-        flags=re.DOTALL,
-    )
+    [code] = blocks((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "python")
     folder = tmp_path / "objectives"
     folder.mkdir()
     (folder / "toy.py").write_text(code, encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 
 from common.errors import BadInput
 from common.flags import Parser, positive
-from tests.sources import COMMANDS, SOURCES, module
+from tests.sources import COMMANDS, module
 
 NEEDED = {
     "adapt.__main__": "x --text=x --output=x",
@@ -23,13 +23,6 @@ NEEDED = {
     "run_unsup": "--method=simcse --use_cpu=true",
     "search.__main__": "build x --model=x --output=x",
 }  # what a command asks for before it looks at the rest
-
-
-def test_there_is_one_parser():
-    assert NEEDED.keys() <= {module(path) for path in COMMANDS}
-    for path in SOURCES:
-        text = path.read_text(encoding="utf-8")
-        assert path.name == "flags.py" or "argparse.ArgumentParser(" not in text, path
 
 
 @pytest.mark.parametrize("name", [module(path) for path in COMMANDS])

@@ -1,7 +1,6 @@
 """The Python of the pages runs as it stands, and gives what the command line gives."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -13,16 +12,10 @@ import torch
 import run_unsup
 from common.errors import CheckpointRefused
 from models.encoder import load_encoder
+from tests.docs.commands import blocks
 from tests.sources import ROOT
 
-
-def blocks_of(page, folder=ROOT / "docs"):
-    return re.findall(
-        r"```python\n(.*?)```", (folder / page).read_text(encoding="utf-8"), re.DOTALL
-    )
-
-
-BLOCKS = blocks_of("python.md")
+BLOCKS = blocks((ROOT / "docs" / "python.md").read_text(encoding="utf-8"), "python")
 
 
 @pytest.fixture
@@ -78,21 +71,16 @@ def test_the_page_runs_and_its_run_is_the_command_s(page, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("page", "folder", "named"),
-    [
-        ("README.md", ROOT, "sentence-transformers/all-MiniLM-L6-v2"),
-        ("search.md", ROOT / "docs", "RUN"),
-    ],
+    ("page", "named"),
+    [("README.md", "sentence-transformers/all-MiniLM-L6-v2"), ("docs/search.md", "RUN")],
 )
-def test_a_page_searches_with_a_model(
-    page, folder, named, tiny_bert, tmp_path, monkeypatch, capsys
-):
+def test_a_page_searches_with_a_model(page, named, tiny_bert, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
     encoder.save("MODEL", tokenizer)
-    [block] = blocks_of(page, folder)
+    [block] = blocks((ROOT / page).read_text(encoding="utf-8"), "python")
     assert named in block
     exec(block.replace(named, "MODEL"), {})
     shown = capsys.readouterr().out
     assert shown.count("[('") == 2 if page == "README.md" else len(shown.splitlines()) == 3
-    assert Path("runs/my-index/infocse.json").is_file() == (page == "search.md")
+    assert Path("runs/my-index/infocse.json").is_file() == (page != "README.md")

@@ -117,7 +117,6 @@ def contents(folder):
         ("--max_length=20", "--max_length 20: .* was built with 64; leave the flag out"),
         ("--dtype=int8", "--dtype int8: .* was built with float16"),
         ("--bf16", "--bf16 true: .* was built with false"),
-        ("--stride=300", "--stride 300 is above --window 62"),
     ],
 )
 def test_an_index_of_other_vectors_is_refused_and_kept(build, tmp_path, word, said):
