@@ -200,10 +200,10 @@ OTHERS = {
     "weight_decay": 0.01,
 }
 EPOCHS = {
-    "num_train_epochs": 2,
+    "num_train_epochs": 3,
     "max_steps": -1,
     "max_rows": 30,
-    "save_steps": 4,
+    "save_steps": 5,
     "bf16": "true",
     "dataloader_num_workers": 1,
 }  # of 3 steps
@@ -216,7 +216,7 @@ SMALLER = {  # 4 steps, the last one of 6 sentences
 }
 RESUMED = {
     "simcse padded, other AdamW, accumulated": ("simcse", ACCUMULATED | OTHERS),
-    "second epoch in bf16, with a worker": ("infocse", EPOCHS),
+    "second and third epoch in bf16, with a worker": ("infocse", EPOCHS),
     "a smaller last batch, as graphs": ("simcse", SMALLER),
     "bf16 chunks, accumulated": ("infocse", ACCUMULATED | {"chunk_size": 3, "bf16": "true"}),
 }
