@@ -16,7 +16,7 @@ from eval.retrieval.lexical import Lexical
 from search.export import export
 from search.index import Document, Index
 from search.recipe import Recipe
-from tests.faults.forked import check_kills, run
+from tests.faults.forked import run
 from tests.folders import change_json
 from tests.refusals import refused
 
@@ -242,14 +242,6 @@ def test_a_killed_update_leaves_the_old_index_or_the_new_one(model, sentences, t
         assert code == -signal.SIGKILL and texts in (60, 20), at
         assert update(f"at-{at}")[::2] == (0, 20)
         assert [path.name for path in (tmp_path / f"at-{at}").iterdir()] == ["index"]
-
-
-def test_a_killed_writer_leaves_nothing_that_can_be_loaded(model, tmp_path):
-    def placed(folder):
-        files = (path for path in folder.glob("index/**/*") if path.is_file())
-        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-    check_kills(lambda folder: model.save(folder / "index"), tmp_path, placed, 4)
 
 
 @pytest.mark.parametrize("changed", [{"weight": 1.5}, {"weight": "0.7"}, {"language": "klingon"}])
