@@ -48,9 +48,9 @@ class Case:
     """One row: an objective and how its step is computed."""
 
     objective: str
-    family: str
-    packed: bool
-    precision: str
+    family: str = "bert"
+    packed: bool = True
+    precision: str = "float32"
 
 
 class Materials:

@@ -57,7 +57,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
     with TemporaryDirectory() as folder:
         materials = Materials(Path(folder), sizes, args.batch, args.length, rows=args.rows)
         host = [host_of(materials, name, args.steps) for name in ("simcse", "infocse", STAGE_ONE)]
-        _, collator = materials.parts(Case("infocse", "bert", packed=True, precision="float32"))
+        _, collator = materials.parts(Case("infocse"))
         pairs = tokenised(materials.lines, materials.tokenizer, args.length)
         their_collator = PairCollator(materials.tokenizer, MASK_RATE)
 
@@ -79,7 +79,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 def host_of(materials: Materials, name: str, lengths: list[int]) -> dict:
     """Median milliseconds of the parts of a step, after as many steps as the shorter run has."""
-    case = Case(name, "bert", packed=True, precision="float32")
+    case = Case(name)
     flags = {"save_strategy": "no", "max_steps": sum(lengths), "disable_tqdm": True}
     trainer: Any = materials.trainer(case, cuda_graph=True, **flags)  # a GraphedTrainer
     trainer.args.eval_strategy = IntervalStrategy.NO

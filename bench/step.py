@@ -63,7 +63,7 @@ def made(folder: Path, args: argparse.Namespace) -> Materials:
     materials = Materials(
         folder, MODELS[args.model], args.batch, args.length, rows=count * args.batch
     )
-    _, collator = materials.parts(Case("infocse", "bert", packed=True, precision="float32"))
+    _, collator = materials.parts(Case("infocse"))
     batches = []
     for start in range(0, count * args.batch, args.batch):
         batches.append(collator([(0, start + row, 0) for row in range(args.batch)]))
@@ -146,7 +146,7 @@ def mine(
     materials: Materials, args: argparse.Namespace, method: str = "infocse", **flags: object
 ) -> nn.Module:
     """A method's model as run_unsup.py trains it."""
-    case = Case(method, "bert", packed=True, precision=PRECISIONS[args.precision])
+    case = Case(method, precision=PRECISIONS[args.precision])
     return materials.parts(case, **flags)[0].train()
 
 

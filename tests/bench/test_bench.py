@@ -30,7 +30,7 @@ def test_the_plain_step_has_our_loss_and_gradients(tmp_path, weight, packed):
     dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     materials = Materials(tmp_path, TINY | dropout | {"initializer_range": 0.3}, 16, 32)
     flags = {"dropout": 0.0, "aux_weight": weight}
-    ours, collator = materials.parts(Case("infocse", "bert", packed, "float32"), **flags)
+    ours, collator = materials.parts(Case("infocse", packed=packed), **flags)
     plain = step.PlainInfoCSE(BertForMaskedLM.from_pretrained(tmp_path / "bert"), weight)
     ours.train()
     auxiliary = ours.objectives[1]
@@ -60,7 +60,7 @@ def test_the_plain_step_has_our_loss_and_gradients(tmp_path, weight, packed):
 
 def test_both_collators_make_batches_of_the_same_size_and_masks(tmp_path):
     materials = Materials(tmp_path, TINY, 64, 32, rows=600)
-    _, collator = materials.parts(Case("infocse", "bert", False, "float32"))
+    _, collator = materials.parts(Case("infocse", packed=False))
     ours = collator([(0, row, 0) for row in range(600)])
     data = loop.tokenised(materials.lines, materials.tokenizer, 32)
     theirs = loop.PairCollator(materials.tokenizer, loop.MASK_RATE)([data[i] for i in range(600)])
