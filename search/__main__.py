@@ -55,7 +55,7 @@ def parser() -> Parser:
     add_cache(build, "windows")
     window = f"tokens of a window of a long document, at most what the model reads ({WINDOW})"
     build.add_argument("--window", type=positive, help=window)
-    stride = f"tokens from one window to the next ({STRIDE})"
+    stride = f"tokens from one window to the next ({STRIDE}, or half of --window)"
     build.add_argument("--stride", type=positive, help=stride)
     dtypes = ["float16", "int8", "float32"]
     build.add_argument("--dtype", choices=dtypes, help="type of the stored vectors (float16)")
@@ -108,7 +108,8 @@ def build(args: argparse.Namespace, writes: bool = True) -> None:
     output = Path(args.output)
     facts = built(args, output)
     window = args.window or facts.get("window", WINDOW)
-    stride = args.stride or facts.get("stride", STRIDE)
+    half = max(1, args.window // 2) if args.window else facts.get("stride", STRIDE)
+    stride = args.stride or half
     if stride > window:
         raise BadInput(
             f"--stride {stride} is above --window {window}: text between windows would be lost"

@@ -77,9 +77,10 @@ def build(tiny_bert, folder, tmp_path, capsys):
 def test_an_index_is_updated_as_it_was_built_and_equals_a_new_one(
     build, folder, tmp_path, monkeypatch
 ):
-    words = ["--window=40", "--stride=20", "--language=german", "--dtype=float32"]
+    words = ["--window=40", "--language=german", "--dtype=float32"]
     documents, windows, encoded, kept, dropped = build(*words, "--max_length=50")
     assert documents == 3 and windows == encoded > 30 and kept == dropped == 0
+    assert json.loads((tmp_path / "index" / "infocse.json").read_text())["facts"]["stride"] == 20
     reader = Embedder.load_index(tmp_path / "index")
     (folder / "0.md").write_text((folder / "0.md").read_text() + "\n\nA new end.")
     (folder / "1.md").unlink()
