@@ -139,7 +139,7 @@ class GraphedTrainer(EmbeddingTrainer):
             raise BadInput(f"--cuda_graph: not supported here; {reasons[0]}")
         super().__init__(model, args, collator, *others, **more)
         self.data_collator = partial(_with_shares, collator)
-        max_norm = args.max_grad_norm or math.inf
+        max_norm = args.max_grad_norm if args.max_grad_norm > 0 else math.inf
         self.step = GraphedStep(self.model, self.accelerator.autocast, max_norm)
         # A step replaces all gradients, and every evaluation restores the mode of what it ran, so
         # neither is set in every step: that takes the host a millisecond.
