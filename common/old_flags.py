@@ -61,6 +61,7 @@ TRAINER = {
     "data_seed": "`--seed`",
     "auto_find_batch_size": "`--chunk_size`, which keeps the batch and its negatives",
     "resume_from_checkpoint": "the same command again, which resumes",
+    "dataloader_persistent_workers": "not to be had: a resumed run would draw other dropout",
     **dict.fromkeys(
         "push_to_hub hub_model_id hub_strategy hub_token hub_private_repo hub_always_push "
         "hub_revision".split(),
@@ -83,8 +84,8 @@ TRAINER = {
     **dict.fromkeys(
         "greater_is_better eval_on_start do_train label_smoothing_factor use_cache "
         "average_tokens_across_devices include_num_input_tokens_seen save_only_model "
-        "enable_jit_checkpoint dataloader_persistent_workers dataloader_prefetch_factor "
-        "dataloader_in_order dataloader_multiprocessing_context".split(),
+        "enable_jit_checkpoint dataloader_prefetch_factor dataloader_in_order "
+        "dataloader_multiprocessing_context".split(),
         "not needed: it would change nothing here",
     ),
 }
