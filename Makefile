@@ -23,6 +23,8 @@ $(VENV)/.installed: requirements.txt constraints.txt requirements-model.txt
 demo: $(VENV)/.installed  ## better search in real text that is here already: the docstrings of numpy, scipy and others
 	$(BIN)/python -m examples.demo
 
+# A model so small gains nothing from a second thread, and threads that wait for each other crawl on a busy machine.
+quickstart: export OMP_NUM_THREADS ?= 1
 quickstart: $(VENV)/.installed  ## both stages of InfoCSE on generated text, a table and a report, in minutes
 	$(BIN)/python -m examples.quickstart
 

@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     began, used = time.perf_counter(), time.process_time()
     corpus, runs = Path(args.corpus), output_folder(args.runs, "runs")
     own_folder(runs, ["scores.json", "report.html"])
-    logger.info("stage 1 and four short trainings: about two minutes on two idle cores")
+    logger.info("stage 1 and four short trainings: about three minutes on one core")
     text = generate(args.seed, 20_000, 1_000)
     write(text, corpus)
 

@@ -28,11 +28,11 @@ def overview(contents: Iterable[Table | Study], choice: Choice, output: Path) ->
     A row is run if a file in `output` has a figure of ours; `cells` are its figures, of all that
     its columns have. Below are the rows that cannot be run, each with its reason.
     """
-    titles = ["table", "title", "rows", "run", "cells", "runnable", "published only"]
+    titles = ["table", "title", "rows", "run", "cells", "ran on", "runnable", "published only"]
     lines, reasons = [titles], []
     for content in contents:
         only: dict[str, str] = {}
-        cells = "-"
+        cells = models = "-"
         if isinstance(content, Study):
             rows = len(content.combinations)
             run = len(
@@ -43,15 +43,16 @@ def overview(contents: Iterable[Table | Study], choice: Choice, output: Path) ->
             results = results_in(content, output)
             run, filled = len(results), results["filled"].sum()
             cells = f"{filled} of {rows * len(content.columns)}"
+            models = ", ".join(sorted({*results["models"]})) or "-"
             for row in content.rows:
                 plan = plan_of(content, row, choice)
                 if isinstance(plan, str) and row.label not in results.index:
                     only[row.label] = plan
         reasons += [f"{content.name}, {label}: {why}" for label, why in only.items()]
-        counts = [str(rows), str(run), cells, str(rows - run - len(only)), str(len(only))]
+        counts = [str(rows), str(run), cells, models, str(rows - run - len(only)), str(len(only))]
         lines.append([content.name, content.title, *counts])
     for name, title, command in _ELSEWHERE:
-        lines.append([name, title, "-", "-", "-", f"python -m {command}", "-"])
+        lines.append([name, title, "-", "-", "-", "-", f"python -m {command}", "-"])
     return "\n".join([markdown(lines), *reasons])
 
 

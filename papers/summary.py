@@ -226,7 +226,7 @@ def sentence(difference: Difference, p: float) -> str:
     points, interval, seeds, shown, reading = described(difference, p)
     if interval == "-" or shown == "-":
         return f"{points} ({reading})"
-    return f"{points} ({interval}, {seeds} seeds, p {shown}: {reading})"
+    return f"{points} ({interval}, {seeds} seeds, Holm's p {shown}: {reading})"
 
 
 def rendered(name: str, folder: Path) -> str:

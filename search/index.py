@@ -288,7 +288,10 @@ class Index:
         if (folder / MANIFEST).exists():
             facts = facts_of(folder, REMEDY, None if verify else SMALL)
         if "index" not in facts:
-            raise BadInput(f"{folder}: no index, which `python -m search build` writes")
+            raise BadInput(
+                f"{folder}: no index, which `python -m search build` writes: {MANIFEST} is missing "
+                "or says something else"
+            )
         if facts["index"] != FORMAT:
             found = f"an index of format {facts['index']}, this version reads {FORMAT}"
             raise BadInput(f"{folder}: {found}; {REMEDY}")

@@ -53,6 +53,6 @@ def test_the_differences_of_searches_are_those_of_their_page():
 
 def test_a_difference_in_a_sentence_has_its_interval_and_reading():
     three = Difference(0.5, 0.25, 0.75, 0.01, 3)
-    assert sentence(three, 0.02) == "+0.50 (+0.25 to +0.75, 3 seeds, p 0.020: above)"
+    assert sentence(three, 0.02) == "+0.50 (+0.25 to +0.75, 3 seeds, Holm's p 0.020: above)"
     two = Difference(0.5, -5.0, 6.0, float("nan"), 2)
     assert sentence(two, float("nan")) == "+0.50 (two seeds)"
