@@ -157,6 +157,8 @@ def run_command(main: Callable[[], object]) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[_Messages()])
+    # It has a handler of its own, which would write every line a second time.
+    logging.getLogger("huggingface_hub").propagate = False
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for every request to the hub
     try:
         _refuse_empty(sys.argv[1:])

@@ -47,6 +47,15 @@ def test_a_message_is_not_glued_to_a_progress_bar():
     assert "a message" in said.splitlines()
 
 
+def test_the_hub_s_messages_are_written_once():
+    log = "logging.getLogger('huggingface_hub.utils').warning('again')"
+    assert run(f"{START}import huggingface_hub.utils\nrun_command(lambda: {log})") == (
+        0,
+        "",
+        "again\n",
+    )
+
+
 def test_a_reader_that_stops_early_gets_no_traceback():
     assert run(MANY, "| head -1")[1:] == ("a line\n", "")
 
