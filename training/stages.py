@@ -146,10 +146,10 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
     sample = None
     if data_args.max_rows:
         sample = Sample(data_args.max_rows, args.seed, data_args.upsample)
+    dev, tests = load_dev(data_args), load_tests(data_args, args.device.type)
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, method.labels, (data_args.cache_dir, args.output_dir))
         corpus = load_tokenised(source, tokenizer, data_args.cache_dir, sample)
-    dev, tests = load_dev(data_args), load_tests(data_args, args.device.type)
     files = contents(vars(model_args) | vars(method_args))
     identity = {
         "text": corpus.facts,
@@ -303,8 +303,10 @@ def _begin(root: Path, record: dict[str, Any], stack: ExitStack) -> Start:
     if (root / RUN_FILE).is_file():
         old = read_run(root)
         record["run_id"] = old.get("run_id") or record["run_id"]
-        if start.checkpoint:  # otherwise nothing of the earlier attempt remains
+        if start.checkpoint:  # otherwise step 0 replaces all of the earlier attempt, best/ too
             record["earlier_starts"] = earlier_starts(old, record)
+        elif not start.finished:
+            logger.warning("%s: no checkpoint was saved: from step 0 again", root)
     return start
 
 

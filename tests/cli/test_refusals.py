@@ -29,6 +29,11 @@ CHECKPOINTING = next(name for name in NAMES if hasattr(RunArguments, name))
         ({"pooling": "cls", "projection": "none"}, "saves the projection head, but no loss"),
         ({"pooling": "max"}, "unknown pooling 'max'"),
         ({"test_tasks": "STS99"}, "STS99"),
+        # before the text is read
+        (
+            {"dev_file": "/nope.tsv", "train_file": "/nope"},
+            "^/nope.tsv: no such file or directory$",
+        ),
         ({"skip_from": 9, "aux_init": "random"}, "--skip_from 9"),
         ({"pooling": "cls", "contrastive_weight": 0}, "no loss trains"),
         (

@@ -260,6 +260,21 @@ def test_a_resumed_run_uses_the_current_intervals_and_records_the_versions_of_it
     assert "the run began with torch 1.0" in caplog.text
 
 
+@pytest.mark.parametrize("kept", [[], ["best"]])
+def test_a_run_killed_before_its_first_checkpoint_says_that_it_starts_over(
+    unsup, unscored, tmp_path, caplog, kept
+):
+    run = tmp_path / "run"
+    run.mkdir()
+    shutil.copy(unscored / "run.json", run)
+    change_record(run, status="running")
+    for name in kept:
+        (run / name).mkdir()
+    run_unsup.main(unsup(**UNSCORED))
+    assert f"{run}: no checkpoint was saved: from step 0 again" in caplog.text
+    assert "earlier_starts" not in record(run) and same_weights(run, unscored)
+
+
 def test_the_best_checkpoint_may_be_the_only_one(unsup, tmp_path):
     """Of a saved step that is the best so far, stock would look for the checkpoint at the end."""
     run_unsup.main(
