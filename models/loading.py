@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
+from huggingface_hub import is_offline_mode
+from huggingface_hub.errors import LocalEntryNotFoundError
 from tokenizers import Tokenizer
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import ByteLevel
@@ -312,6 +314,11 @@ def _unreadable(what: str, path: str, error: Exception) -> BadInput:
         )
     if root.is_dir():
         return BadInput(f"'{path}': has no config.json; give the folder of a model")
+    if is_offline_mode() and isinstance(error.__cause__, LocalEntryNotFoundError):
+        return BadInput(
+            f"'{path}': no such folder, and not in the hub's cache (HF_HUB_OFFLINE is set); give "
+            "the folder of a model"
+        )
     missing = "no such folder, and not a model on the hub, or it did not answer"
     return BadInput(f"'{path}': {missing}; cannot read its {what}: {brief(error)}")
 

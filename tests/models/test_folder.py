@@ -222,6 +222,7 @@ def test_a_model_in_the_hubs_cache_needs_no_hub(folder, tmp_path, monkeypatch):
     (cached / "snapshots" / "1" / "tokenizer.json").unlink()
     for name in ("huggingface_hub.constants.HF_HUB_CACHE", "transformers.utils.hub.HF_HUB_CACHE"):
         monkeypatch.setattr(name, str(tmp_path), raising=False)
+    assert "HF_HUB_OFFLINE is set); give the folder" in refused(load_tokenizer, "owner/other")
     encoder, tokenizer = load_encoder("owner/name", "avg")
     assert tokenizer.get_vocab() == words
     for name, value in load_backbone(str(folder)).state_dict().items():
