@@ -49,10 +49,10 @@ class Collator:
             for a view that keeps the backbone's rate;
         positions (V, B, L) and kept (V, B, L, width / 8), of perturbed embeddings;
         target_input_ids, target_attention_mask: the views with a target before their edit, (their
-        number, B, L'); words: each distinct token of a view before its edit at its first
-        occurrence, IGNORED elsewhere, (V, B, L'),
-            without special tokens;
-        labels: classes of the rows, (1, B);
+            number, B, L');
+        words: each distinct token of a view before its edit, without special tokens, at its first
+            occurrence, IGNORED elsewhere, (V, B, L');
+        labels: classes of the rows, (1, B).
     """
 
     def __init__(

@@ -155,7 +155,7 @@ def unpack(archive: Path, wanted: Collection[str]) -> dict[str, bytes]:
                     contents[path] = file.read()
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         said = f"incomplete or not the expected archive ({error})"
-        raise BadInput(f"{archive}: {said}; remove it, run again") from error
+        raise BadInput(f"{archive}: {said}; remove it and run again") from error
     return contents
 
 
@@ -183,7 +183,7 @@ def _downloaded(file: str, by_hand: str) -> Path:
         path = Path(hf_hub_download(REPO, file, repo_type="dataset")).resolve()
     except (HTTPError, OSError, ValueError, XetDownloadError) as error:
         advice = "run again to resume, set HF_ENDPOINT to a mirror or HF_TOKEN to a token"
-        said = f"cannot download {file} of dataset repository {REPO}: {brief(error)}"
+        said = f"cannot download {file} of dataset repository {REPO}: {brief(error).rstrip('.')}"
         raise BadInput(f"{said}; {advice}, or {by_hand}") from error
     # The cache names a large file by its announced sha256, of which the library checks the size.
     if _SHA256.fullmatch(path.name) and sha256(path) != path.name:

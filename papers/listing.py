@@ -107,7 +107,7 @@ def states(
             else:
                 lines.append([*line, "-", f"0 of {len(content.columns)}", "-"])
     parts = [f"{content.name}: {content.title}", markdown(lines)]
-    parts.append(f"{len(missing)} runs are missing; runs shared by rows count once.")
+    parts.append(f"missing runs: {len(missing)} (those shared by rows count once)")
     if commands:
         parts += [shlex.join(["python", *words]) for words in missing.values() if words]
     return "\n".join(parts)

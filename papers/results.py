@@ -88,7 +88,7 @@ def _refuse_loss(table: Table, path: Path, choice: Choice, plans: Iterable[RunPl
             if run not in planned and finished(Path(choice.runs) / run) is None:
                 lost.add(run)
     if lost:
-        missing = f"{len(lost)} runs that are not in {choice.runs} ({min(lost)}, ...)"
+        missing = f"runs that are not in {choice.runs} ({len(lost)}: {min(lost)}, ...)"
         raise BadInput(f"{path} has figures of {missing} and would be lost; give another --output")
 
 

@@ -40,7 +40,7 @@ def hub(tmp_path, monkeypatch):
     def download(repo, file, repo_type):
         hub.asked.append(file)
         if file not in hub.files:
-            raise HTTPError("no route")
+            raise HTTPError("no route.")
         blob = tmp_path / (hub.digest or hashlib.sha256(hub.files[file]).hexdigest())
         blob.write_bytes(hub.files[file])
         return str(blob)

@@ -114,12 +114,12 @@ def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(
 ):
     flags = ["--rows", "simcse-mini", "moco-mini"]
     filled("methods-mini", *flags, "--list")
-    assert "6 runs are missing" in capsys.readouterr().out
+    assert "missing runs: 6 " in capsys.readouterr().out
     filled("methods-mini", *flags, "--seeds", "0")
     (tmp_path / "results" / "methods-mini.json").unlink()  # the rates are read from the runs, too
     filled("methods-mini", *flags, "--list")
     printed = " ".join(capsys.readouterr().out.split())
-    assert "4 runs are missing" in printed and "| simcse-mini, 3e-5 | 1 of 3 finished |" in printed
+    assert "missing runs: 4 " in printed and "| simcse-mini, 3e-5 | 1 of 3 finished |" in printed
     rows = filled("methods-mini", *flags)
     tried = [
         (flags["learning_rate"], flags["seed"])
