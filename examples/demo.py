@@ -143,7 +143,7 @@ def write(
             queries.append({"_id": question, "text": question})
     corpus = [{"_id": name, "title": name, "text": text} for name, text in docs]
     own_folder(folder, ["corpus.jsonl", "queries.jsonl", "qrels"])
-    write_set(folder, corpus, queries, test=judged)
+    write_set(folder, corpus, queries, judged)
 
 
 def hits(

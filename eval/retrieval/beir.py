@@ -9,7 +9,7 @@ without a positive judgement are skipped. Missing NanoBEIR sets are downloaded f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,16 +22,21 @@ from common.errors import BadInput, brief
 from common.folders import filling
 from eval.encode import Encoder, as_role
 from eval.metrics.retrieval import METRICS, per_query
-from eval.retrieval.beir_files import HEADER, BeirCorpus, read_corpus, read_qrels, read_queries
-from eval.retrieval.hybrid import WEIGHT, best, fused
+from eval.retrieval.beir_files import (
+    BeirCorpus,
+    read_corpus,
+    read_qrels,
+    read_queries,
+    write_set,
+)
+from eval.retrieval.hybrid import WEIGHT, best, cosines, fused
 from eval.retrieval.lexical import Lexical
-from eval.retrieval.search import cosines, in_blocks, top_k
 from eval.scores import Result, example_ids, row
 from eval.store import Kept
 from eval.vectors import Vectors, write
 
 RETRIEVED = 1000
-COSINES = 2**28  # held at once by the hybrid search, 1 GiB
+COSINES = 2**28  # held at once, 1 GiB
 DOCUMENTS = 50_000  # whose texts and vectors are held in memory at a time
 WHOLE = ""  # the only part of a set without parts
 PAPER14 = (  # InfoCSE, Table 3
@@ -75,7 +80,7 @@ class BeirTask:
             numbers: in CISI, this would drop 7 relevant documents.
         cache_dir: of the vectors that are kept, see `eval.store`; None: all are computed, which any
             function can do.
-        device: where the dense search runs.
+        device: where cosines are computed.
         search: one of `SEARCHES`.
         language: of the words of BM25, see `eval.retrieval.lexical`.
     """
@@ -104,7 +109,7 @@ class BeirTask:
             for data in sets.values()
             for query, grades in data.grades.items()
         )
-        metrics = {part: self.per_query(encode, part, data) for part, data in sets.items()}
+        metrics = {part: self.per_query(encode, data) for part, data in sets.items()}
         ndcg = {part: values[METRICS[0]] for part, values in metrics.items()}
         total = sum(map(len, ndcg.values()))
         rows = []
@@ -122,9 +127,9 @@ class BeirTask:
         weighted = [values * total / (len(ndcg) * len(values)) for values in ndcg.values()]
         return Result(rows, {"value": np.concatenate(weighted) / 100, "example": examples})
 
-    def per_query(self, encode: Encoder, part: str, data: BeirSet) -> dict[str, np.ndarray]:
+    def per_query(self, encode: Encoder, data: BeirSet) -> dict[str, np.ndarray]:
         """Every metric x 100 of every query of one part, (Q,)."""
-        ranked = self._ranked(encode, part, data)
+        ranked = self._ranked(encode, data)
         own: list[int | None] = [None] * len(ranked)
         if self.without_own_id:
             own = data.corpus.index_of(list(data.queries))
@@ -136,32 +141,27 @@ class BeirTask:
         grades = ({str(index): grade for index, grade in of.items()} for of in judged)
         return per_query(rankings, grades)
 
-    def _ranked(
-        self, encode: Encoder, part: str, data: BeirSet
-    ) -> Sequence[np.ndarray] | np.ndarray:
+    def _ranked(self, encode: Encoder, data: BeirSet) -> list[np.ndarray]:
         """The indices of the best documents for every query, best first."""
-        texts, k = list(data.queries.values()), RETRIEVED + self.without_own_id
-        if self.search == "bm25":
-            ranked = []
-            lexical = Lexical.of(data.corpus.all_texts(), self.language)
+        texts, corpus, weight = list(data.queries.values()), data.corpus, SEARCHES[self.search]
+        k, ranked = RETRIEVED + self.without_own_id, []
+        lexical = Lexical.of(corpus.all_texts(), self.language) if weight < 1 else None
+        if lexical and weight == 0:
             for text in texts:
                 scores = lexical.scores(text)
                 indices = best(scores, k)
                 ranked.append(indices[scores[indices] > 0])
             return ranked
-        queries = self._encoder(encode, "query")(texts)
-        with embedded(self._encoder(encode, "document"), data.corpus) as vectors:
-            if self.search == "dense":
-                return top_k(queries, in_blocks(vectors), k, self.device)[1]
-            ranked, size = [], max(1, COSINES // len(data.corpus))
-            lexical = Lexical.of(data.corpus.all_texts(), self.language)
-            for start in range(0, len(queries), size):
-                some = queries[start : start + size]
-                dense = cosines(some, in_blocks(vectors), len(data.corpus), self.device)
-                for scores, text in zip(dense, texts[start : start + size], strict=True):
-                    both = fused(scores, lexical.scores(text), SEARCHES[self.search])
-                    ranked.append(best(both, k))
-            return ranked
+        queries, size = self._encoder(encode, "query")(texts), max(1, COSINES // len(corpus))
+        with embedded(self._encoder(encode, "document"), corpus) as vectors:
+            for start in range(0, len(texts), size):
+                some = slice(start, start + size)
+                dense = cosines(queries[some], vectors, self.device)
+                for scores, text in zip(dense, texts[some], strict=True):
+                    if lexical:
+                        scores = fused(scores, lexical.scores(text), weight)
+                    ranked.append(best(scores, k))
+        return ranked
 
     def _encoder(self, encode: Any, role: str) -> Encoder:
         by_role = as_role(encode, role)
@@ -198,12 +198,8 @@ def fetch(name: str, folder: Path) -> None:
         raise BadInput(
             f"{folder}: not found, and {source} cannot be loaded from the hub ({brief(error)})"
         ) from error
-    with filling(folder) as partial_folder:
-        (partial_folder / "qrels").mkdir()
-        corpus.to_json(partial_folder / "corpus.jsonl", force_ascii=False)
-        queries.to_json(partial_folder / "queries.jsonl", force_ascii=False)
-        judged = qrels.select_columns(HEADER[:2]).add_column(HEADER[2], [1] * len(qrels))
-        judged.to_csv(partial_folder / "qrels" / "test.tsv", sep="\t")
+    with filling(folder) as new:
+        write_set(new, corpus, queries, zip(qrels["query-id"], qrels["corpus-id"], strict=True))
 
 
 def read_set(folder: Path, split: str) -> BeirSet:

@@ -197,18 +197,13 @@ def write_set(
     folder: Path,
     corpus: Iterable[dict[str, str]],
     queries: Iterable[dict[str, str]],
-    **qrels: Iterable[tuple[str, str]],
+    relevant: Iterable[tuple[str, str]],
 ) -> None:
-    """Write a set: records with `_id`, `text` and `title`, and judgements.
-
-    They are the relevant pairs of query id and document id, by split.
-    """
+    """Write a set: records with `_id`, `text` and `title`; pairs of query id and document id."""
     for name, records in (("corpus", corpus), ("queries", queries)):
         with writing(folder / f"{name}.jsonl") as part, part.open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(record) + "\n" for record in records)
-    for split, pairs in qrels.items():
-        path = folder / "qrels" / f"{split}.tsv"
-        with writing(path) as part, part.open("w", encoding="utf-8") as file:
-            rows = csv.writer(file, delimiter="\t", lineterminator="\n")
-            rows.writerow(HEADER)
-            rows.writerows((*pair, 1) for pair in pairs)
+    with writing(folder / "qrels" / "test.tsv") as part, part.open("w", encoding="utf-8") as file:
+        rows = csv.writer(file, delimiter="\t", lineterminator="\n")
+        rows.writerow(HEADER)
+        rows.writerows((*pair, 1) for pair in relevant)

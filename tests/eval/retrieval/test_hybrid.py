@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from eval.retrieval.beir import SEARCHES, BeirTask
-from eval.retrieval.hybrid import best, fused, standardised
+from eval.retrieval.hybrid import best, cosines, fused, standardised
 from eval.retrieval.lexical import Lexical
-from eval.retrieval.search import cosines, in_blocks
 
 
 def test_cosines_are_standardised_over_the_corpus_and_bm25_is_scaled_over_its_matches():
@@ -29,16 +28,14 @@ def test_ties_go_to_the_lower_index(k):
     assert best(scores, k).tolist() == [1, 4, 0, 2, 6, 3, 5][:k]
 
 
-def test_cosines_of_all_documents_by_block():
+def test_cosines_of_all_documents_by_block(monkeypatch):
+    monkeypatch.setattr("eval.retrieval.hybrid._DOCUMENTS", 7)
     rng = np.random.default_rng(1)
     queries, documents = rng.normal(size=(3, 8)), rng.normal(size=(20, 8))
     documents[4] = 0
-    norms = np.linalg.norm(queries, axis=1)[:, None] * np.maximum(
-        np.linalg.norm(documents, axis=1), 1e-9
-    )
-    assert cosines(queries, in_blocks(documents, 7), 20) == pytest.approx(
-        queries @ documents.T / norms, abs=1e-6
-    )
+    lengths = np.maximum(np.linalg.norm(documents, axis=1), 1e-9)
+    expected = queries @ documents.T / np.linalg.norm(queries, axis=1)[:, None] / lengths
+    assert cosines(queries, documents) == pytest.approx(expected, abs=1e-6)
 
 
 def encode(texts):
@@ -58,9 +55,9 @@ def test_a_set_is_ranked_by_each_search(beir, monkeypatch):
     for search in SEARCHES:
         task = BeirTask("small", search=search)
         [data] = task.load(beir.root).values()
-        rankings[search] = dict(zip(data.queries, task.per_query(encode, "", data), strict=True))
+        rankings[search] = dict(zip(data.queries, task.per_query(encode, data), strict=True))
     texts, lexical = beir.texts(), Lexical.of(beir.texts())
-    dense = cosines(encode(list(data.queries.values())), in_blocks(encode(texts)), len(texts))
+    dense = cosines(encode(list(data.queries.values())), encode(texts))
     for row, (query, text) in zip(dense, data.queries.items(), strict=True):
         words = lexical.scores(text)
         assert rankings["bm25"][query] == [str(i) for i in best(words, 99) if words[i] > 0]
