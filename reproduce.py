@@ -18,13 +18,12 @@ The page is reproductions/NAME/README.md; it can be sent as a pull request.
 from __future__ import annotations
 
 import argparse
-import io
 import logging
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
@@ -35,9 +34,10 @@ from typing import Any
 
 import torch
 from huggingface_hub import HfApi, snapshot_download
-from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast, TrainerCallback
+from transformers import PrinterCallback, TrainerCallback
 
 import infocse
+from bench.cases import STAGE_ONE, Case, Materials
 from common.errors import (
     BadInput,
     FolderInUse,
@@ -60,10 +60,7 @@ logger = logging.getLogger(__name__)
 PARTS = ("checkpoints", "simcse", "infocse")
 AUTHORS = ("infocse-bert-base", "unsup-simcse-bert-base-uncased", "diffcse-bert-base-uncased-sts")
 CONDENSER = "Luyu/condenser"
-STAGE_ONE = "configs/aux-bert-base.yaml"
 BATCH = 64  # sentences
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-VOCABULARY = 30_522
 WARM_UP, MEASURED = 3, 20  # steps
 LONGEST = 30.0  # seconds, after which a measurement ends with its second step
 BERT_BASE = (12, 768, 12)  # layers, width, heads
@@ -108,26 +105,22 @@ class Arm:
     Attributes:
         name: of the arm, and of its runs' folder.
         part: one of `PARTS`.
-        config: its configuration, with the published values.
+        method: of its configuration, which has the published values.
         start: `model` or `stage_one` of the scale.
         epochs: of its configuration.
-        record: its published scores, an id of `python -m eval.compare --list`; None for a control.
     """
 
     name: str
     part: str
-    config: str
+    method: str
     start: str
     epochs: int
-    record: str | None
 
 
 ARMS = (
-    Arm("simcse", "simcse", "configs/simcse-bert-base.yaml", "model", 1, "simcse-bert-base"),
-    Arm(
-        "infocse", "infocse", "configs/infocse-bert-base.yaml", "stage_one", 2, "infocse-bert-base"
-    ),
-    Arm("simcse-control", "infocse", "configs/simcse-bert-base.yaml", "stage_one", 1, None),
+    Arm("simcse", "simcse", "simcse", "model", 1),
+    Arm("infocse", "infocse", "infocse", "stage_one", 2),
+    Arm("simcse-control", "infocse", "simcse", "stage_one", 1),  # published nowhere
 )
 
 
@@ -229,7 +222,8 @@ def train(arm: Arm, scale: Scale, seed: int, runs: Path, data_dir: str, wait: bo
             settings["model"] = scale.model
         if scale.steps:
             settings["max_steps"] = scale.steps
-        infocse.train(config=arm.config, **settings, **machine())
+        config = f"configs/{arm.method}-bert-base.yaml"
+        infocse.train(config=config, **settings, **machine())
 
 
 def machine() -> dict[str, Any]:
@@ -249,7 +243,7 @@ def stage_one(scale: Scale, runs: Path, data_dir: str, wait: bool) -> Path:
     folder = runs / "stage-1"
     pretrain = partial(
         infocse.pretrain,
-        config=STAGE_ONE,
+        config="configs/aux-bert-base.yaml",
         model=scale.model,
         train_file="text/wiki1m_for_simcse.txt",
         data_dir=data_dir,
@@ -301,13 +295,13 @@ def plan(args: argparse.Namespace, scale: Scale) -> str:
     lines = [f"reproduce, --scale {args.scale}, on: {device}", "", "downloads"]
     lines += [f"  {line}" for line in downloads(args.parts, scale)]
     arms = [arm for arm in ARMS if arm.part in args.parts]
-    trainings = [(arm.name, arm.config, arm.epochs, len(args.seeds)) for arm in arms]
+    trainings = [(arm.name, arm.method, arm.epochs, len(args.seeds)) for arm in arms]
     if "infocse" in args.parts and scale.stage_one is None:
-        trainings.insert(0, ("stage 1", STAGE_ONE, 1, 1))
+        trainings.insert(0, (STAGE_ONE, STAGE_ONE, 1, 1))
     rows, total = [["training", "times", "steps", "ms a step", "minutes", "known from"]], 0.0
-    for name, config, epochs, times in trainings:
+    for name, method, epochs, times in trainings:
         steps = scale.steps or epochs * (scale.examples // BATCH)
-        places = [(measured_step(config, scale), "this machine, on made-up text")]
+        places = [(measured_step(method, scale), "this machine, on made-up text")]
         if scale.size == BERT_BASE:
             places += [(ms, f"{place}: {source}") for place, of, ms, source in KNOWN if of == name]
         for milliseconds, source in places:
@@ -371,54 +365,26 @@ class _Clock(TrainerCallback):
 
 
 @cache
-def measured_step(config: str, scale: Scale) -> float:
+def measured_step(method: str, scale: Scale) -> float:
     """Milliseconds of a training step here: random weights of the same size, made-up text."""
     layers, width, heads = scale.size
+    sizes = {
+        "num_hidden_layers": layers,
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "intermediate_size": 4 * width,
+    }
     clock = _Clock()
-    logger.info("measuring a step of %s, for half a minute or two steps", config)
-    with ExitStack() as stack:
-        folder = stack.enter_context(TemporaryDirectory(prefix="measure-"))
-        for redirected in (redirect_stdout, redirect_stderr):  # the log of a run of no interest
-            stack.enter_context(redirected(io.StringIO()))
-        logging.disable()
-        stack.callback(logging.disable, logging.NOTSET)
-        words = [f"w{number}" for number in range(VOCABULARY - len(SPECIAL))]
-        vocabulary = Path(folder) / "vocab.txt"
-        vocabulary.write_text("\n".join([*SPECIAL, *words]), encoding="utf-8")
-        architecture = BertConfig(
-            vocab_size=VOCABULARY,
-            num_hidden_layers=layers,
-            hidden_size=width,
-            num_attention_heads=heads,
-            intermediate_size=4 * width,
-        )
-        BertForMaskedLM(architecture).save_pretrained(folder)
-        BertTokenizerFast(str(vocabulary)).save_pretrained(folder)
-        generator = torch.Generator().manual_seed(0)
-        sentences = []
-        for _ in range(40 * BATCH):
-            length = int(torch.randint(5, 31, (), generator=generator))
-            drawn = torch.randint(len(words), (length,), generator=generator).tolist()
-            sentences.append(" ".join(words[number] for number in drawn))
-        settings: dict[str, Any] = {
-            "model": folder,
-            "config": config,
-            "output_dir": f"{folder}/run",
-            "cache_dir": f"{folder}/cache",
-            "per_device_train_batch_size": BATCH,
-            "held_out": 0,
-            "max_steps": 30,
-            "eval_steps": 1000,
-            "disable_tqdm": True,
-            "callbacks": [clock],
-            **machine(),
-        }
-        if config == STAGE_ONE:
-            infocse.pretrain(sentences, skip_from="auto", max_length=32, **settings)
-        else:
-            if "infocse" in config:
-                settings |= {"aux_init": "encoder_top", "skip_from": "auto"}
-            infocse.train(sentences, dev="none", test_tasks="none", **settings)
+    logger.info("measuring a step of %s, for half a minute or two steps", method)
+    with TemporaryDirectory(prefix="measure-") as folder:
+        materials = Materials(Path(folder), sizes, BATCH, 32, rows=40 * BATCH)
+        flags = {"max_steps": 30, "save_strategy": "no", "disable_tqdm": True, **machine()}
+        if method != STAGE_ONE:
+            flags["dev"] = "none"
+        trainer = materials.trainer(Case(method), **flags)
+        trainer.remove_callback(PrinterCallback)
+        trainer.add_callback(clock)
+        trainer.train()
     times = [after - before for before, after in pairwise(clock.ends)]
     return 1000 * median(times[WARM_UP:] or times[-1:])
 

@@ -16,7 +16,7 @@ from eval.scores import markdown, write_rows
 SUBJECTS = {
     "eval": "the STS test sets against a SentEval-style loop",
     "gpu": "whether steps on a GPU are right and fast, and runs survive kills; takes minutes",
-    "loop": "a step's cost outside forward, backward and optimizer against the published loop's",
+    "loop": "the CPU time, by part, that a step with --cuda_graph leaves to the host of a GPU",
     "search": "an index of made-up documents: seconds to build it, time and memory of a query",
     "step": "time and memory of a step against the published one and sentence-transformers",
 }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +18,6 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertForMaskedLM
 from transformers.masking_utils import create_bidirectional_mask
 
@@ -29,7 +27,6 @@ from common.flags import positive
 from common.memory import peak_mib
 from models.heads import projection_named
 
-logger = logging.getLogger(__name__)
 WEIGHT, TEMPERATURE, HEAD_LAYERS = 1e-5, 0.05, 2  # as in configs/infocse-bert-base.yaml
 PRECISIONS = {"fp32": "float32", "bf16": "bf16"}
 
@@ -78,8 +75,7 @@ class PlainInfoCSE(nn.Module):
     unused head runs on every position. The auxiliary layers and their output matrix also run on
     every position; only the loss skips unmasked ones. It is not slower than necessary: attention is
     `scaled_dot_product_attention`, and both views go through the encoder together. The cost equals
-    that of the published code with the same library (about 3.6 TFLOP for bert-base and 64 sentences
-    of at most 32 tokens).
+    that of the published code with the same library.
 
     Args:
         lm: becomes the frozen copy, without the layers above the one that the auxiliary layers
@@ -169,10 +165,16 @@ def infocse(materials: Materials, args: argparse.Namespace) -> dict:
     def ours(number: int) -> None:
         take_step(own, batches[number], args.precision)
 
-    tflop = {"plain_tflop": tflop_of(plain), "ours_tflop": tflop_of(ours)}
-    logger.info("TFLOP a step: %s", tflop)
-    timed = alternate(plain, ours, args.runs, warm_up=True)
-    return timed.row("infocse step", args.precision, args.model, args.runs, **tflop)
+    return compared("infocse step", plain, ours, args)
+
+
+def compared(
+    name: str, plain: Callable[[int], None], ours: Callable[[int], None], args: argparse.Namespace
+) -> dict:
+    """The row of a step of both sides."""
+    row = {"name": name, "precision": args.precision, "model": args.model}
+    times = alternate(plain, ours, args.runs, warm_up=True)
+    return row | times | {"memory_ratio": None, "runs": args.runs}
 
 
 def take_step(model: nn.Module, inputs: Mapping[str, Any], precision: str) -> None:
@@ -181,12 +183,6 @@ def take_step(model: nn.Module, inputs: Mapping[str, Any], precision: str) -> No
         output = model(**inputs)  # a loss or an output with one
     (output if isinstance(output, Tensor) else output.loss).backward()
     model.zero_grad(set_to_none=True)
-
-
-def tflop_of(step: Callable[[int], None]) -> float:
-    with FlopCounterMode(display=False) as counter:
-        step(0)
-    return round(counter.get_total_flops() / 1e12, 2)
 
 
 def simcse(materials: Materials, args: argparse.Namespace) -> dict:
@@ -216,6 +212,4 @@ def simcse(materials: Materials, args: argparse.Namespace) -> dict:
         views = {name: torch.stack([tokens[name]] * 2) for name in ("input_ids", "attention_mask")}
         take_step(own, views, args.precision)
 
-    timed = alternate(plain, ours, args.runs, warm_up=True)
-    name = "simcse step against sentence-transformers"
-    return timed.row(name, args.precision, args.model, args.runs)
+    return compared("simcse step against sentence-transformers", plain, ours, args)

@@ -7,59 +7,26 @@ import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from typing import Any
-
-
-@dataclass(frozen=True)
-class Timed:
-    """Median CPU milliseconds over the runs, and the last return value of each side."""
-
-    plain_ms: float
-    ours_ms: float
-    plain: Any = None
-    ours: Any = None
-
-    def row(self, name: str, precision: str, model: str, runs: int, **more: Any) -> dict[str, Any]:
-        """The row of a comparison."""
-        return {
-            "name": name,
-            "precision": precision,
-            "model": model,
-            "plain_ms": round(self.plain_ms, 2),
-            "ours_ms": round(self.ours_ms, 2),
-            "ratio": round(self.plain_ms / self.ours_ms, 2),
-            "memory_ratio": None,
-            "runs": runs,
-            **more,
-        }
 
 
 def alternate(
     plain: Callable[[int], Any], ours: Callable[[int], Any], runs: int, warm_up: bool = False
-) -> Timed:
-    """Call both by turns with 0, 1, ... `runs` - 1 and measure the CPU time of all threads.
+) -> dict[str, float]:
+    """Median CPU milliseconds of a call of each, over all threads, and their ratio.
 
-    With `warm_up` both are first called with -1, without measurement.
+    Both are called by turns with 0, 1, ... `runs` - 1; with `warm_up` first with -1, unmeasured.
     """
-    if warm_up:
-        plain(-1)
-        ours(-1)
-    plain_ms, ours_ms = [], []
-    for number in range(runs):
-        spent, plain_result = measured(plain, number)
-        plain_ms.append(spent)
-        spent, our_result = measured(ours, number)
-        ours_ms.append(spent)
-    medians = statistics.median(plain_ms), statistics.median(ours_ms)
-    return Timed(*medians, plain_result, our_result)
-
-
-def measured(call: Callable[[int], Any], number: int) -> tuple[float, Any]:
-    """CPU milliseconds of a call, and its result."""
-    start = time.process_time()
-    result = call(number)
-    return 1000 * (time.process_time() - start), result
+    spent: dict[str, list[float]] = {"plain_ms": [], "ours_ms": []}
+    for number in range(-1 if warm_up else 0, runs):
+        for name, call in (("plain_ms", plain), ("ours_ms", ours)):
+            start = time.process_time()
+            call(number)
+            if number >= 0:
+                spent[name].append(1000 * (time.process_time() - start))
+    medians = {name: statistics.median(times) for name, times in spent.items()}
+    ratio = medians["plain_ms"] / medians["ours_ms"]
+    return {name: round(ms, 2) for name, ms in medians.items()} | {"ratio": round(ratio, 2)}
 
 
 def apart(function: Callable, *args: Any) -> Any:

@@ -23,7 +23,7 @@ class Killed(BaseException):
 def quick(hub, monkeypatch):
     """The hub; one author's model is scored, and no step is measured."""
     monkeypatch.setattr(reproduce, "AUTHORS", reproduce.AUTHORS[:1])
-    monkeypatch.setattr(reproduce, "measured_step", lambda config, scale: 100.0)
+    monkeypatch.setattr(reproduce, "measured_step", lambda method, scale: 100.0)
     return hub
 
 
@@ -157,7 +157,7 @@ def test_the_plan_names_downloads_disk_and_minutes(quick, monkeypatch):
 def test_a_step_is_measured_on_made_up_text(monkeypatch):
     monkeypatch.setattr(reproduce, "MEASURED", 2)
     tiny = reproduce.Scale("a model", None, (2, 32, 2))
-    assert reproduce.measured_step("configs/infocse-bert-base.yaml", tiny) > 0
+    assert reproduce.measured_step("infocse", tiny) > 0
 
 
 def test_words_follow_intervals():
