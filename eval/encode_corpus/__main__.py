@@ -1,6 +1,7 @@
 """`python -m eval.encode_corpus SHARDS --model M --output DIR`: encode a corpus of any size."""
 
 import logging
+import re
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -9,21 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from common.errors import BadInput, brief, run_command
+from common.errors import BadInput, run_command
 from common.files import files_of, open_regular, sha256
 from common.flags import Parser, add_encoder, add_prompts
 from common.folders import MANIFEST, cached, read_manifest, refuse_existing, share
-from data.lines import texts_by_line
-from data.text import ROWS_AT_ONCE, cells_of
+from data.lines import reader_of, texts_by_line
+from data.source import Source
+from data.text import rows_of
 from eval.encode import Encode, device_here
 from eval.vectors import DTYPES, write
 from models.encoder import load_encoder
 
 ROWS = 20_000  # texts held at once
-_PARQUET = b"PAR1"  # how a file begins, whatever its name
 logger = logging.getLogger(__name__)
 
 
@@ -40,8 +39,8 @@ def parser() -> Parser:
         "inputs",
         nargs="+",
         metavar="SHARD",
-        help="UTF-8 lines (plain, .gz, .xz, .bz2, .zst) or Parquet; a folder stands for all files "
-        "below it",
+        help="UTF-8 lines (also .gz, .xz, .bz2, .zst) or tables (.parquet, .arrow, .csv, .jsonl); "
+        "a folder stands for all files below it",
     )
     p.add_argument("--model", required=True, help="as for `python -m eval`")
     p.add_argument(
@@ -53,7 +52,7 @@ def parser() -> Parser:
     p.add_argument(
         "--dtype", choices=DTYPES, default="float32", help="int8: with one scale per vector"
     )
-    p.add_argument("--column", default="text", help="column of Parquet inputs")
+    p.add_argument("--column", default="text", help="column of tables")
     add_encoder(p)
     add_prompts(p, "document")
     return p
@@ -113,17 +112,14 @@ def encode_shard(
         BadInput: the shard is unreadable or empty, changes while it is encoded, or has changed
             since it was.
     """
-    with open_regular(path) as file:  # BadInput for a missing file or a pipe
-        parquet = file.read(len(_PARQUET)) == _PARQUET
+    open_regular(path).close()  # BadInput for a missing file or a pipe
     facts = {"model": encode.identity, "max_length": encode.max_length, "dtype": dtype}
     facts |= {"source": path.name, "sha256": sha256(path)}
-    if parquet:
+    if reader_of(path) != "text":
         facts["column"] = column
 
     def parts() -> Iterator[np.ndarray]:
-        texts = _cells(path, column) if parquet else (text for _, text in texts_by_line(path))
-        rows = 0
-        # an empty line is an empty text, so no row is lost
+        texts, rows = _texts(path, column), 0
         while piece := list(islice(texts, ROWS)):
             rows += len(piece)
             yield encode(piece)
@@ -162,27 +158,19 @@ def refuse_other(folder: Path, facts: Mapping[str, Any]) -> None:
 def stem_of(path: Path) -> str:
     """The name of a shard's folder: the file's, without an ending of compression, then of text."""
     name = path.name
-    for endings in ((".gz", ".xz", ".bz2", ".zst"), (".txt", ".parquet")):
-        name = next(
-            (name.removesuffix(ending) for ending in endings if name.endswith(ending)), name
-        )
+    for endings in (r"\.(gz|xz|bz2|zst)", r"\.(txt|parquet)"):
+        name = re.sub(f"{endings}$", "", name)
     return name
 
 
-def _cells(path: Path, column: str) -> Iterator[str]:
-    try:
-        pq.read_schema(path).field(column)  # KeyError without it
-        # As a dictionary, a repeated text is one.
-        with pq.ParquetFile(path, read_dictionary=[column]) as file:
-            for batch in file.iter_batches(ROWS_AT_ONCE, columns=[column]):
-                texts = cells_of(path, column, batch.column(0))
-                if not all(isinstance(text, str) for text in texts):
-                    raise TypeError("a row is null or no string")
-                yield from texts
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        raise BadInput(
-            f"{path}: not a complete Parquet file with strings in '{column}' ({brief(error)})"
-        ) from error
+def _texts(path: Path, column: str) -> Iterator[str]:
+    """The text of every row or line; one that is empty is an empty text, so no row is lost."""
+    if reader_of(path) == "text":
+        for _, line in texts_by_line(path):
+            yield line
+        return
+    for _, row in rows_of(Source((path,), names=(column,))):
+        yield "" if isinstance(row, str) else row[0]
 
 
 if __name__ == "__main__":
