@@ -6,6 +6,8 @@ from torch import Tensor
 
 from models.precision import at_least_float32
 
+_AT_ONCE = 1024  # rows of a matrix of all pairs
+
 
 def info_nce(
     query: Tensor,
@@ -83,4 +85,6 @@ def uniformity(vectors: Tensor) -> Tensor:
     0 for a collapsed encoder. Source: Wang and Isola 2020 (arXiv 2005.10242), as in SimCSE's
     equation 3.
     """
-    return torch.pdist(unit(vectors)).square().mul(-2).exp().mean().log()
+    rows, count = unit(vectors), len(vectors)
+    parts = [torch.exp(4 * cosines(part, rows) - 4).sum() for part in rows.split(_AT_ONCE)]
+    return ((torch.stack(parts).sum() - count) / (count * (count - 1))).log()

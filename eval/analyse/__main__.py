@@ -2,19 +2,25 @@
 
 import logging
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import torch
 
 from common.errors import run_command
 from common.files import write_json
 from common.flags import Parser, add_encoder, check_output
 from common.streams import show
-from eval.analyse.geometry import HEADLINES, lines, measure
+from eval.analyse.geometry import ABOVE, HEADLINES, alignment, by_gold, lines
 from eval.analyse.pictures import draw
 from eval.encode import Encode, device_here
 from eval.labels import labelled
+from eval.metrics.correlation import spearman
+from eval.metrics.cosine import pair_cosines
 from eval.scores import markdown
-from eval.sts import merged, own_pairs
+from eval.sts import Pairs, merged, own_pairs
 from eval.tasks import Options, Task, tasks_named
 
 logger = logging.getLogger(__name__)
@@ -89,6 +95,39 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
                 draw(analysis, results, name, file.with_name(f"{analysis}.png"))
     show(markdown([["", *measured], *lines(list(measured.values()))]))
     return content
+
+
+def measure(vectors: Mapping[str, np.ndarray], pairs: Pairs) -> dict[str, dict]:
+    """The analyses of one encoder that the pairs allow: {analysis: JSON-serialisable result}.
+
+    Args:
+        vectors: of every text of the pairs, each (D,).
+        pairs: scored. Without a pair scored above `ABOVE` there is no alignment.
+    """
+    from models.contrast import uniformity
+
+    results: dict[str, dict[str, Any]] = {}
+    left, right = (np.stack([vectors[text] for text in side]) for side in (pairs.left, pairs.right))
+    gold = np.array(pairs.gold)
+    positive = gold > ABOVE
+    if positive.any():
+        distinct = torch.from_numpy(np.stack([*vectors.values()])).double()
+        results["alignment_uniformity"] = {
+            "alignment": alignment(left[positive], right[positive]),
+            "uniformity": float(uniformity(distinct)),
+            "positives": int(positive.sum()),
+            "sentences": len(distinct),
+        }
+    similarity = pair_cosines(left, right)
+    bins = by_gold(similarity, gold)
+    first, last = bins[0]["mean"], bins[-1]["mean"]
+    results["cosine_by_gold"] = {
+        "spearman": float(spearman(similarity, gold)),
+        "gap": None if first is None or last is None else last - first,
+        "pairs": len(gold),
+        "bins": bins,
+    }
+    return results
 
 
 if __name__ == "__main__":

@@ -20,13 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from eval.metrics.correlation import spearman
-from eval.metrics.cosine import pair_cosines, unit
-from eval.sts import Pairs
+from eval.metrics.cosine import unit
 
 ABOVE = 4.0  # pairs with a higher gold score are positives
 EDGES = (0, 1, 2, 3, 4, 5)  # bins of gold scores
-_ROWS = 1024  # of the distance matrix at a time
 HEADLINES = {  # analysis -> entry of its result -> name in a table, format
     "alignment_uniformity": {
         "alignment": ("alignment (lower is better)", ".3f"),
@@ -37,37 +34,6 @@ HEADLINES = {  # analysis -> entry of its result -> name in a table, format
         "gap": ("mean cosine of gold [4, 5] less that of [0, 1)", ".3f"),
     },
 }
-
-
-def measure(vectors: Mapping[str, np.ndarray], pairs: Pairs) -> dict[str, dict]:
-    """The analyses of one encoder that the pairs allow: {analysis: JSON-serialisable result}.
-
-    Args:
-        vectors: of every text, each (D,).
-        pairs: scored. Without a pair scored above `ABOVE` there is no alignment.
-    """
-    results: dict[str, dict[str, Any]] = {}
-    left, right = (np.stack([vectors[text] for text in side]) for side in (pairs.left, pairs.right))
-    gold = np.array(pairs.gold)
-    positive = gold > ABOVE
-    if positive.any():
-        distinct = [vectors[text] for text in dict.fromkeys(pairs.left + pairs.right)]
-        results["alignment_uniformity"] = {
-            "alignment": alignment(left[positive], right[positive]),
-            "uniformity": uniformity(np.stack(distinct)),
-            "positives": int(positive.sum()),
-            "sentences": len(distinct),
-        }
-    similarity = pair_cosines(left, right)
-    bins = by_gold(similarity, gold)
-    first, last = bins[0]["mean"], bins[-1]["mean"]
-    results["cosine_by_gold"] = {
-        "spearman": float(spearman(similarity, gold)),
-        "gap": None if first is None or last is None else last - first,
-        "pairs": len(gold),
-        "bins": bins,
-    }
-    return results
 
 
 def lines(models: Sequence[Mapping[str, dict]]) -> Iterator[list[str]]:
@@ -84,20 +50,6 @@ def lines(models: Sequence[Mapping[str, dict]]) -> Iterator[list[str]]:
 def alignment(left: np.ndarray, right: np.ndarray) -> float:
     """Mean squared distance of positive pairs on the unit sphere, (N, D) and (N, D) -> 0 to 4."""
     return float(np.square(unit(left) - unit(right)).sum(1).mean())
-
-
-def uniformity(vectors: np.ndarray) -> float:
-    """Log mean exp(-2 |x - y|^2) over pairs of different unit rows, (N, D) -> -8 to 0.
-
-    0 is a collapsed encoder.
-    """
-    rows = unit(vectors)
-    squares, count, total = np.square(rows).sum(1), len(rows), 0.0
-    for start in range(0, count, _ROWS):
-        part = slice(start, start + _ROWS)
-        distances = squares[part, None] + squares - 2 * rows[part] @ rows.T
-        total += np.exp(-2 * distances).sum()
-    return float(np.log((total - count) / (count * (count - 1))))  # a row has distance 0 to itself
 
 
 def by_gold(cosines: np.ndarray, gold: np.ndarray) -> list[dict]:

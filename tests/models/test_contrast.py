@@ -47,7 +47,8 @@ def test_similarities_are_float32_under_autocast():
     assert inside == pytest.approx(info_nce(query, key, 0.05).item(), abs=1e-7)
 
 
-def test_spread_measures_equal_their_definitions_over_pairs():
+def test_spread_measures_equal_their_definitions_over_pairs(monkeypatch):
+    monkeypatch.setattr("models.contrast._AT_ONCE", 4)
     torch.manual_seed(1)
     x = F.normalize(torch.randn(9, 4), dim=-1)
     pairs = [(i, j) for i in range(9) for j in range(9) if i != j]
@@ -57,3 +58,4 @@ def test_spread_measures_equal_their_definitions_over_pairs():
     )
     assert mean_cosine(x * 3).item() == pytest.approx(cosine, abs=1e-5)
     assert uniformity(x * 3).item() == pytest.approx(uniform, abs=1e-5)
+    assert uniformity(torch.ones(5, 3)).item() == pytest.approx(0, abs=1e-5)
