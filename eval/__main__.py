@@ -119,7 +119,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     for model in models.values():
         described(model, load_config(model), args.pooling)
         load_tokenizer(model)
-    for task in tasks_of(args, lines[0])[1:]:
+    for task in tasks_of(args, searches[0])[1:]:
         task.load(args.data_dir)
     with TemporaryDirectory(prefix="eval-") as temporary:
         if len(searches) > 1:  # their intervals are read from files
@@ -136,27 +136,23 @@ def _path_of(path: str | None, name: str, several: list) -> str | None:
     return str(Path(path) / f"{name}.json") if path and len(several) > 1 else path
 
 
-def tasks_of(args: argparse.Namespace, scored: Scored) -> list[Task]:
-    """The tasks of a line; STS if none is named."""
+def tasks_of(args: argparse.Namespace, search: str) -> list[Task]:
+    """The tasks with one search; STS if none is named."""
     names = [*args.tasks]
     if args.beir:
         names.append("beir")
-    return tasks_chosen(names, args.dev_file, options_of(args, scored))
-
-
-def options_of(args: argparse.Namespace, scored: Scored) -> Options:
-    """The task options of one model and search."""
     # A dev score of one task beside a test score of another helps nobody.
     dev = "dev" in (args.split, args.mode)
-    return Options(
+    options = Options(
         split="dev" if dev else "test",
         mode="dev" if dev else args.mode,
         beir=tuple(args.beir),
         cache_dir=args.cache_dir,
-        search=scored.search,
+        search=search,
         language=args.language,
         device=device_here(),
     )
+    return tasks_chosen(names, args.dev_file, options)
 
 
 def score_lines(
@@ -173,7 +169,7 @@ def score_lines(
             encode = Encode(encoder.to(device_here()), tokenizer, bf16=args.bf16, progress=True)
             logger.info("%s: %s", scored.model, json.dumps(encode.settings, ensure_ascii=False))
             start = time.perf_counter()
-            results = score_all(encode, tasks_of(args, scored), args.data_dir)
+            results = score_all(encode, tasks_of(args, scored.search), args.data_dir)
             logger.info("scored in %.1f s", time.perf_counter() - start)
             rows[scored.name] = rows_of(results, scored.name, None, **encode.settings)
             if file := outputs[scored.name]:

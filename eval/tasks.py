@@ -133,17 +133,6 @@ def count_seen(
     }
 
 
-def with_share_seen(rows: list[dict], seen: dict[str, dict[str, int]]) -> list[dict]:
-    """Add `seen_in_training`, the share of seen sentences, to the rows of the counted tasks."""
-    shares = {name: counts["seen"] / counts["sentences"] for name, counts in seen.items()}
-    shared = []
-    for row in rows:
-        if row["task"] in shares:
-            row = {**row, "seen_in_training": shares[row["task"]]}
-        shared.append(row)
-    return shared
-
-
 def describe_seen(seen: dict[str, dict[str, int]]) -> str:
     """One line for the log; empty if no sentence was seen."""
     parts = [

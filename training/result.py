@@ -15,7 +15,7 @@ from eval.compare.intervals import Items, score_of
 from eval.dev import DevSet, in_words, verdict
 from eval.encode import Encode
 from eval.scores import rows_of, score_tables, write_scores
-from eval.tasks import Task, count_seen, describe_seen, score_all, with_share_seen
+from eval.tasks import Task, count_seen, describe_seen, score_all
 from models.encoder import load_encoder
 from training.curves import describe_collapse, describe_conditioning
 from training.run_arguments import RunArguments
@@ -83,7 +83,7 @@ def score_result(
     encode = _encode(args, *load_encoder(str(folder)))
     results = score_all(encode, tests, data_dir)
     seen = count_seen(texts, tests, data_dir) if tests else {}
-    rows = with_share_seen(rows_of(results, method, folder.name, **encode.settings), seen)
+    rows = rows_of(results, method, folder.name, **encode.settings)
     write_scores(folder / "scores.json", results, rows)
     if rows:
         show(score_tables({folder.name: rows}))

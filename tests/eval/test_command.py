@@ -98,7 +98,7 @@ def test_what_is_missing_is_refused_before_anything_is_scored(
 )
 def test_dev_is_dev_for_every_task(tiny_bert, flags):
     args = command.parser().parse_args([str(tiny_bert), "--tasks", "STS-B", "CR", *flags])
-    tasks = command.tasks_of(args, command.Scored("m", "m", "m", "dense"))
+    tasks = command.tasks_of(args, "dense")
     assert [task.split for task in tasks] == ["dev", "dev"]
 
 

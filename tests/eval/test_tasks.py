@@ -5,7 +5,7 @@ from common.errors import BadInput
 from eval.metrics.correlation import spearman
 from eval.scores import average, row
 from eval.sts import STS_DEV, STS_TEST, Pairs, StsTask, merged, own_pairs, similarities
-from eval.tasks import Options, count_seen, describe_seen, tasks_named, with_share_seen
+from eval.tasks import Options, count_seen, describe_seen, tasks_named
 from tests.eval.toys import SUBSETS, sts_files, write_sts
 from tests.refusals import refused
 
@@ -157,6 +157,3 @@ def test_distinct_sentences_are_counted_once():
     seen = count_seen(iter(["a  dog", "a bird ", "a dog", "a fish"]), [SEEN, object()], ".")
     assert seen == {"own": {"seen": 2, "sentences": 4}}
     assert describe_seen(seen) == "the training text contains test sentences: own 2 of 4"
-    rows = with_share_seen([{"task": "own", "value": 1.0}, {"task": "Avg.", "value": 1.0}], seen)
-    average = {"task": "Avg.", "value": 1.0}
-    assert rows == [{"task": "own", "value": 1.0, "seen_in_training": 0.5}, average]
