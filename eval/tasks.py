@@ -13,6 +13,7 @@ from eval.retrieval import beir, in_domain
 from eval.scores import Result
 from eval.text_files import tidy
 from eval.transfer import tasks as transfer
+from eval.transfer import word_content
 
 
 class Task(Protocol):
@@ -64,6 +65,7 @@ def _sets(names: Sequence[str], o: Options) -> Sequence[Task]:
 GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {
     "sts": lambda o: sts.tasks(o.split),
     "transfer": lambda o: transfer.tasks(o.mode, o.device),
+    "words": lambda o: word_content.tasks(o.device),
     "retrieval": lambda o: in_domain.tasks(o.split),
     "beir": lambda o: _sets(o.beir, o),
     "nanobeir": lambda o: _sets(["nano"] if o.split == "test" else [], o),

@@ -22,6 +22,7 @@ TITLES = {
     "sts": "STS avg.",
     "retrieval": "nDCG@10",
     "transfer": "transfer avg.",
+    "words": "word content",
     "gap": "shuffled-[CLS] loss increase",
 }
 Cells = list[list[str]]  # of a Markdown table, the header first
@@ -121,7 +122,7 @@ def comparisons(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
 def compared(study: Study, runs: pd.DataFrame) -> list[tuple[Comparison, float]]:
     """All comparisons of a study, with p adjusted over all of them."""
     found: list[Comparison] = []
-    for name in ("sts", "retrieval", "transfer"):
+    for name in ("sts", "retrieval", "transfer", "words"):
         scored = runs[runs[name].notna()]
         if name in study.columns and len(scored):
             found += _against_tuned(study, name, scored)

@@ -58,6 +58,8 @@ def tasks_of(study: Study) -> dict[str, Sequence[Task]]:
         tasks[f"retrieval-{name}"] = tasks_named(["beir"], Options(beir=(name,), device=device))
     if "sts" in study.columns:
         tasks["sts"] = STS_TEST
+    if "words" in study.columns:
+        tasks["words"] = tasks_named(["words"], Options(device=device))
     if "transfer" in study.columns:
         tasks["transfer"] = tasks_named(["transfer"], Options(mode="fasttest", device=device))
     return tasks
@@ -213,7 +215,8 @@ def scores_in(folder: Path, files: Iterable[str]) -> dict[str, dict[str, float]]
 def refuse_mixed(study: Study, rows: Rows) -> None:
     """Raise BadInput unless all runs have the same text, steps and precision.
 
-    Those of one `stage_one`, or of none, must also have the same checkpoint.
+    Those of one `stage_one`, or of none, must also have the same checkpoint; a level may set its
+    own steps.
     Rows of older versions lack some of these facts.
     """
     facts = []
@@ -225,7 +228,7 @@ def refuse_mixed(study: Study, rows: Rows) -> None:
             recorded = row.get("facts", row)
             facts += [
                 (row["name"], "text", "", recorded.get("text")),
-                (row["name"], "steps", "", recorded.get("steps")),
+                (row["name"], "steps", str(flags.get("max_steps")), recorded.get("steps")),
                 (row["name"], "precision", "", row.get("precision")),
                 (row["name"], "start", str(start), recorded.get("start")),
             ]
