@@ -232,8 +232,6 @@ def read_scores(path: Path) -> list[dict]:
 def read_items(scores: Path) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
     """(task, split, mode) -> arrays, each (n,), from the file next to `scores`, if there is one.
 
-    Files of older versions have no `example`.
-
     Raises:
         BadInput: the file is damaged, or the arrays of a task are not 1-d, finite and of equal
             length.
@@ -252,7 +250,7 @@ def read_items(scores: Path) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
                 array.size if array.ndim == 1 and np.isfinite(array).all() else 0
                 for array in arrays.values()
             }
-            names = {"similarity", "gold"}, {"value", "example"}, {"value"}
+            names = {"similarity", "gold"}, {"value", "example"}
             if set(arrays) not in names or len(sizes) > 1 or 0 in sizes:
                 raise ValueError(f"the scores of {key[0]} are damaged")
     except Exception as error:  # zipfile, zlib and numpy raise a dozen classes for damaged files

@@ -88,7 +88,7 @@ class Line:
         return row | {"verdict": self.verdict, "against": self.against}
 
 
-def compare(a: Side, b: Side, resamples: int = RESAMPLES, seed: int = SEED) -> list[Line]:
+def compare(a: Side, b: Side) -> list[Line]:
     """Every figure of either side, those missing in one side last.
 
     One file each: paired bootstrap over the test examples. Several files each: Welch's interval
@@ -100,7 +100,7 @@ def compare(a: Side, b: Side, resamples: int = RESAMPLES, seed: int = SEED) -> l
     """
     keys = list(dict.fromkeys([*a.headline, *b.headline]))
     shared = [key for key in keys if key in a.scores and key in b.scores]
-    drawn = bootstrap(a, b, shared, resamples, seed) if a.file and b.file else {}
+    drawn = bootstrap(a, b, shared) if a.file and b.file else {}
     lines = _lines(a, b, shared, drawn)
     if b.spread:
         lines += _lines(a, published(b.spread), shared, against=b.spread)
@@ -158,10 +158,8 @@ def _outcome(
     return "cannot say: no spread over the runs is known"
 
 
-def bootstrap(
-    a: Side, b: Side, keys: list[Key], resamples: int, seed: int
-) -> dict[Key, np.ndarray | str]:
-    """A - B in every resample, (resamples,), or why there is none; each side must be one file.
+def bootstrap(a: Side, b: Side, keys: list[Key]) -> dict[Key, np.ndarray | str]:
+    """A - B in every resample, (RESAMPLES,), or why there is none; each side must be one file.
 
     Raises:
         BadInput: an items file is damaged.
@@ -174,8 +172,7 @@ def bootstrap(
             if a.averaged.get(key[1:]) == b.averaged.get(key[1:]):
                 differences[key] = mean_of_tasks(differences, key, a, b)
             continue
-        left = resampled(a, items_of_a, key, resamples, seed, "A")
-        right = resampled(b, items_of_b, key, resamples, seed, "B")
+        left, right = resampled(a, items_of_a, key, "A"), resampled(b, items_of_b, key, "B")
         if isinstance(left, str) or isinstance(right, str):
             differences[key] = left if isinstance(left, str) else right
         elif a.scores[key].examples != b.scores[key].examples or not same_examples(
@@ -187,13 +184,10 @@ def bootstrap(
     return differences
 
 
-def resampled(
-    side: Side, items: dict, key: Key, resamples: int, seed: int, name: str
-) -> np.ndarray | str:
-    """A side's figure for one task in every resample, (resamples,), or why there is none.
+def resampled(side: Side, items: dict, key: Key, name: str) -> np.ndarray | str:
+    """A side's figure for one task in every resample, (RESAMPLES,), or why there is none.
 
-    The draws depend on `seed` and `key` alone; `items` belong to the side's file, `name` is for the
-    reason.
+    The draws depend on `key` alone; `items` belong to the side's file, `name` is for the reason.
     """
     examples = items.get(key[:3])
     if key not in side.headline or examples is None:
@@ -201,7 +195,7 @@ def resampled(
     recomputed, stated = score_of(examples), side.scores[key].mean
     if abs(recomputed - stated) > TOLERANCE:  # the examples are from another evaluation
         return f"cannot say: the examples of {name} give {recomputed:.2f}, its row {stated:.2f}"
-    return resampled_figures(examples, resamples, draws_of(key, seed))
+    return resampled_figures(examples, RESAMPLES, draws_of(key))
 
 
 def mean_of_tasks(
@@ -229,16 +223,14 @@ def mean_of_tasks(
     return np.mean(figures, axis=0)
 
 
-def draws_of(key: Key, seed: int) -> np.random.Generator:
-    return np.random.default_rng([seed, zlib.crc32("|".join(key).encode())])
+def draws_of(key: Key) -> np.random.Generator:
+    return np.random.default_rng([SEED, zlib.crc32("|".join(key).encode())])
 
 
 def same_examples(left: Items, right: Items) -> bool:
-    """Whether both sides have the same gold scores or examples; in older files, as many of them."""
-    for name in ("gold", "example"):
-        if name in left and name in right:
-            return np.array_equal(left[name], right[name])
-    return "value" in left and "value" in right and len(left["value"]) == len(right["value"])
+    """Whether both sides have the same gold scores or examples."""
+    name = "gold" if "gold" in left else "example"
+    return name in right and np.array_equal(left[name], right[name])
 
 
 def score_of(items: Items) -> float:

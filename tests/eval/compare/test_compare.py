@@ -8,16 +8,7 @@ from scipy.stats import spearmanr, t
 import eval.compare.__main__ as command
 from common.errors import BadInput
 from eval.compare import intervals
-from eval.compare.intervals import (
-    ABOVE,
-    BELOW,
-    INSIDE,
-    compare,
-    draws_of,
-    percentile,
-    resampled_figures,
-    welch,
-)
+from eval.compare.intervals import ABOVE, BELOW, INSIDE, compare, draws_of, welch
 from eval.compare.sides import Score, from_files, published
 from eval.scores import Key, Result, items_path, row, rows_of, write_rows
 from tests.eval.toys import scored
@@ -62,93 +53,60 @@ def pairs():
     return golds, noisy(1.0), noisy(1.0), noisy(4.0)
 
 
-def differences(a, b, resamples, seed):
-    """The paired bootstrap: both sides see the same draws."""
-    return np.subtract(
-        *(resampled_figures(items, resamples, np.random.default_rng(seed)) for items in (a, b))
-    )
-
-
-def test_the_bootstrap_is_a_slow_loop_over_the_same_draws(monkeypatch):
-    rng = np.random.default_rng(1)
-    gold = rng.integers(0, 4, 40) / 2
-    left, right = (np.round(gold + rng.normal(size=40), 1) for _ in range(2))  # ties on every side
-    monkeypatch.setattr("eval.compare.intervals.DRAWN_AT_ONCE", 150)  # several parts
-    items = [{"similarity": similarity, "gold": gold} for similarity in (left, right)]
-    fast = differences(*items, 50, 3)
-    slow = []
-    for index in np.random.default_rng(3).integers(40, size=(50, 40)):
-        first, second = (spearmanr(side[index], gold[index]).statistic for side in (left, right))
-        slow.append(100 * (first - second))
-    assert np.allclose(fast, slow, atol=1e-10)
-    assert percentile(fast) == pytest.approx(tuple(np.percentile(slow, [2.5, 97.5])))
+@pytest.fixture
+def files(pairs, tmp_path):
+    """Scores of `good` and of `other`."""
+    golds, good, other, _ = pairs
+    return scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
 
 
 def test_single_values_are_averaged_and_a_constant_has_no_correlation():
-    left, right = np.array([1.0, 0.0, 1.0, 1.0]), np.array([0.0, 0.0, 1.0, 0.5])
-    drawn = differences({"value": left}, {"value": right}, 20, 0)
-    index = np.random.default_rng(0).integers(4, size=(20, 4))
-    assert np.allclose(drawn, 100 * (left - right)[index].mean(1))
-    flat = {"similarity": np.ones(4), "gold": left}
-    assert differences(flat, flat, 20, 0).tolist() == [0.0] * 20
+    value, index = np.arange(4) / 3, np.random.default_rng(0).integers(4, size=(20, 4))
+    flat = {"similarity": np.ones(4), "gold": value}
+    for items, expected in (({"value": value}, 100 * value[index].mean(1)), (flat, np.zeros(20))):
+        drawn = intervals.resampled_figures(items, 20, np.random.default_rng(0))
+        assert drawn == pytest.approx(expected)
 
 
-def test_the_interval_covers_the_true_difference_as_often_as_stated():
-    rng, covered, trials = np.random.default_rng(0), 0, 200
-    for trial in range(trials):
-        ability = rng.normal(size=200)  # what both models share
-        left, right = ((ability + rng.normal(size=200) < limit) * 1.0 for limit in (0.5, 0.0))
-        low, high = percentile(differences({"value": left}, {"value": right}, 300, trial))
-        covered += low <= 50 * math.erf(0.5 / 2) <= high  # P(N(0, 2) < 0.5) - P(N(0, 2) < 0)
-    assert 0.90 <= covered / trials <= 0.99
-
-
-def test_the_average_is_taken_over_one_independent_draw_of_every_task(pairs, tmp_path):
+def test_the_average_is_taken_over_one_independent_draw_of_every_task(pairs, files, monkeypatch):
+    monkeypatch.setattr("eval.compare.intervals.RESAMPLES", 100)
+    monkeypatch.setattr("eval.compare.intervals.DRAWN_AT_ONCE", 9000)  # several parts
     golds, good, other, _ = pairs
-    a, b = side(scored(tmp_path, "a", good, golds)), side(scored(tmp_path, "b", other, golds))
-    line = compare(a, b, 100, seed=4)[-1]
+    line = compare(*map(side, files))[-1]
     draws = []
     for task, gold in golds.items():
-        rng = draws_of(Key(task, "test", "test", "spearman"), 4)
+        rng = draws_of(Key(task, "test", "test", "spearman"))
         drawn = []
         for i in rng.integers(len(gold), size=(100, len(gold))):
             first, second = (spearmanr(of[task][i], gold[i]).statistic for of in (good, other))
             drawn.append(100 * (first - second))
         draws.append(drawn)
-    assert (line.outcome.low, line.outcome.high) == pytest.approx(
-        tuple(np.percentile(np.mean(draws, 0), [2.5, 97.5]))
-    )
-    assert compare(a, b, 100, seed=4) == compare(a, b, 100, seed=4) != compare(a, b, 100, seed=5)
+    ends = np.percentile(np.mean(draws, 0), [2.5, 97.5])
+    assert (line.outcome.low, line.outcome.high) == pytest.approx(tuple(ends))
 
 
 def test_two_files_get_one_verdict_per_task(pairs, tmp_path):
     golds, good, other, bad = pairs
     runs = {"a": good, "b": bad, "c": other}
     a, b, c = (side(scored(tmp_path, name, cosines, golds)) for name, cosines in runs.items())
-    assert verdicts(compare(a, b, 200)) == dict.fromkeys(["STS12", "STS13", "Avg."], ABOVE)
-    assert {*verdicts(compare(b, a, 200)).values()} == {BELOW}
-    assert verdicts(compare(a, c, 200))["Avg."] == INSIDE
+    assert verdicts(compare(a, b)) == dict.fromkeys(["STS12", "STS13", "Avg."], ABOVE)
+    assert {*verdicts(compare(b, a)).values()} == {BELOW}
+    assert verdicts(compare(a, c))["Avg."] == INSIDE
 
 
-def test_without_examples_there_is_no_verdict(pairs, tmp_path):
-    golds, good, other, _ = pairs
-    a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
-    items_path(b).unlink()
-    assert set(verdicts(compare(side(a), side(b), 100)).values()) == {
-        "cannot say: no examples of B"
-    }
-    rows = json.loads(a.read_text())
-    rows[0]["value"] += 1
-    write_rows(a, rows)
-    said = verdicts(compare(side(a), side(scored(tmp_path, "c", other, golds)), 100))
+def test_without_its_own_examples_a_figure_has_no_verdict(files):
+    a, b = files
+    rewrite(a, lambda row: {"value": row["value"] + (row["task"] == "STS12")})
+    said = verdicts(compare(side(a), side(b)))
     assert said["STS12"].startswith("cannot say: the examples of A give")
     assert said["STS13"] == INSIDE and said["Avg."] == said["STS12"]
+    items_path(a).unlink()
+    assert {*verdicts(compare(side(b), side(a))).values()} == {"cannot say: no examples of B"}
 
 
 @pytest.mark.parametrize("change", ["length", "example"])
-def test_files_scored_on_other_data_are_not_compared(pairs, tmp_path, change):
-    golds, good, other, _ = pairs
-    a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
+def test_files_scored_on_other_data_are_not_compared(files, change):
+    a, b = files
     if change == "length":
         rewrite(b, lambda row: {"n": 299} if row["task"] == "STS12" else {})
     else:
@@ -157,7 +115,7 @@ def test_files_scored_on_other_data_are_not_compared(pairs, tmp_path, change):
             arrays = {"value": np.ones(300), "example": example}
             named = {f"STS12|test|test|{name}": values for name, values in arrays.items()}
             np.savez(items_path(path), **named)
-    said = verdicts(compare(side(a), side(b), 100))
+    said = verdicts(compare(side(a), side(b)))
     assert said["STS12"].startswith("cannot say: different examples")
     assert said["Avg."].startswith("cannot say")
 
@@ -186,13 +144,6 @@ def test_several_seeds_a_side_get_welchs_interval(tmp_path):
     assert (line.outcome.method, line.verdict) == ("prediction", BELOW)
 
 
-def test_figures_of_two_protocols_are_not_compared(tmp_path):
-    a, b = of_values(tmp_path, "a", {"STS-B": 70.0}), of_values(tmp_path, "b", {"STS-B": 60.0})
-    rewrite(b, lambda row: {"aggregation": "identical"})
-    said = verdicts(compare(side(a), side(b)))
-    assert said == {"STS-B": "cannot say: protocol all against identical"}
-
-
 @pytest.mark.parametrize(("average", "verdict"), [(76.5, INSIDE), (78.0, ABOVE), (72.0, BELOW)])
 def test_a_published_spread_says_whether_seeds_explain_the_difference(tmp_path, average, verdict):
     ours = side(of_values(tmp_path, "ours", dict.fromkeys(SEVEN, average)))
@@ -212,7 +163,11 @@ def test_a_published_spread_says_whether_seeds_explain_the_difference(tmp_path, 
     assert turned == ["cannot say from one run", opposite]
 
 
-def test_averages_over_other_tasks_and_other_numbers_of_examples_are_not_compared(tmp_path):
+def test_figures_of_other_tasks_examples_or_protocols_are_not_compared(tmp_path):
+    a, b = of_values(tmp_path, "a", {"STS-B": 70.0}), of_values(tmp_path, "b", {"STS-B": 60.0})
+    rewrite(b, lambda row: {"aggregation": "identical"})
+    said = verdicts(compare(side(a), side(b)))
+    assert said == {"STS-B": "cannot say: protocol all against identical"}
     ours = side(of_values(tmp_path, "ours", {"STS12": 70.0, "STS13": 80.0}))
     said = verdicts(compare(ours, published("simcse-bert-base-50-seeds")))
     assert said["Avg."] == "cannot say: averages over different tasks"
@@ -220,27 +175,23 @@ def test_averages_over_other_tasks_and_other_numbers_of_examples_are_not_compare
     lines = verdicts(compare(ours, other))
     assert lines["Avg."] == "cannot say: averages over different tasks"
     assert (lines["STS13"], lines["STS14"]) == ("missing in B", "missing in A")
-    result = Result(
-        [{**row("STS-B retrieval", "test", f"recall@{k}", "queries", 97, 80.0)} for k in (1, 5, 10)]
-    )
+    result = Result([row("STS-B retrieval", "test", "recall@1", "queries", 97, 80.0)])
     write_rows(tmp_path / "r.json", rows_of({"task": result}, "r", None))
     ours = side(tmp_path / "r.json")
     said = verdicts(compare(ours, published("diffcse-bert-base-194-queries")))
     assert said["STS-B retrieval recall@1"] == "cannot say: different examples, 97 against 194"
 
 
-def test_an_average_of_other_figures_than_its_tasks_has_no_interval(pairs, tmp_path):
-    golds, good, other, _ = pairs
-    a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
+def test_an_average_of_other_figures_than_its_tasks_has_no_interval(files):
+    a, b = files
     rewrite(b, lambda row: {"value": row["value"] + 5 * (row["task"] == "Avg.")})
     said = verdicts(compare(side(a), side(b)))
     assert "have the mean" in said["Avg."] and said["STS12"] == said["STS13"] == INSIDE
 
 
 @pytest.mark.parametrize("change", [[math.nan] * 300, [1.0], None])
-def test_damaged_examples_are_refused(pairs, tmp_path, change):
-    golds, good, other, _ = pairs
-    a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
+def test_damaged_examples_are_refused(files, change):
+    a, b = files
     if change is None:
         items_path(a).write_bytes(items_path(a).read_bytes()[:200])
     else:
@@ -248,7 +199,7 @@ def test_damaged_examples_are_refused(pairs, tmp_path, change):
             items = dict(archive)
         np.savez(items_path(a), **items | {"STS12|test|test|gold": change})
     with pytest.raises(BadInput, match=r"a/scores\.items\.npz: .*score the model again"):
-        compare(side(a), side(b), 100)
+        compare(side(a), side(b))
 
 
 def test_runs_of_one_side_must_be_alike_and_different(tmp_path):
@@ -259,10 +210,8 @@ def test_runs_of_one_side_must_be_alike_and_different(tmp_path):
         side(a, of_values(tmp_path, "b", {"STS12": 70.0}))
 
 
-def test_the_command_prints_a_table(pairs, tmp_path, capsys):
-    golds, good, other, _ = pairs
-    a = str(scored(tmp_path, "a", good, golds))
-    b = str(scored(tmp_path, "{b}", other, golds))
+def test_the_command_prints_a_table(files, tmp_path, capsys):
+    a, b = map(str, files)
     rows = command.main([a, b, "--output", str(tmp_path / "out.json")])
     out = capsys.readouterr().out
     assert next(line for line in out.splitlines() if line.startswith("| Avg.")).count("|") == 7
@@ -280,13 +229,12 @@ def test_the_command_prints_a_table(pairs, tmp_path, capsys):
     assert "| infocse-bert-base " in capsys.readouterr().out
 
 
-def test_a_name_may_have_a_comma_and_a_run_is_its_scores(pairs, tmp_path):
+def test_a_name_may_have_a_comma_and_a_run_is_its_scores(files, tmp_path):
     comma = of_values(tmp_path, "lr=1e-5,bs=64", {"STS12": 70.0})
     other = of_values(tmp_path, "b", {"STS12": 71.0})
     assert [row["difference"] for row in command.main([str(other), str(comma)])] == [1.0]
-    golds, good, _, _ = pairs
-    folder = scored(tmp_path, "a", good, golds).parent
-    assert command.main([str(folder), str(folder)])[0]["difference"] == 0
+    run = str(files[0].parent)
+    assert command.main([run, run])[0]["difference"] == 0
 
 
 def test_files_that_were_scored_differently_are_named(tmp_path, capsys):

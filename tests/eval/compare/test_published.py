@@ -36,11 +36,8 @@ def test_the_file_is_well_formed():
 
 @pytest.mark.parametrize("record", CONTENT["records"], ids=lambda record: record["id"])
 def test_a_record_is_well_formed(record):
-    check_entry(
-        record,
-        {"id": str, "backbone": str, "scores": list},
-        {"runs": int, "spread": str, "note": str},
-    )
+    needed, more = {"id": str, "backbone": str, "scores": list}, {"runs": int}
+    check_entry(record, needed, more | {"spread": str, "note": str})
     figures = []
     for block in record["scores"]:
         check_entry(block, {"source": str, "values": dict}, {"split": str, "metric": str, "n": int})
@@ -87,10 +84,5 @@ def test_the_figures_that_people_quote():
     scores = published("infocse-bert-base").scores
     assert {key: scores[Key(*key)].mean for key in quoted} == quoted
     fifty = published("simcse-bert-base-50-seeds").scores[Key("Avg.", "test", "test", "spearman")]
-    assert (fifty.mean, fifty.std, fifty.runs, fifty.low, fifty.high) == (
-        75.11,
-        0.84,
-        50,
-        73.16,
-        76.70,
-    )
+    assert (fifty.mean, fifty.std, fifty.runs) == (75.11, 0.84, 50)
+    assert (fifty.low, fifty.high) == (73.16, 76.70)
