@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from common.errors import BadInput, brief, run_command
 from common.files import read_json, read_yaml, sha256, write_json, writing
 from common.flags import Parser, check_output
 from common.streams import show
-from data.template import mask_place, templated
 from eval.compare.sides import Side, published
 from eval.encode import Encode, device_here
 from eval.scores import AVERAGE, Key, markdown, rows_of
@@ -125,15 +123,15 @@ def score(
     entry: Mapping[str, Any], folder: str, groups: Sequence[str], data_dir: str
 ) -> dict[str, Any]:
     """Fetch, unless a local copy is given, and score one checkpoint: its entry in the record."""
+    from models.encoder import load_encoder  # here: --help needs no model
+
     path = Path(folder) if folder else fetch(entry["hub"], entry.get("revision"))
-    module, tokenizer = load(str(path), entry)
+    module, tokenizer = load_encoder(str(path), entry.get("pooling"))
     encode = Encode(module.to(device_here()), tokenizer, progress=True)
     record = record_of(entry)
-    encoder = partial(with_stops, encode) if entry.get("stop") else encode
-    results = score_all(encoder, tasks_of(groups, record), data_dir)
-    facts = {name: entry.get(name) for name in ("name", "hub", "revision", "template", "note")}
+    results = score_all(encode, tasks_of(groups, record), data_dir)
     return {
-        **facts,
+        **{name: entry.get(name) for name in ("name", "hub", "revision", "note")},
         "commit": None if folder else path.name,
         "sha256": {file.name: sha256(file) for part in WEIGHTS for file in sorted(path.glob(part))},
         "settings": {**encode.settings, "source": entry["source"]},
@@ -181,36 +179,12 @@ def compared(rows: Sequence[Mapping[str, Any]], record: Side | None) -> list[dic
     return lines
 
 
-def load(path: str, entry: Mapping[str, Any]):
-    """The encoder and tokenizer of a checkpoint, with its published pooling and template."""
-    from models.encoder import SentenceEncoder, load_encoder  # here: --help needs no model
-    from models.loading import load_backbone, load_tokenizer, usable_length
-
-    if "template" not in entry:
-        return load_encoder(path, entry.get("pooling"))
-    tokenizer, backbone = templated(load_tokenizer(path), entry["template"]), load_backbone(path)
-    length, place = usable_length(backbone, tokenizer), mask_place(tokenizer)
-    encoder = SentenceEncoder(backbone, entry["pooling"], None, length, packed=True, place=place)
-    return encoder, tokenizer
-
-
-def with_stops(encode, sentences: list[str]):
-    """Encode as PromptBERT's evaluation: a text that ends in none of . ? " ' gets a full stop."""
-    return encode([text if not text or text[-1] in ".?\"'" else f"{text}." for text in sentences])
-
-
 def listing(known: Mapping[str, Mapping[str, Any]]) -> str:
-    """All checkpoints, with the published averages."""
-    body = [["name", "hub id", "revision", "pooling", "STS Avg.", "transfer Avg."]]
+    """All checkpoints; `python -m eval.compare --list` shows the scores of a published record."""
+    body = [["name", "hub id", "revision", "pooling", "published:"]]
     for entry in known.values():
-        record = record_of(entry)
-        scores = record.scores if record else {}
-        figures = []
-        for metric in ("spearman", "accuracy"):
-            score = scores.get(Key(AVERAGE, "test", "test", metric))
-            figures.append(f"{score.mean:.2f}" if score else "-")
         how = entry.get("revision", "main")[:12], entry.get("pooling", "the model's")
-        body.append([entry["name"], entry["hub"], *how, *figures])
+        body.append([entry["name"], entry["hub"], *how, entry.get("record", "-")])
     return markdown(body)
 
 
@@ -238,31 +212,18 @@ def page_of(entries: Sequence[Mapping[str, Any]]) -> str:
     parts = [HEADER.format(tolerance=TOLERANCE), table(entries)]
     for entry in entries:
         how, made = entry["settings"], entry["provenance"]
-        fetched = f"at commit {entry['commit']}"
-        if entry["commit"] is None:
-            fetched = "a local copy, whose revision is not known"
-        elif not entry["revision"]:
-            fetched += " (main; no revision is known)"
+        fetched = f"commit {entry['commit']}" if entry["commit"] else "a local copy"
         sources = dict.fromkeys(score["source"] for score in entry["scores"] if "source" in score)
-        pairs = "".join(
-            f"; SICK-R over {score['n']:,} pairs"
-            for score in entry["scores"]
-            if score["task"] == "SICK-R"
+        lines = [f"`{entry['hub']}`, {fetched}"]
+        lines += [f"{file}: sha256 {digest}" for file, digest in entry["sha256"].items()]
+        lines.append(
+            f"pooling {how['pooling']} ({how['source']}); at most {how['max_length']} tokens"
         )
-        precision = "bfloat16" if how["bf16"] else "float32"
-        changed = ", with changed files" if made["changed_files"] else ""
-        versions = ", ".join(f"{name} {of}" for name, of in made["versions"].items())
-        lines = [
-            f"`{entry['hub']}`, {fetched}",
-            *(f"{file}: sha256 {digest}" for file, digest in entry["sha256"].items()),
-            f"pooling {how['pooling']} ({how['source']}); at most {how['max_length']} tokens; "
-            f"{precision}{pairs}",
-            f"published: {'; '.join(sources) or 'no scores'}",
-            *([entry["note"]] if entry["note"] else []),
-            f"one run on {made['hardware']['device']} (threads: {made['hardware']['threads']}), "
-            f"commit {made['commit']}"
-            f"{changed}; {versions}",
-        ]
+        lines.append(f"published: {'; '.join(sources) or 'no scores'}")
+        if entry["note"]:
+            lines.append(entry["note"])
+        device, versions = made["hardware"]["device"], made["versions"]
+        lines.append(f"one run on {device}, commit {made['commit']}, torch {versions['torch']}")
         parts.append(f"## {entry['name']}\n\n" + "\n".join(f"- {line}" for line in lines))
     return "\n\n".join(parts) + "\n"
 

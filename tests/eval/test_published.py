@@ -3,21 +3,16 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
-import torch
 from huggingface_hub.utils import filter_repo_objects
 
 import eval.published.__main__ as command
 from common.errors import BadInput
 from common.files import files_in
-from data.template import templated
 from eval.compare.sides import published
-from eval.metrics.correlation import spearman
 from eval.published.__main__ import checkpoints, compared
 from eval.scores import Key, row
 from eval.sts import STS_TEST, own_pairs
-from models.loading import load_backbone, load_tokenizer
 from models.pooling import POOLINGS
 from tests.eval.toys import sts_files, write_sts
 from tests.sources import ROOT, check_entry
@@ -28,9 +23,7 @@ COMMIT = "c" * 40
 def test_every_entry_is_well_formed_and_its_record_has_a_score():
     for name, entry in checkpoints().items():
         needed = {"name": str, "hub": str, "source": str}
-        more = dict.fromkeys(["pooling", "record", "revision", "template", "note"], str)
-        more["stop"] = bool
-        check_entry(entry, needed, more)
+        check_entry(entry, needed, dict.fromkeys(["pooling", "record", "revision", "note"], str))
         assert entry["name"] == name and entry["hub"].count("/") == 1
         assert entry.get("pooling", "avg") in {*POOLINGS, "pooler"}
         assert len(entry.get("revision", COMMIT)) == 40
@@ -62,24 +55,21 @@ def test_a_difference_of_two_hundredths_is_none():
 
 def test_sick_r_counts_the_pairs_of_the_published_score(tmp_path):
     sizes = {task.name: task.pairs for task in STS_TEST}
-    pairs = lambda _, count: [("a dog", "a cat", 1 + i % 5) for i in range(count)]  # noqa: E731
+
+    def pairs(_, count):
+        return [("a dog", "a cat", 1 + i % 5) for i in range(count)]
+
     write_sts(tmp_path, sts_files(pairs, sizes))
-    counts = []
-    for record in ("simcse-bert-base", "all-minilm-l6-v2"):
-        [task] = [
-            task for task in command.tasks_of(["sts"], published(record)) if task.name == "SICK-R"
-        ]
-        [pairs] = task.load(tmp_path).values()
-        counts.append(len(pairs.gold))
-    assert counts == [4927, 9927]
+    for record, count in (("simcse-bert-base", 4927), ("all-minilm-l6-v2", 9927)):
+        *_, task = command.tasks_of(["sts"], published(record))
+        assert task.name == "SICK-R" and len(task.load(tmp_path)[""].gold) == count
 
 
 @pytest.fixture
 def small_task(dev_file, tmp_path, monkeypatch):
     """Own pairs in place of the seven sets, none of equal sentences, whose cosines tie."""
-    pairs = [
-        line for line in dev_file.read_text().splitlines(keepends=True) if "\t5.000" not in line
-    ]
+    lines = dev_file.read_text().splitlines(keepends=True)
+    pairs = [line for line in lines if "\t5.000" not in line]
     (tmp_path / "pairs.tsv").write_text("".join(pairs))
     task = replace(own_pairs(str(tmp_path / "pairs.tsv")), name="STS12", split="test")
     monkeypatch.setattr(command, "tasks_of", lambda groups, record: [task])
@@ -104,27 +94,6 @@ def test_a_local_copy_is_scored_and_the_page_keeps_what_was_there(
     source = "InfoCSE (arXiv 2210.06432), table 2"
     for words in (f"## {name}", "a local copy", "cls_before_pooler", source):
         assert words in page.read_text()
-
-
-def test_promptbert_is_its_mask_in_the_template_behind_a_full_stop(tiny_bert, small_task, tmp_path):
-    [entry] = command.main([f"unsup-promptbert={tiny_bert}", f"--output={tmp_path / 'published'}"])
-    pairs = small_task.load("")[""]
-    tokenizer = templated(load_tokenizer(str(tiny_bert)), 'This sentence of "{text}" means {mask}.')
-    model = load_backbone(str(tiny_bert)).eval()
-
-    def mask_states(texts):
-        states = []
-        for text in texts:
-            ids = tokenizer(text if text[-1] in ".?\"'" else f"{text}.", return_tensors="pt")[
-                "input_ids"
-            ]
-            with torch.no_grad():
-                states.append(model(ids).last_hidden_state[ids == tokenizer.mask_token_id])
-        return torch.cat(states)
-
-    cosine = torch.cosine_similarity(mask_states(pairs.left), mask_states(pairs.right))
-    assert entry["scores"][0]["ours"] == round(spearman(cosine.numpy(), np.array(pairs.gold)), 2)
-    assert entry["settings"]["pooling"] == "mask"
 
 
 def test_the_page_in_results_is_that_of_its_figures_and_has_what_is_published_now():
