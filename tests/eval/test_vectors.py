@@ -8,10 +8,8 @@ from eval.vectors import DTYPES, Vectors, quantised, write
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_vectors_of_many_parts_can_be_mapped_and_read(tmp_path, dtype):
-    parts = [
-        np.random.default_rng(n).normal(size=(n, 3)).astype(np.float32)
-        for n in (0, 2, 0, 7, 22_345)
-    ]
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(n, 3)).astype(np.float32) for n in (0, 2, 0, 7, 22_345)]
     assert write(tmp_path, parts, dtype) == (22_354, 3)
     whole = np.concatenate(parts)
     for column, expected in zip(Vectors.read(tmp_path), Vectors.of(whole, dtype), strict=True):
@@ -27,17 +25,12 @@ def test_vectors_of_many_parts_can_be_mapped_and_read(tmp_path, dtype):
 def test_int8_changes_the_direction_of_a_vector_little(width):
     """Cosine 1 - e, e = scale ** 2 / 24 / mean v ** 2: 4e-5 where max |v| is 3.5 deviations."""
     vectors = np.random.default_rng(0).normal(size=(500, width)).astype(np.float32)
-    vectors *= np.logspace(-30, 30, 500, dtype=np.float32)[
-        :, None
-    ]  # a scale for each: no vector spoils another
+    lengths = np.logspace(-30, 30, 500, dtype=np.float32)  # no vector spoils another
+    vectors *= lengths[:, None]
     vectors[7] = 0
     entries, scales = quantised(vectors)
-    assert (entries.dtype, entries.min() >= -127, scales.dtype, scales.shape) == (
-        np.int8,
-        True,
-        np.float32,
-        (500,),
-    )
+    assert (entries.dtype, scales.dtype, scales.shape) == (np.int8, np.float32, (500,))
+    assert entries.min() >= -127
     restored = entries.astype(np.float64) * scales[:, None]
     assert (restored[7] == 0).all()
     a, b = (np.delete(matrix, 7, axis=0).astype(np.float64) for matrix in (vectors, restored))
