@@ -29,9 +29,9 @@ def read(data_dir: Path) -> dict[str, Examples]:
     labels = {word: label for label, word in enumerate(ranked[FIRST_RANK:][:WORDS])}
     found: list[list[str]] = [[] for _ in range(WORDS)]
     for line, words in zip(lines, sets, strict=True):
-        held = words & labels.keys()
+        held = [word for word in words if word in labels]
         if len(held) == 1 and len(line.split()) <= LONGEST:
-            found[labels[held.pop()]].append(line)
+            found[labels[held[0]]].append(line)
     needed = sum(SPLITS.values())
     if min(map(len, found)) < needed:
         raise BadInput(
