@@ -39,11 +39,8 @@ class Options:
     Attributes:
         split: STS: `test` or `dev` (STS-B dev and SICK-R trial); BEIR: the split of the judgements.
         mode: transfer: `test`, `fasttest` or `dev`, a key of `eval.transfer.validation.MODES`.
-        beir: BEIR: folders in DATA_DIR/beir, or `paper14`, `nano`.
-        cache_dir: BEIR: of the vectors that are kept, see `eval.store`; None: none are.
-        search: BEIR: `dense`, `bm25`, `hybrid`, or `hybrid-0.1` to `hybrid-0.9`, the weight of the
-            cosine.
-        language: BEIR: of the words of BM25.
+        beir: folders in DATA_DIR/beir, or `paper14`, `nano`.
+        cache_dir, search, language: see `eval.retrieval.beir.BeirTask`.
         device: where classifiers are trained and documents searched.
     """
 
@@ -57,9 +54,8 @@ class Options:
 
 
 def _sets(names: Sequence[str], o: Options) -> Sequence[Task]:
-    how = {"cache_dir": o.cache_dir, "device": o.device}
-    how |= {"search": o.search, "language": o.language}
-    return beir.tasks(names, o.split, **how)
+    how = {"search": o.search, "language": o.language, "device": o.device}
+    return beir.tasks(names, o.split, cache_dir=o.cache_dir, **how)
 
 
 GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {

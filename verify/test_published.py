@@ -60,22 +60,14 @@ def test_a_collection_scores_what_one_full_product_gives(ndcg, minilm, data_dir,
     beir = read_set(Path(data_dir) / "beir" / name, "test")
     encoder, tokenizer = load_encoder(str(minilm), max_length=MAX_LENGTH)
     encode = Encode(encoder, tokenizer)
-    documents, queries = (
-        encode(beir.corpus.texts(0, len(beir.corpus))),
-        encode(list(beir.queries.values())),
-    )
+    documents, queries = encode([*beir.corpus.values()]), encode([*beir.queries.values()])
     documents /= np.linalg.norm(documents, axis=1, keepdims=True)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
     order = np.argsort(-(queries @ documents.T), axis=1, kind="stable")[:, :1000]
-    run = {
-        q: {str(d): float(-i) for i, d in enumerate(best)}
-        for q, best in zip(beir.queries, order, strict=True)
-    }
-    judged = {
-        query: {str(place): grade for place, grade in grades.items()}
-        for query, grades in beir.grades.items()
-    }
-    values = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10"}).evaluate(run)
+    names, run = [*beir.corpus], {}
+    for query, best in zip(beir.queries, order, strict=True):
+        run[query] = {names[index]: float(-rank) for rank, index in enumerate(best)}
+    values = pytrec_eval.RelevanceEvaluator(beir.grades, {"ndcg_cut.10"}).evaluate(run)
     expected = 100 * np.mean([value["ndcg_cut_10"] for value in values.values()])
     assert ndcg(name) == pytest.approx(expected, abs=1e-6)
 

@@ -35,8 +35,6 @@ def per_query(
         # One query at a time, to bound memory. Descending scores keep the given order: trec_eval
         # sorts by score and breaks ties by id.
         run = {document: float(len(ranking) - rank) for rank, document in enumerate(ranking)}
-        if len(run) != len(ranking):
-            raise ValueError("a document is retrieved twice for one query")
         judged = {document: max(0, int(grade)) for document, grade in grades.items()}
         results.append(
             pytrec_eval.RelevanceEvaluator({"q": judged}, measures).evaluate({"q": run})["q"]

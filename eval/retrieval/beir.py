@@ -19,16 +19,11 @@ from typing import Any
 import numpy as np
 
 from common.errors import BadInput, brief
+from common.files import sha256
 from common.folders import filling
 from eval.encode import Encoder, as_role
 from eval.metrics.retrieval import METRICS, per_query
-from eval.retrieval.beir_files import (
-    BeirCorpus,
-    read_corpus,
-    read_qrels,
-    read_queries,
-    write_set,
-)
+from eval.retrieval.beir_files import read_qrels, read_records, write_set
 from eval.retrieval.hybrid import WEIGHT, best, cosines, fused
 from eval.retrieval.lexical import Lexical
 from eval.scores import Result, example_ids, row
@@ -37,7 +32,7 @@ from eval.vectors import Vectors, write
 
 RETRIEVED = 1000
 COSINES = 2**28  # held at once, 1 GiB
-DOCUMENTS = 50_000  # whose texts and vectors are held in memory at a time
+DOCUMENTS = 50_000  # whose vectors are held in memory at a time
 WHOLE = ""  # the only part of a set without parts
 PAPER14 = (  # InfoCSE, Table 3
     "trec-covid nfcorpus nq fiqa arguana webis-touche2020 quora cqadupstack dbpedia-entity scidocs "
@@ -60,11 +55,19 @@ PARTS = {"cqadupstack": tuple(FORUMS)}
 
 @dataclass(frozen=True)
 class BeirSet:
-    """A corpus, and the queries with a positive judgement: id -> text, id -> index -> grade."""
+    """A corpus, and the queries with a positive judgement.
 
-    corpus: BeirCorpus
+    Attributes:
+        corpus: id -> title and text, joined by one space.
+        sha256: of the corpus's file.
+        queries: id -> text.
+        grades: query id -> document id -> grade.
+    """
+
+    corpus: dict[str, str]
+    sha256: str
     queries: dict[str, str]
-    grades: dict[str, dict[int, int]]
+    grades: dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class BeirTask:
         """Headline: nDCG@10; then recall@100, MAP, MRR, all x 100; then nDCG@10 of every part."""
         sets = self.load(data_dir)
         examples = example_ids(
-            (data.corpus.sha256, data.queries[query], sorted(grades.items()))
+            (data.sha256, data.queries[query], sorted(grades.items()))
             for data in sets.values()
             for query, grades in data.grades.items()
         )
@@ -130,22 +133,20 @@ class BeirTask:
     def per_query(self, encode: Encoder, data: BeirSet) -> dict[str, np.ndarray]:
         """Every metric x 100 of every query of one part, (Q,)."""
         ranked = self._ranked(encode, data)
-        own: list[int | None] = [None] * len(ranked)
-        if self.without_own_id:
-            own = data.corpus.index_of(list(data.queries))
-        rankings = []
-        for indices, drop in zip(ranked, own, strict=True):
-            kept = [str(index) for index in indices.tolist() if index != drop]
-            rankings.append(kept[:RETRIEVED])
-        judged = (data.grades[query] for query in data.queries)
-        grades = ({str(index): grade for index, grade in of.items()} for of in judged)
-        return per_query(rankings, grades)
+        names, rankings = [*data.corpus], []
+        for query, indices in zip(data.queries, ranked, strict=True):
+            ranking = [names[index] for index in indices.tolist()]
+            if self.without_own_id:
+                ranking = [name for name in ranking if name != query]
+            rankings.append(ranking[:RETRIEVED])
+        return per_query(rankings, [data.grades[query] for query in data.queries])
 
     def _ranked(self, encode: Encoder, data: BeirSet) -> list[np.ndarray]:
         """The indices of the best documents for every query, best first."""
-        texts, corpus, weight = list(data.queries.values()), data.corpus, SEARCHES[self.search]
+        texts, corpus = [*data.queries.values()], [*data.corpus.values()]
+        weight = SEARCHES[self.search]
         k, ranked = RETRIEVED + self.without_own_id, []
-        lexical = Lexical.of(corpus.all_texts(), self.language) if weight < 1 else None
+        lexical = Lexical.of(corpus, self.language) if weight < 1 else None
         if lexical and weight == 0:
             for text in texts:
                 scores = lexical.scores(text)
@@ -169,15 +170,15 @@ class BeirTask:
 
 
 @contextmanager
-def embedded(encode: Encoder, corpus: BeirCorpus) -> Iterator[np.ndarray]:
-    """All vectors of a corpus, (N, D) float32, in a file that is mapped as long as the block runs.
+def embedded(encode: Encoder, texts: list[str]) -> Iterator[np.ndarray]:
+    """All vectors of texts, (N, D) float32, in a file that is mapped as long as the block runs.
 
     They may need more memory than there is, and are read once for some of the queries at a time.
     """
 
     def parts() -> Iterator[np.ndarray]:
-        for start in range(0, len(corpus), DOCUMENTS):
-            yield encode(corpus.texts(start, min(start + DOCUMENTS, len(corpus))))
+        for start in range(0, len(texts), DOCUMENTS):
+            yield encode(texts[start : start + DOCUMENTS])
 
     with TemporaryDirectory(prefix="vectors-") as folder:
         write(Path(folder), parts(), "float32")
@@ -204,7 +205,8 @@ def fetch(name: str, folder: Path) -> None:
 
 def read_set(folder: Path, split: str) -> BeirSet:
     """Read one folder in BEIR's format; BadInput with file and line."""
-    corpus, queries = read_corpus(folder / "corpus.jsonl"), read_queries(folder / "queries.jsonl")
+    corpus = read_records(folder / "corpus.jsonl", title=True)
+    queries = read_records(folder / "queries.jsonl", title=False)
     path = folder / "qrels" / f"{split}.tsv"
     qrels = read_qrels(path, queries, corpus)
     grades = {}
@@ -213,25 +215,19 @@ def read_set(folder: Path, split: str) -> BeirSet:
             grades[query] = qrels[query]
     if not grades:
         raise BadInput(f"{path}: no query has a positive judgement; nothing to score")
-    return BeirSet(corpus, {query: queries[query] for query in grades}, grades)
+    content = sha256(folder / "corpus.jsonl")
+    return BeirSet(corpus, content, {query: queries[query] for query in grades}, grades)
 
 
 def tasks(chosen: Iterable[str], split: str = "test", **options: Any) -> tuple[BeirTask, ...]:
-    """The chosen sets, each once.
+    """The chosen sets, folders in DATA_DIR/beir, `paper14` or `nano`, each once.
 
-    Args:
-        chosen: folders in DATA_DIR/beir, `paper14` or `nano`.
-        split: of the judgements.
-        options: further fields of `BeirTask`.
+    `options` are further fields of `BeirTask`.
     """
     paths = [Path(given).as_posix() for given in chosen]  # `./arguana/` is the set `arguana`
     names = dict.fromkeys(name for path in paths for name in SHORTHANDS.get(path, [path]))
-    return tuple(
-        BeirTask(name, split, PARTS.get(name, (WHOLE,)), drops_own_id(name), **options)
-        for name in names
-    )
-
-
-def drops_own_id(name: str) -> bool:
-    """Whether BEIR drops the document with the query's id from the rankings of this set."""
-    return name.split("/")[0] in {*PAPER14, *NANO}
+    chosen_tasks = []
+    for name in names:
+        of_beir = name.split("/")[0] in {*PAPER14, *NANO}
+        chosen_tasks.append(BeirTask(name, split, PARTS.get(name, (WHOLE,)), of_beir, **options))
+    return tuple(chosen_tasks)

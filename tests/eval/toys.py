@@ -82,23 +82,6 @@ def scored(folder, name, cosines, golds):
     return path
 
 
-def write_beir(folder, corpus, queries, **judged):
-    """A set in BEIR's format: documents, texts of queries by name, judgements by split."""
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    for file, records in (
-        ("corpus", corpus),
-        ("queries", [{"_id": n, "text": text} for n, text in queries.items()]),
-    ):
-        lines = [json.dumps(record) + "\n" for record in records]
-        (folder / f"{file}.jsonl").write_text("".join(lines), encoding="utf-8")
-    for split, rows in judged.items():
-        lines = [
-            "\t".join(map(str, row)) + "\n" for row in [("query-id", "corpus-id", "score"), *rows]
-        ]
-        (folder / "qrels" / f"{split}.tsv").write_text("".join(lines), encoding="utf-8")
-    return folder
-
-
 class BeirFolder:
     """A small set in BEIR's format under `root`/beir/NAME: 40 documents, 6 queries of graded
     judgements.
@@ -115,9 +98,9 @@ class BeirFolder:
         self.documents = {f"d{i}": self._text(i) if i != 3 else "" for i in range(40)}
         self.titles = {f"d{i}": f"title {i}" for i in range(0, 40, 4)}
         self.queries = {f"q{i}": self._text(6 * i + 1) for i in range(6)}
-        self.grades = {
-            f"q{i}": {f"d{j}": (i + j) % 4 - 1 for j in range(i, 40, 5)} for i in range(4)
-        }
+        self.grades = {}
+        for i in range(4):
+            self.grades[f"q{i}"] = {f"d{j}": (i + j) % 4 - 1 for j in range(i, 40, 5)}
         self.grades["q5"] = {"d1": 0, "d2": -1}
         self.write()
 
@@ -125,23 +108,24 @@ class BeirFolder:
         return " ".join(self.WORDS[i * step % 7] for step in (1, 2, 3)) + f" {i}"
 
     def write(self):
-        corpus = [
-            {"_id": name, "text": text, "metadata": {}}
-            | ({"title": self.titles[name]} if name in self.titles else {})
-            for name, text in self.documents.items()
-        ]
-        judged = [
-            (query, name, grade)
-            for query, grades in self.grades.items()
-            for name, grade in grades.items()
-        ]
-        write_beir(self.folder, corpus, self.queries, test=judged)
+        corpus, judged = [], ["query-id\tcorpus-id\tscore"]
+        for name, text in self.documents.items():
+            corpus.append({"_id": name, "text": text, "metadata": {}})
+            if name in self.titles:
+                corpus[-1]["title"] = self.titles[name]
+        for query, grades in self.grades.items():
+            judged += [f"{query}\t{name}\t{grade}" for name, grade in grades.items()]
+        (self.folder / "qrels").mkdir(parents=True, exist_ok=True)
+        (self.folder / "qrels" / "test.tsv").write_text("\n".join([*judged, ""]))
+        asked = [{"_id": name, "text": text} for name, text in self.queries.items()]
+        for file, records in {"corpus": corpus, "queries": asked}.items():
+            lines = [json.dumps(record) + "\n" for record in records]
+            (self.folder / f"{file}.jsonl").write_text("".join(lines))
 
     def texts(self):
         """What is encoded for each document."""
-        return [
-            f"{self.titles.get(name, '')} {text}".strip() for name, text in self.documents.items()
-        ]
+        documents = self.documents.items()
+        return [f"{self.titles.get(name, '')} {text}".strip() for name, text in documents]
 
 
 class Letters:
@@ -153,9 +137,8 @@ class Letters:
         self.identity = identity
 
     def __call__(self, texts):
-        return np.array(
-            [[text.count(letter) for letter in "aeiost"] for text in texts], dtype=np.float32
-        )
+        counts = [[text.count(letter) for letter in "aeiost"] for text in texts]
+        return np.array(counts, dtype=np.float32)
 
     def to(self, device):
         return self

@@ -60,9 +60,9 @@ def test_a_set_is_ranked_by_each_search(beir, monkeypatch):
     dense = cosines(encode(list(data.queries.values())), encode(texts))
     for row, (query, text) in zip(dense, data.queries.items(), strict=True):
         words = lexical.scores(text)
-        assert rankings["bm25"][query] == [str(i) for i in best(words, 99) if words[i] > 0]
-        assert rankings["hybrid"][query] == [str(i) for i in best(fused(row, words), 99)]
-        assert rankings["hybrid-0.2"][query] == [str(i) for i in best(fused(row, words, 0.2), 99)]
+        assert rankings["bm25"][query] == [f"d{i}" for i in best(words, 99) if words[i] > 0]
+        assert rankings["hybrid"][query] == [f"d{i}" for i in best(fused(row, words), 99)]
+        assert rankings["hybrid-0.2"][query] == [f"d{i}" for i in best(fused(row, words, 0.2), 99)]
         assert len(rankings["hybrid"][query]) == len(texts)
     for query in ("empty", "unknown"):
         assert (

@@ -44,14 +44,8 @@ def test_scores_equal_the_formula(language, sentences, tmp_path):
     lexical = Lexical.of(iter(texts), language)
     lexical.save(tmp_path / "bm25")
     kept = Lexical.load(tmp_path / "bm25", language, len(texts))
-    for query in (
-        "cats and dogs",
-        "cat cat dog",
-        "the purr of 猫",
-        "CAT unheardof",
-        sentences[3],
-        sentences[90],
-    ):
+    queries = ["cats and dogs", "cat cat dog", "the purr of 猫", "CAT unheardof"]
+    for query in [*queries, sentences[3], sentences[90]]:
         expected = by_hand(texts, query, words)
         assert lexical.scores(query) == pytest.approx(expected, abs=1e-5) and max(expected) > 0
         assert np.array_equal(kept.scores(query), lexical.scores(query))

@@ -25,9 +25,9 @@ def test_a_set_is_fetched_once(tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
     for _ in range(2):
         data = beir.BeirTask("NanoNQ").load(tmp_path)[""]
-    assert data.corpus.texts(0, 3) == texts
+    assert [*data.corpus.values()] == texts
     assert data.queries == {"q0": "a dog", 'say "q1"': "sunny"}
-    assert data.grades == {"q0": {0: 1}, 'say "q1"': {1: 1}}
+    assert data.grades == {"q0": {"d0": 1}, 'say "q1"': {"d1": 1}}
 
 
 def test_a_set_that_cannot_be_found_is_one_error(tmp_path):
