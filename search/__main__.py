@@ -41,8 +41,8 @@ def parser() -> Parser:
     build = commands.add_parser("build", help="encode documents; write an index, or update one")
     texts = (
         "folders, whose .md, .txt and .html files are a document each; .csv, .tsv, .parquet and "
+        ".jsonl files with one per row, .txt files with one per line"
     )
-    texts += ".jsonl files with one per row, .txt files with one per line"
     build.add_argument("documents", nargs="+", metavar="DOCUMENTS", help=texts)
     build.add_argument("--model", required=True, help="as for `python -m eval`")
     output = (

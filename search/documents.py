@@ -100,7 +100,7 @@ def _check(where: str, document: Document) -> None:
     except UnicodeEncodeError as error:
         raise BadInput(f"{where}: half of a surrogate pair in its name or text") from error
     if "\0" in content:
-        raise BadInput(f"{where}: NUL character, which is no text")
+        raise BadInput(f"{where}: NUL character, which is no text; is the file UTF-16?")
 
 
 def _documents(
@@ -186,12 +186,9 @@ def _text(path: Path) -> str:
             )
         content = file.read()
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: not UTF-8 (byte {error.start}); convert the file") from error
-    if "\0" in text:  # UTF-16 can be valid UTF-8
-        raise BadInput(f"{path}: NUL byte; the file is not plain text in UTF-8")
-    return text.replace("\r\n", "\n")
 
 
 def _converted(path: Path) -> str:

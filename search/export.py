@@ -41,16 +41,12 @@ def export(index: Index, folder: Path, model: str | None = None) -> int:
     how: dict[str, Any] = {
         "similarity": "cosine",
         "weight": recipe.weight if known["language"] else 1.0,
-        "language": known["language"],
         "model": source,
         "identity": identity,
-        "pooling": known["pooling"],
-        "max_length": known["max_length"],
         "prompts": {"query": query, "document": document},
-        "documents": known["documents"],
-        "windows": known["windows"],
-        "width": known["width"],
     }
+    for name in ("language", "pooling", "max_length", "documents", "windows", "width"):
+        how[name] = known[name]
     vectors = pa.list_(pa.float32(), known["width"])
     start = 0
     with filling(folder, {"export": 1}) as new:

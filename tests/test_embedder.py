@@ -104,7 +104,11 @@ def test_only_the_index_is_in_bfloat16_by_itself(tiny_bert, monkeypatch, tmp_pat
     assert model.hits(["a dog"])[0][0].cosine == pytest.approx(1, abs=1e-6)
     model.save(tmp_path / "index")
     monkeypatch.setattr("torch.cpu.get_capabilities", dict)
-    assert Embedder.load_index(tmp_path / "index").add(["a cat"]).texts == ["a dog", "a cat"]
+    loaded = Embedder.load_index(tmp_path / "index")
+    assert loaded.index.facts["bf16"] and loaded.hits(["a dog"])[0][0].cosine > 1 - 1e-3
+    monkeypatch.setattr("eval.encode.Encode.__call__", lambda *_: pytest.fail("was encoded"))
+    assert loaded.build_index(["a dog"]).texts == ["a dog"], "in bfloat16, as it was built"
+    monkeypatch.undo()
     asked = Embedder(tiny_bert, pooling="avg", bf16=True)
     assert (asked.encode(["a dog"]) != exact.encode(["a dog"])).any()
 

@@ -100,10 +100,9 @@ def test_an_index_is_updated_as_it_was_built_and_equals_a_new_one(
 
 def test_an_index_below_the_folder_of_its_documents_is_no_document(tiny_bert, folder):
     index = folder / "index"
+    words = ["build", str(folder), f"--model={tiny_bert}", "--pooling=avg", f"--output={index}"]
     for _ in range(2):
-        command.main(
-            ["build", str(folder), f"--model={tiny_bert}", "--pooling=avg", f"--output={index}"]
-        )
+        command.main(words)
         (index / "README.md").write_text("About this index.")
     assert len(Index.load(index).documents) == 3
 
@@ -166,17 +165,6 @@ def test_the_processes_of_a_launcher_share_the_texts_although_one_is_killed(
     assert contents(tmp_path / "index") == alone
 
 
-def test_bfloat16_is_used_where_the_processor_has_it(build, tmp_path, monkeypatch, caplog):
-    caplog.set_level("INFO")
-    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": True})
-    build()
-    assert Index.load(tmp_path / "index").facts["bf16"] and "vectors in bfloat16" in caplog.text
-    monkeypatch.setattr("torch.cpu.get_capabilities", dict)
-    assert build()[2] == 0, "as it was built"
-    with pytest.raises(BadInput, match=r"--bf16 false: .* was built with true"):
-        build("--bf16=false")
-
-
 def test_windows_leave_room_for_the_prompt_and_overlap(tiny_bert, monkeypatch, tmp_path):
     """Every token is encoded: a word at every place of a text changes a window's vector."""
     (tmp_path / "long.md").write_text(" ".join(f"{number}" for number in range(100, 200)))
@@ -230,30 +218,19 @@ def test_an_index_as_parquet_has_every_window_and_gives_the_same_hits(
         command.main(["export", index, f"--output={out}"])
 
 
-def test_a_query_may_begin_with_a_dash(tmp_path):
-    with pytest.raises(BadInput, match="no index"):
-        command.main(["query", str(tmp_path), "--", "--dry-run"])
-
-
 def test_bad_flags_are_refused_before_anything_is_read(tiny_bert, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "Embedder", lambda *_, **named: pytest.fail("was loaded"))
-    build = [
-        "build",
-        str(folder),
-        f"--model={tiny_bert}",
-        "--pooling=avg",
-        f"--output={tmp_path / 'index'}",
-    ]
-    with pytest.raises(
-        BadInput, match="--stride 300 is above --window 200: text between windows would be lost"
+    monkeypatch.setattr(Embedder, "__init__", lambda *_, **named: pytest.fail("was loaded"))
+    flags = [f"--model={tiny_bert}", "--pooling=avg", f"--output={tmp_path / 'index'}"]
+    build = ["build", str(folder), *flags]
+    for words, said in (
+        ([*build, "--stride=300"], "--stride 300 is above --window 200: text between windows"),
+        ([*build, "--language=klingon"], "invalid choice"),
+        (["build", str(tiny_bert), *flags], "no document"),
+        (["query", "index", "--dry-run"], "begins with - goes after --"),
+        (["query", str(tmp_path), "--", "--dry-run"], "no index"),
     ):
-        command.main([*build, "--stride=300"])
-    with pytest.raises(BadInput, match="no document"):
-        command.main(["build", str(tiny_bert), *build[2:]])
-    with pytest.raises(BadInput, match="begins with - goes after --"):
-        command.main(["query", "index", "--dry-run"])
-    with pytest.raises(BadInput, match="invalid choice"):
-        command.main([*build, "--language=klingon"])
+        with pytest.raises(BadInput, match=said):
+            command.main(words)
 
 
 def test_of_two_builds_at_once_one_is_whole_and_the_other_refused(

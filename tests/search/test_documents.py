@@ -112,7 +112,7 @@ def test_damaged_pages_take_no_longer_than_others(tmp_path, piece):
     [
         ("a.md", b"caf\xe9", r"not UTF-8 \(byte 3\)"),
         ("a.md", "text".encode("utf-16"), "not UTF-8"),
-        ("a.html", "text".encode("utf-16-le"), "NUL byte"),
+        ("a.html", "text".encode("utf-16-le"), "NUL character"),
         ("a.txt", "text".encode("utf-16-le"), "NUL byte"),
         ("a.jsonl", rb'{"text": "\ud800"}', "half of a surrogate pair"),
         ("a.jsonl", rb'{"text": "a\u0000"}', "NUL character"),

@@ -85,11 +85,8 @@ def test_what_was_saved_comes_back(model, sentences, tmp_path, dtype, error):
         assert cosines[1] == pytest.approx(cosines[0], abs=error)
         assert {hit[0]: hit.bm25 for hit in old} == {hit[0]: hit.bm25 for hit in new}
     assert loaded.vectors == pytest.approx(model.vectors, abs=error)
-    assert not [
-        path
-        for path in (tmp_path / "index").rglob("*")
-        if path.suffix in (".pkl", ".pickle", ".bin")
-    ]
+    suffixes = {path.suffix for path in (tmp_path / "index").rglob("*")}
+    assert not suffixes & {".pkl", ".pickle", ".bin"}
 
 
 def test_an_index_without_words_has_cosines_only(model, sentences, tmp_path):
