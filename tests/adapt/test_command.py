@@ -40,9 +40,9 @@ def arguments(sentences, model, tmp_path):
         lines.append(json.dumps({"text": ". ".join(texts) + " by the old sea wall of the town."}))
     documents.write_text("\n".join(lines))
 
-    def arguments(*others, model=model, seed=0):
+    def arguments(model=model, seed=0):
         words = [str(model), "--text", str(documents), f"--output={tmp_path / 'out'}"]
-        return [*words, f"--cache_dir={tmp_path}", f"--seed={seed}", *others]
+        return [*words, f"--cache_dir={tmp_path}", f"--seed={seed}"]
 
     return arguments
 
@@ -151,11 +151,8 @@ def test_scores_are_of_what_search_finds(model, sentences):
     for name, weight in {"bm25": 0.0, "hybrid": 0.5, "dense": 1.0}.items():
         hits = embedder.hits([query.text for query in queries], 10, weight)
         for query, row, value in zip(queries, hits, found[name], strict=True):
-            gains = [
-                1 / np.log2(rank + 2) * (hit.document == query.document)
-                for rank, hit in enumerate(row)
-            ]
-            assert value == pytest.approx(sum(gains))
+            places = [rank for rank, hit in enumerate(row) if hit.document == query.document]
+            assert value == pytest.approx(sum(1 / np.log2(rank + 2) for rank in places))
 
 
 def test_of_two_commands_at_once_one_is_whole_and_the_other_refused(arguments, monkeypatch):
@@ -172,11 +169,6 @@ def test_of_two_commands_at_once_one_is_whole_and_the_other_refused(arguments, m
         command.main(arguments())
 
 
-@pytest.mark.parametrize(
-    ("seed", "others", "message"),
-    [(-1, [], "seed"), (0, ["--train"], "unknown argument '--train'")],
-)
-def test_wrong_flags_are_refused(arguments, tmp_path, seed, others, message):
-    with pytest.raises(BadInput, match=message):
-        command.main(arguments(*others, seed=seed))
-    assert not (tmp_path / "out").exists()
+def test_a_wrong_seed_is_refused(arguments):
+    with pytest.raises(BadInput, match="seed"):
+        command.main(arguments(seed=-1))

@@ -28,12 +28,8 @@ def by_hand(loaded, sentence, removed):
     inputs = tokenizer(sentence, return_tensors="pt")
     states = encoder.backbone.eval()(**inputs, output_hidden_states=True).hidden_states
     both = ((states[-1] + states[-2]) / 2)[0]
-    kept = [
-        row
-        for token, row in zip(inputs["input_ids"][0].tolist(), both, strict=True)
-        if token not in removed
-    ]
-    return (torch.stack(kept).mean(0) if kept else both.mean(0)).numpy()
+    kept = [token not in removed for token in inputs["input_ids"][0].tolist()]
+    return (both[kept] if any(kept) else both).mean(0).numpy()
 
 
 def test_tokens_are_counted_with_the_special_ones_and_ties_go_by_id():
@@ -50,12 +46,8 @@ def test_averages_equal_a_forward_of_their_own(loaded, sentences):
     )
     averages = averages_of(loaded, some, frequent, removed)
     hook.remove()
-    assert averages.shape == (27, 5, 32) and sum(seen) == 26, (
-        "one forward serves every number of tokens"
-    )
+    assert averages.shape == (27, 5, 32) and sum(seen) == 26, "one forward for all numbers"
     for sentence, rows in zip(some, averages, strict=True):
         for count, row in zip(removed, rows, strict=True):
             assert np.allclose(row, by_hand(loaded, sentence, frequent[:count]), atol=1e-5)
-    assert np.allclose(averages[:, 0], Encode(*loaded)(some), atol=1e-6), (
-        "nothing removed is the pooling itself"
-    )
+    assert np.allclose(averages[:, 0], Encode(*loaded)(some), atol=1e-6), "nothing removed"

@@ -9,21 +9,8 @@ from eval.transfer.tasks import Examples, read_mrpc, read_sst, read_trec, read_t
 from eval.transfer.validation import Judge
 from tests.refusals import refused
 
-FILES = {
-    "MR": ("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
-    "CR": ("CR/custrev.pos", "CR/custrev.neg"),
-    "SUBJ": ("SUBJ/subj.objective", "SUBJ/subj.subjective"),
-    "MPQA": ("MPQA/mpqa.pos", "MPQA/mpqa.neg"),
-}
-SIZES = {
-    "MR": (10662,),
-    "CR": (3775,),
-    "SUBJ": (10000,),
-    "MPQA": (10606,),
-    "SST2": (67349, 872, 1821),
-    "TREC": (5452, 500),
-    "MRPC": (4076, 1725),
-}
+SIZES = {"MR": (10662,), "CR": (3775,), "SUBJ": (10000,), "MPQA": (10606,)}
+SIZES |= {"SST2": (67349, 872, 1821), "TREC": (5452, 500), "MRPC": (4076, 1725)}
 MRPC_HEADER = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String"
 
 
@@ -65,11 +52,11 @@ def test_official_splits_are_read_and_sorted(tmp_path):
 
 def test_the_seven_sets_have_their_published_sizes(tmp_path):
     assert {task.name: task.sizes for task in transfer.tasks()} == SIZES
-    put(tmp_path, FILES["CR"][0], "good\n" * 2406)
-    put(tmp_path, FILES["CR"][1], "bad\n" * 1368)
+    put(tmp_path, "CR/custrev.pos", "good\n" * 2406)
+    put(tmp_path, "CR/custrev.neg", "bad\n" * 1368)
     with pytest.raises(BadInput, match=r"CR in .* has \(3774,\) examples .* instead of \(3775,\)"):
         task("CR").load(tmp_path)
-    put(tmp_path, FILES["CR"][0], "good\n" * 2407)
+    put(tmp_path, "CR/custrev.pos", "good\n" * 2407)
     assert len(task("CR").load(tmp_path)["all"].labels) == 3775
     with pytest.raises(BadInput, match=r"rt-polarity\.pos: no such file .*data\.prepare"):
         task("MR").load(tmp_path)
@@ -103,8 +90,8 @@ def small(name, sizes, mode="fasttest"):
 
 
 def test_a_set_without_official_test_rows_is_scored_by_nested_folds(tmp_path):
-    put(tmp_path, FILES["MR"][0], "".join(f"good film {i}\n" for i in range(40)))
-    put(tmp_path, FILES["MR"][1], "".join(f"film {i}\n" for i in range(40)))
+    put(tmp_path, "MR/rt-polarity.pos", "".join(f"good film {i}\n" for i in range(40)))
+    put(tmp_path, "MR/rt-polarity.neg", "".join(f"film {i}\n" for i in range(40)))
     result = small("MR", (80,)).score(by_hash, tmp_path)
     headline, dev = result.rows
     named = {"task": "MR", "split": "test", "mode": "fasttest", "n": 80}
