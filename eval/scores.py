@@ -72,14 +72,8 @@ def row(
     task: str, split: str, metric: str, aggregation: str, n: int, value: float, mode: str = "test"
 ) -> dict:
     """One row of scores.json, without model and run."""
-    names = {
-        "task": task,
-        "split": split,
-        "mode": mode,
-        "metric": metric,
-        "aggregation": aggregation,
-    }
-    return {**names, "n": n, "value": float(value)}
+    names = {"task": task, "split": split, "mode": mode, "metric": metric}
+    return {**names, "aggregation": aggregation, "n": n, "value": float(value)}
 
 
 def average(rows: list[dict]) -> dict:

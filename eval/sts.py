@@ -149,24 +149,21 @@ class StsTask:
         subsets = self.load(data_dir)
         everything = merged(subsets)
         similarity, gold = similarities(encode, everything), np.array(everything.gold)
-        rows: list[dict[str, Any]] = []
-
-        def add(metric: str, how: str, count: int, value: Any) -> None:
-            rows.append(row(self.name, self.split, metric, how, count, float(value)))
-
+        make_row, rows = partial(row, self.name, self.split), []
         for metric, measure in measures.items():
             whole = "single" if len(subsets) == 1 else "all"
-            add(metric, whole, len(gold), measure(similarity, gold))
+            rows.append(make_row(metric, whole, len(gold), measure(similarity, gold)))
         if len(subsets) > 1:
             sizes = [len(pairs.gold) for pairs in subsets.values()]
             ends = np.cumsum(sizes)[:-1]
             parts = list(zip(np.split(similarity, ends), np.split(gold, ends), strict=True))
             for metric, measure in measures.items():
                 values = [measure(*part) for part in parts]
-                add(metric, "mean", len(gold), np.mean(values))
-                add(metric, "wmean", len(gold), np.average(values, weights=sizes))
+                weighted = np.average(values, weights=sizes)
+                rows.append(make_row(metric, "mean", len(gold), np.mean(values)))
+                rows.append(make_row(metric, "wmean", len(gold), weighted))
                 for name, count, value in zip(subsets, sizes, values, strict=True):
-                    add(metric, f"subset {name}", count, value)
+                    rows.append(make_row(metric, f"subset {name}", count, value))
         return Result(rows, {"similarity": similarity, "gold": gold})
 
 

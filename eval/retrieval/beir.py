@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -115,17 +116,14 @@ class BeirTask:
         metrics = {part: self.per_query(encode, data) for part, data in sets.items()}
         ndcg = {part: values[METRICS[0]] for part, values in metrics.items()}
         total = sum(map(len, ndcg.values()))
-        rows = []
-
-        def add(metric: str, how: str, count: int, value: Any) -> None:
-            rows.append(row(self.name, self.split, metric, how, count, float(value)))
-
+        make_row, rows = partial(row, self.name, self.split), []
         how = "mean of queries" if len(metrics) == 1 else "mean of forums"
         for metric in METRICS:
-            add(metric, how, total, np.mean([values[metric].mean() for values in metrics.values()]))
+            mean = np.mean([values[metric].mean() for values in metrics.values()])
+            rows.append(make_row(metric, how, total, mean))
         for part, values in ndcg.items():
             if part != WHOLE:
-                add(METRICS[0], f"forum {part}", len(values), values.mean())
+                rows.append(make_row(METRICS[0], f"forum {part}", len(values), values.mean()))
         # Queries are weighted by forum, so that their mean is the headline, a mean over forums.
         weighted = [values * total / (len(ndcg) * len(values)) for values in ndcg.values()]
         return Result(rows, {"value": np.concatenate(weighted) / 100, "example": examples})
