@@ -25,6 +25,7 @@ from papers.page import mean_and_deviation, rewritten, with_deviation
 from papers.study_page import TITLES, Comparison, compared, figures_of, tuned
 from training.curves import CLEAR
 
+MADE = {"device", "machine", "part", "threads", "torch", "command", "commit", "transcribed"}
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -169,20 +170,26 @@ class Results:
         """Models with BM25 minus the models alone: nDCG@10 on judged queries, by bootstrap."""
         shown = []
         for row in self.rows("search"):
-            reading = (
-                "above" if row["low"] > 0 else "below" if row["high"] < 0 else "not told apart"
-            )
-            interval = f"{row['low']:+.2f} to {row['high']:+.2f}"
-            minus = "the model alone" if row["b"] == "dense" else "BM25 alone"
-            difference = f"{row['difference']:+.2f} ({interval}: {reading})"
-            shown.append(f"{row['model']} minus {minus} {difference}")
+            if row["part"] == "differences" and "Avg." in row:
+                difference, low, high = row["Avg."]
+                reading = "above" if low > 0 else "below" if high < 0 else "not told apart"
+                minus = "the model alone" if row["hybrid minus"] == "dense" else "BM25 alone"
+                figures = f"{difference:+.2f} ({low:+.2f} to {high:+.2f}: {reading})"
+                shown.append(f"{row['model']} minus {minus} {figures}")
         return "; ".join(shown)
 
-    def part(self, name: str, part: str) -> str:
-        """The table of one part of `python -m bench gpu`."""
-        rows = pd.DataFrame([row for row in self.rows(name) if row["part"] == part])
-        rows = rows.drop(columns=["device", "machine", "part", "threads", "torch"], errors="ignore")
-        return self._markdown(rows.dropna(axis="columns", how="all"))
+    def part(self, name: str, part: str, digits: int | None = None) -> str:
+        """The rows of one part of a JSON file as a table, without how they were made.
+
+        With `digits` three numbers are a difference and its interval.
+        """
+        rows = [row for row in self.rows(name) if row["part"] == part]
+        names = []
+        for name in dict.fromkeys(name for row in rows for name in row if name not in MADE):
+            if any(row.get(name) is not None for row in rows):
+                names.append(name)
+        lines = [[_cell(row.get(name), digits) for name in names] for row in rows]
+        return markdown([names, *lines])
 
     def right(self, name: str) -> str:
         """Of its part `right`: how many steps agree, and the errors of those that do not."""
@@ -208,17 +215,17 @@ class Results:
         path = min(steps, key=steps.__getitem__)
         return f"{step} {path} {steps[path]:.2f} (published {steps['published']:.2f})"
 
-    @staticmethod
-    def _markdown(rows: pd.DataFrame) -> str:
-        cells = [list(rows.columns)]
-        for row in rows.astype(object).values.tolist():
-            shown = ["" if value is None or value != value else value for value in row]
-            cells.append([f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in shown])
-        return markdown(cells)
-
     def largest_difference(self, entry: Mapping[str, Any]) -> float:
         """Of a published checkpoint's scores from ours, in points."""
         return max(abs(score["difference"]) for score in entry["scores"])
+
+
+def _cell(value: Any, digits: int | None) -> str:
+    if isinstance(value, list) and digits is not None:
+        return "{:+.{d}f} ({:+.{d}f} to {:+.{d}f})".format(*value, d=digits)
+    if isinstance(value, float):
+        return f"{value:g}" if digits is None else f"{value:.{digits}f}"
+    return "" if value is None else str(value)
 
 
 def sentence(difference: Difference, p: float) -> str:

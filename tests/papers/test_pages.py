@@ -1,6 +1,5 @@
 """Every page of results/ is that of its JSON, and so are the numbers of the README."""
 
-import json
 import re
 import shutil
 
@@ -12,7 +11,7 @@ from papers.differences import Difference
 from papers.summary import TEMPLATES, sentence
 from tests.sources import ROOT
 
-NUMBER = re.compile(r"(?<![\d.,])[+-]?\d{1,2}\.\d\d(?!\d)")
+NUMBER = re.compile(r"(?<![\d.,])[+-]?\d{1,2}\.\d\d(?!\d|\.\d)")
 VERDICT = re.compile(r"\b(gains?|loses|harms|costs|improves|beats|outperforms)\b")
 
 
@@ -27,13 +26,14 @@ def test_all_pages_are_those_of_their_json(tmp_path, monkeypatch):
         assert made.read_text(encoding="utf-8") == before, made.name
 
 
-@pytest.mark.parametrize("name", ["README.md", "root.md"])
-def test_numbers_and_verdicts_of_a_summary_are_computed(name):
+@pytest.mark.parametrize("name", sorted(path.name for path in TEMPLATES.glob("*.md")))
+def test_numbers_of_a_page_and_verdicts_of_a_summary_are_computed(name):
     """What the papers say, the first cell of a line, is not ours."""
     written = (TEMPLATES / name).read_text(encoding="utf-8")
     written = re.sub(r"\{\{.*?\}\}|\{%.*?%\}", "", written, flags=re.DOTALL)
     written = re.sub(r"^\| [^|]*", "", written, flags=re.MULTILINE)
-    assert NUMBER.findall(written) == [] and VERDICT.findall(written) == []
+    assert NUMBER.findall(written) == []
+    assert VERDICT.findall(written) == [] or name not in ("README.md", "root.md")
 
 
 def test_the_readme_has_no_result_outside_its_computed_part():
@@ -41,14 +41,6 @@ def test_the_readme_has_no_result_outside_its_computed_part():
     text = re.sub(r"<!-- numbers:.*?<!-- end of numbers -->", "", text, flags=re.DOTALL)
     text = re.sub(r"```.*?```|Python 3\.\d+ to 3\.\d+", "", text, flags=re.DOTALL)
     assert NUMBER.findall(text) == []
-
-
-def test_the_differences_of_searches_are_those_of_their_page():
-    page = (ROOT / "results" / "search.md").read_text(encoding="utf-8")
-    for row in json.loads((ROOT / "results" / "search.json").read_text()):
-        interval = f"{row['low']:+.2f} to {row['high']:+.2f}"
-        cells = f"{row['a_value']:.2f} | {row['b_value']:.2f} | {row['difference']:+.2f}", interval
-        assert any(all(cell in line for cell in cells) for line in page.splitlines()), row
 
 
 def test_a_difference_in_a_sentence_has_its_interval_and_reading():
