@@ -35,10 +35,9 @@ def test_every_entry_is_well_formed_and_its_record_has_a_score():
 def test_a_difference_of_two_hundredths_is_none():
     record = published("simcse-bert-base")
 
-    def line(task, value, metric="spearman", headline=True):
-        [line] = compared(
-            [{**row(task, "test", metric, "all", 9, value), "headline": headline}], record
-        )
+    def line(task, value, metric="spearman"):
+        scored = row(task, "test", metric, "all", 9, value)
+        [line] = compared([{**scored, "headline": True}], record)
         return line["ours"], line.get("published"), line.get("difference"), line.get("verdict")
 
     assert line("STS12", 68.4249) == (68.42, 68.40, 0.02, "equal")

@@ -79,18 +79,12 @@ def test_a_record_that_cannot_be_used_is_refused(make_run, tmp_path, change, err
     assert not (tmp_path / "out").exists()
 
 
-def test_how_to_search_is_exported(make_run, tmp_path):
-    run, recipe = make_run(), Recipe(0.25, "german")
+def test_a_run_without_scores_is_exported_with_how_to_search(make_run, tmp_path):
+    run, recipe = make_run(scores=[]), Recipe(0.25, "german")  # --test_tasks none
     recipe.write(run)
     main([str(run), "--output", str(tmp_path / "out")])
-    assert Recipe.of(tmp_path / "out") == recipe
-
-
-def test_a_run_without_scores_is_exported(make_run, tmp_path):
-    run = make_run(scores=None)
-    (run / "scores.json").write_text("[\n\n]\n")  # --test_tasks none
-    main([str(run), "--output", str(tmp_path / "out")])
     assert "none are recorded" in (tmp_path / "out" / "README.md").read_text()
+    assert Recipe.of(tmp_path / "out") == recipe
 
 
 def test_scores_of_other_settings_are_not_the_model_s(make_run, tmp_path):
