@@ -11,8 +11,8 @@ from torch import Tensor
 
 from data.views import IGNORED
 from models.auxiliary import TiedHead
+from models.contrast import at_least_float32
 from models.objectives.base import Batch, Encoded, Objective, Term, needed
-from models.precision import at_least_float32
 
 
 def bag_of_words(logits: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:

@@ -67,10 +67,8 @@ def means_over_tokens(totals: Sequence[Tensor], counts: Sequence[Tensor]) -> lis
     """
     if world_size() > 1 and counts:
         counts = sum_over_processes(torch.stack(list(counts))).unbind()
-    return [
-        total * world_size() / count.clamp(min=1)
-        for total, count in zip(totals, counts, strict=True)
-    ]
+    pairs = zip(totals, counts, strict=True)
+    return [total * world_size() / count.clamp(min=1) for total, count in pairs]
 
 
 @torch.no_grad()
@@ -114,10 +112,8 @@ class SharedFlag:
         if self._group is None:
             self._group = dist.new_group(backend="gloo")
         before, value = self._running, torch.tensor(int(mine))
-        self._running = (
-            value,
-            dist.all_reduce(value, dist.ReduceOp.MAX, group=self._group, async_op=True),
-        )
+        work = dist.all_reduce(value, dist.ReduceOp.MAX, group=self._group, async_op=True)
+        self._running = value, work
         if before is None:
             return False
         before[1].wait()

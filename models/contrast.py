@@ -4,7 +4,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models.precision import at_least_float32
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Convert half precision, too coarse for similarities and sums of losses, to float32."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+
 
 _AT_ONCE = 1024  # rows of a matrix of all pairs
 

@@ -20,13 +20,8 @@ from common.errors import BadInput
 from common.files import share_weights
 from data.template import mask_place
 from models import fast
-from models.composite import Composite
-from models.families import (
-    attends_backwards,
-    check_apart,
-    embeddings_of,
-    layers_of,
-)
+from models.contrast import at_least_float32
+from models.families import attends_backwards, check_apart, embeddings_of, layers_of
 from models.heads import Dense, Head, Normalize
 from models.loading import (
     NO_LIMIT,
@@ -39,7 +34,6 @@ from models.loading import (
 )
 from models.perturb import UNCHANGED, Perturbation
 from models.pooling import masked_mean, pooling_named
-from models.precision import at_least_float32
 from models.saved_format import FORMAT, Described, read_modules, write_modules
 
 logger = logging.getLogger(__name__)
@@ -59,6 +53,16 @@ class EncoderOutput(NamedTuple):
     pooled: Tensor
     cls: Tensor
     tokens: Tensor | None = None
+
+
+class Composite(PreTrainedModel):
+    """A model of models, which arrive initialised or loaded, and with an attention of their own."""
+
+    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
+    _can_set_experts_implementation = classmethod(lambda cls: True)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Do nothing."""
 
 
 class SentenceEncoder(Composite):
@@ -103,6 +107,7 @@ class SentenceEncoder(Composite):
         self._train_pooling = pooling_named(train_pooling or pooling)
         # Whether the saved model normalises its vectors, as the initial one did.
         self.normalized = False
+        self.dropout_operations = 0  # those that take their rates from the batch
         if place is None and (self._pooling.at_mask or self._train_pooling.at_mask):
             raise BadInput(
                 "pooling mask reads the mask of a template, but this tokenizer adds none: choose "
@@ -148,7 +153,7 @@ class SentenceEncoder(Composite):
             input_ids: (B, L).
             attention_mask: 1 for a real token, (B, L); None if all are, so that nothing is packed.
             rates: dropout rates of each sentence for an encoder with `sample_dropout`: (B, 1), or
-                one per dropout operation, (B, O), in the order of `models.fast.kernels.dropout`.
+                one per dropout operation, (B, O), in the order of `models.fast.dropout`.
             perturbation: changes the embeddings.
             with_tokens: also return the last layer's states of all tokens; those of padding are
                 meaningless.
@@ -191,15 +196,9 @@ class SentenceEncoder(Composite):
     def sample_dropout(self) -> None:
         """Let dropout take its rates from each forward pass; BadInput for an unknown backbone."""
         check_apart(self.config, "sampled dropout")
-        fast.exchange_dropout(
-            self.backbone, [*embeddings_of(self.backbone).values(), *layers_of(self.backbone)]
-        )
+        parts = [*embeddings_of(self.backbone).values(), *layers_of(self.backbone)]
+        self.dropout_operations = fast.sample_dropout(self.backbone, parts)
         fast.sample_rates(self.backbone)
-
-    @property
-    def dropout_operations(self) -> int:
-        """How many dropout operations take their rates from the batch."""
-        return fast.count_operations(self)
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
         """The sentence vectors, (B, D), with the kept head applied."""

@@ -150,16 +150,10 @@ def attends_backwards(model: PreTrainedModel) -> bool:
 
     If the modules do not say, a language model that is not a masked one is.
     """
-    said = [
-        part.is_causal
-        for part in model.modules()
-        if isinstance(getattr(part, "is_causal", None), bool)
-    ]
-    config_class = type(model.config)
-    decodes = (
-        config_class in MODEL_FOR_CAUSAL_LM_MAPPING
-        and config_class not in MODEL_FOR_MASKED_LM_MAPPING
-    )
-    return (any(said) if said else decodes) and getattr(
-        model.config, "is_causal", None
-    ) is not False
+    if getattr(model.config, "is_causal", None) is False:
+        return False
+    said = [getattr(part, "is_causal", None) for part in model.modules()]
+    if any(isinstance(causal, bool) for causal in said):
+        return True in said
+    kind = type(model.config)
+    return kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING

@@ -14,7 +14,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from tokenizers import Tokenizer
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import ByteLevel
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import (
     MODEL_MAPPING,
     AutoConfig,
@@ -338,18 +338,12 @@ def usable_length(backbone: PreTrainedModel, tokenizer) -> int:
         )
     positions = getattr(backbone.config, "max_position_embeddings", None) or -1
     positions = tokenizer.model_max_length if positions == -1 else positions
-    tables = [
-        part for name, part in backbone.named_modules() if name.endswith("position_embeddings")
-    ]
-    unused = [
-        table.padding_idx + 1 for table in tables if getattr(table, "padding_idx", None) is not None
-    ]
-    return int(min(positions - max(unused, default=0), tokenizer.model_max_length, NO_LIMIT))
-
-
-def recomputes_layers(model: nn.Module) -> bool:
-    """Whether layers are recomputed in the backward pass, in every release of transformers."""
-    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
+    unused = 0
+    for name, part in backbone.named_modules():
+        index = getattr(part, "padding_idx", None)
+        if name.endswith("position_embeddings") and index is not None:
+            unused = max(unused, index + 1)
+    return int(min(positions - unused, tokenizer.model_max_length, NO_LIMIT))
 
 
 def dropout_rates(config) -> dict[str, float]:

@@ -15,7 +15,7 @@ from models import fast
 from models.auxiliary import HEAD_FILE, PREFIX, check_depth
 from models.bag_of_words import bag_of_words
 from models.collectives import means_over_tokens
-from models.composite import Composite
+from models.encoder import Composite
 from models.families import layers_of, output_of
 from models.loading import quiet
 from models.objectives.base import Batch
@@ -96,14 +96,12 @@ class AuxiliaryMaskedLM(Composite):
         if num_items_in_batch is None:
             means = means_over_tokens(totals, counts)
         else:
-            means = [
-                total / count
-                for total, count in zip(totals, num_items_in_batch.clamp(min=1), strict=True)
-            ]
-        terms = {name: mean.detach() for name, mean in zip(sums, means, strict=True)}
-        loss = torch.zeros((), device=device)
+            pairs = zip(totals, num_items_in_batch.clamp(min=1), strict=True)
+            means = [total / count for total, count in pairs]
+        loss, terms = torch.zeros((), device=device), {}
         for name, mean in zip(sums, means, strict=True):
             loss = loss + (self.bow_weight if name == "bow" else 1.0) * mean
+            terms[name] = mean.detach()
         return TrainingOutput(loss=loss, terms=terms)
 
     def count_targets(self, inputs: dict[str, Tensor]) -> Tensor:
@@ -133,10 +131,9 @@ class AuxiliaryMaskedLM(Composite):
             states = lower.with_first(cls.roll(1, 0) if shuffle_cls else cls).through(self.c_head)
             labelled["aux_mlm"] = states.labelled(batch.twins[name].labels[0])
         transform, decoder = output_of(self.lm)
-        sums = {
-            name: Sums(*lower.tokens.token_loss(transform, decoder, part))
-            for name, part in labelled.items()
-        }
+        sums = {}
+        for name, part in labelled.items():
+            sums[name] = Sums(*fast.token_loss(transform, decoder, part))
         if batch.words is not None:
             sums["bow"] = Sums(*bag_of_words(decoder(transform(cls)), batch.words[0]))
         return sums
@@ -148,9 +145,8 @@ class AuxiliaryMaskedLM(Composite):
         self.eval()
         losses = _means(self._losses(batch))
         if self.c_head:
-            losses["aux_mlm_shuffled_cls"] = _means(self._losses(batch, shuffle_cls=True))[
-                "aux_mlm"
-            ]
+            shuffled = _means(self._losses(batch, shuffle_cls=True))
+            losses["aux_mlm_shuffled_cls"] = shuffled["aux_mlm"]
         self.train(was_training)
         return {name: float(value) for name, value in losses.items()}
 

@@ -37,9 +37,7 @@ class Perturbation:
             return self.positions
         return self.positions + config.pad_token_id + 1
 
-    def change(
-        self, states: Tensor, pick: Callable[[Tensor], Tensor] = lambda padded: padded
-    ) -> Tensor:
+    def change(self, states: Tensor, pick: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply to the embedding output.
 
         `pick` selects from padded tensors, (B, L, ...), the tokens of `states`.

@@ -62,16 +62,13 @@ class Described(NamedTuple):
     @property
     def modules(self) -> list[tuple[str, str]]:
         """The folder and the class of each of its modules in sentence-transformers."""
-        pooling = POOLINGS[self.pooling]
-        before, place = [("", "Transformer")], 1
-        if weights := _token_module(pooling):
-            before, place = [*before, (f"1_{weights}", weights)], 2
-        behind = [type(part).__name__ for part in self.head]
-        return [
-            *before,
-            (f"{place}_Pooling", "Pooling"),
-            *((f"{number}_{name}", name) for number, name in enumerate(behind, start=2)),
-        ]
+        modules = [("", "Transformer")]
+        if weights := _token_module(POOLINGS[self.pooling]):
+            modules.append((f"1_{weights}", weights))
+        modules.append((f"{len(modules)}_Pooling", "Pooling"))
+        for number, part in enumerate(self.head, start=2):
+            modules.append((f"{number}_{type(part).__name__}", type(part).__name__))
+        return modules
 
 
 def read_modules(path: str, needed: bool = True) -> Described | None:
@@ -119,13 +116,10 @@ def _check_modules(path: str, described: Described) -> None:
     """Refuse a folder whose modules another program changed, with our entry copied as it was."""
     try:
         modules = read(path, "modules.json", list) or []
-        classes = _classes(path, modules) if modules else []
-        folders = [
-            module.get("path")
-            for module, part in zip(modules, classes, strict=True)
-            if part == "Pooling"
-        ]
-        files = [read(path, f"{folder}/config.json") for folder in folders]
+        classes, files = _classes(path, modules), []
+        for module, part in zip(modules, classes, strict=True):
+            if part == "Pooling":
+                files.append(read(path, f"{module.get('path')}/config.json"))
     except Unreachable:
         return
     pooling = POOLINGS[described.pooling]
@@ -269,12 +263,8 @@ def _entry(path: str, where: str, mapping: Any, name: str, expected: type | Unio
     missing = not isinstance(mapping, dict) or name not in mapping
     value = None if missing else mapping[name]
     negative = isinstance(value, int) and value < 0
-    if (
-        missing
-        or negative
-        or not isinstance(value, expected)
-        or (isinstance(value, bool) and expected is not bool)
-    ):
+    other = not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool)
+    if missing or negative or other:
         raise BadInput(f"'{path}': {where} has no valid '{name}'; copy the whole folder again")
     return value
 
@@ -363,16 +353,12 @@ def _write_layer_weights(folder: Path, pooling: Pooling, config: Any) -> None:
 
 def _write_dense(folder: Path, layer: Dense) -> None:
     linear, home = layer[0], "linear" if layer.activation == "Identity" else "activation"
-    write_json(
-        folder / "config.json",
-        {
-            "in_features": linear.in_features,
-            "out_features": linear.out_features,
-            "bias": linear.bias is not None,
-            "activation_function": f"torch.nn.modules.{home}.{layer.activation}",
-        },
-    )
-    tensors = {
-        f"linear.{name}": value.detach().contiguous() for name, value in linear.named_parameters()
+    settings = {
+        "in_features": linear.in_features,
+        "out_features": linear.out_features,
+        "bias": linear.bias is not None,
+        "activation_function": f"torch.nn.modules.{home}.{layer.activation}",
     }
+    write_json(folder / "config.json", settings)
+    tensors = {f"linear.{name}": p.detach().contiguous() for name, p in linear.named_parameters()}
     save_file(tensors, folder / "model.safetensors")

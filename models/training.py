@@ -16,21 +16,13 @@ from models import fast
 from models.auxiliary import LowerLayers, TiedHead, load_masked_lm
 from models.bag_of_words import BagOfWords
 from models.collectives import gather_with_gradient, local_rows
-from models.composite import Composite
-from models.contrast import mean_cosine, uniformity
-from models.encoder import SentenceEncoder, given
+from models.contrast import at_least_float32, mean_cosine, uniformity
+from models.encoder import Composite, SentenceEncoder, given
 from models.heads import project, projection_named
-from models.loading import (
-    NO_LIMIT,
-    load_backbone,
-    load_config,
-    set_dropout,
-    usable_length,
-)
+from models.loading import NO_LIMIT, load_backbone, load_config, set_dropout, usable_length
 from models.objectives.base import Batch, Checkpoint, Encoded, Method, Objective, add_up
 from models.perturb import Perturbation
 from models.pooling import pooling_named
-from models.precision import at_least_float32
 from models.saved_format import Described, read_modules
 from models.teacher import Teacher
 

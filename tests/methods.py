@@ -23,15 +23,7 @@ from models.training import EncoderForTraining
 from training.methods import load_method, method_names
 
 # Beside those of `tiny_bert` and `tiny_roberta`; the fixture `tiny` has a model of each.
-OTHER_FAMILIES = [
-    "xlm-roberta",
-    "camembert",
-    "electra",
-    "distilbert",
-    "mpnet",
-    "modernbert",
-    "deberta-v2",
-]
+OTHER_FAMILIES = "xlm-roberta camembert electra distilbert mpnet modernbert deberta-v2".split()
 SMALL = {
     "temperature": 0.1,
     "contrastive_weight": 1.0,
@@ -56,10 +48,7 @@ EXTRA = {  # name of the case: method, flags
     "infocse, auxiliary only": ("infocse", {"contrastive_weight": 0.0}),
     "infocse, no detach": ("infocse", {"aux_detach": False}),
     "rankcse, listnet": ("rankcse", {"rank_loss": "listnet"}),
-    "dclr, itself": (
-        "dclr",
-        {"complement": "self", "complement_pooling": None},
-    ),
+    "dclr, itself": ("dclr", {"complement": "self", "complement_pooling": None}),
     "promptbert, not denoised": ("promptbert", {"denoise": False}),
     "nli, adversarial": ("nli", {"view_2": "adversarial", "features": "code"}),
 }

@@ -76,12 +76,6 @@ def test_no_packages_import_each_other_in_a_circle():
         pytest.fail(" -> ".join(error.args[1]))
 
 
-def test_kernels_are_fenced_off():
-    for path in (ROOT / "models" / "fast" / "kernels").glob("*.py"):
-        names = {name for name in imports(path) if name.split(".")[0] in PACKAGES}
-        assert all(f"{name}.".startswith("models.fast.kernels.") for name in names), path
-
-
 def test_the_fast_path_has_one_door():
     """Methods never meet it, and others enter by `models.fast`; the Trainer chunks."""
     for path in SOURCES:
@@ -89,9 +83,7 @@ def test_the_fast_path_has_one_door():
             "models.fast.chunking"
         }
         method = path.parent.name == "objectives" and path.name != "base.py"
-        assert path.parts[-2] in ("fast", "kernels") or inside <= (
-            set() if method else {"models.fast"}
-        ), path
+        assert path.parts[-2] == "fast" or inside <= (set() if method else {"models.fast"}), path
 
 
 def test_an_import_changes_nothing():

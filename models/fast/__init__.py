@@ -1,8 +1,8 @@
-"""The fast path: real tokens only, kernels for a CPU, half precision where it changes no number.
+"""The fast path: real tokens only, light dropout on a CPU, half precision that changes no number.
 
 The encoder and the networks of `models.auxiliary` enter here, methods never do: this file alone
-decides whether a model runs on all positions of a batch (`padded`) or without its padding
-(`packed`), and both give `States`.
+decides whether a model runs on all positions of a batch or, `packed`, without its padding, and both
+give `States`.
 """
 
 import logging
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from models.families import APART, packs
-from models.fast import packed, padded
+from models.fast import packed
 from models.fast.casting import cast_matrices, cast_together
-from models.fast.kernels.dropout import count_operations, exchange_dropout, lighten_dropout
+from models.fast.dropout import lighten_dropout, sample_dropout
 from models.fast.packing import EDGE, Shares, fixed, shares_of
-from models.fast.padded import States
+from models.fast.tokens import SAMPLED, Padded, States, Tokens, token_loss
 
 __all__ = [
     "EDGE",
@@ -23,11 +23,11 @@ __all__ = [
     "States",
     "cast_matrices",
     "cast_together",
-    "count_operations",
-    "exchange_dropout",
     "fixed",
     "lighten_dropout",
+    "sample_dropout",
     "shares_of",
+    "token_loss",
 ]
 logger = logging.getLogger(__name__)
 
@@ -54,17 +54,17 @@ def is_packed(config) -> bool:
 def sample_rates(model: PreTrainedModel) -> None:
     """Let attention with exchanged dropout take its rates from the batch, with padding too."""
     if not is_packed(model.config):
-        model.set_attn_implementation(padded.SAMPLED)
+        model.set_attn_implementation(SAMPLED)
 
 
-def tokens_of(config, mask: Tensor, rates: Tensor | None = None) -> padded.Padded:
+def tokens_of(config, mask: Tensor, rates: Tensor | None = None) -> Tokens:
     """The tokens of a batch for a model with this configuration; None: with padding.
 
     `mask` is 1 for a real token, (B, L); `rates` are the sentences' dropout rates, (B, O).
     """
     if config and is_packed(config):
         return packed.Packed.of(mask, rates)
-    return padded.Padded(mask, rates)
+    return Padded.of(mask, rates)
 
 
 def embedded(model: nn.Module, input_ids: Tensor, mask: Tensor, causal: bool = False) -> States:

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from models.collectives import world_size
-from models.loading import recomputes_layers
 
 
 def cast_matrices(module: nn.Module, dtype: torch.dtype) -> None:
@@ -38,16 +37,14 @@ def cast_together(module: nn.Module, device: torch.device) -> Iterator[None]:
     casts = (
         device_type != "cpu" and torch.is_autocast_enabled(device_type) and torch.is_grad_enabled()
     )
-    if not casts or world_size() > 1 or recomputes_layers(module):
+    recomputed = any(getattr(part, "gradient_checkpointing", False) for part in module.modules())
+    if not casts or world_size() > 1 or recomputed:
         yield
         return
-    layers = [
-        part
-        for part in module.modules()
-        if isinstance(part, nn.Linear) and part.weight.requires_grad
-    ]
     slots, trained = [], []
-    for layer in layers:
+    for layer in module.modules():
+        if not isinstance(layer, nn.Linear) or not layer.weight.requires_grad:
+            continue
         for name in ("weight", "bias"):
             value = layer._parameters[name]
             if value is not None and value.dtype == torch.float32:

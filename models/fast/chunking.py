@@ -57,10 +57,8 @@ class GradientCache:
         leaves = [torch.cat(parts, dim=1).requires_grad_() for parts in zip(*vectors, strict=True)]
         output = self._losses(leaves, batch, chunks, scale)
         after = random_state(device)
-        gradients = zip(
-            *(_split(leaf.grad, self.size, len(chunks)) for leaf in leaves), strict=True
-        )
-        for chunk, state, gradient in zip(chunks, states, gradients, strict=True):
+        parts = [_split(leaf.grad, self.size, len(chunks)) for leaf in leaves]
+        for chunk, state, *gradient in zip(chunks, states, *parts, strict=True):
             set_random_state(state, device)
             with self.precision():
                 encoded = self.model.encode(chunk)
@@ -88,11 +86,9 @@ class GradientCache:
             )
         # The head's output, as the token losses read it, is a leaf too: the head's backward runs
         # once, at the end.
-        projected = (
-            None
-            if encoded.local_projected is None
-            else encoded.local_projected.detach().requires_grad_()
-        )
+        projected = None
+        if encoded.local_projected is not None:
+            projected = encoded.local_projected.detach().requires_grad_()
         token_loss = self._per_chunk(
             replace(encoded, local_projected=projected), batch, chunks, scale, terms
         )
@@ -132,9 +128,8 @@ class GradientCache:
 
 def random_state(device: torch.device) -> tuple[Tensor, Tensor | None]:
     """Return the states of the generators that dropout on `device` uses."""
-    return torch.get_rng_state(), torch.cuda.get_rng_state(
-        device
-    ) if device.type == "cuda" else None
+    on_device = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    return torch.get_rng_state(), on_device
 
 
 def set_random_state(state: tuple[Tensor, Tensor | None], device: torch.device) -> None:
@@ -163,11 +158,10 @@ def _split(gradient: Tensor | None, size: int, count: int) -> list[Tensor | None
 
 def _back(outputs: Sequence[Tensor | None], gradients: Sequence[Tensor | None]) -> None:
     """Backward from the outputs that have both a graph and a gradient."""
-    pairs = zip(outputs, gradients, strict=True)
-    kept = [
-        (output, g)
-        for output, g in pairs
-        if g is not None and output is not None and output.requires_grad
-    ]
-    if kept:
-        torch.autograd.backward([output for output, _ in kept], [g for _, g in kept])
+    reached, given = [], []
+    for output, gradient in zip(outputs, gradients, strict=True):
+        if gradient is not None and output is not None and output.requires_grad:
+            reached.append(output)
+            given.append(gradient)
+    if reached:
+        torch.autograd.backward(reached, given)

@@ -24,9 +24,9 @@ from torch import Tensor
 from common.errors import BadInput
 from common.ranges import Count, flag
 from models.collectives import gather_with_gradient
+from models.contrast import at_least_float32
 from models.encoder import SentenceEncoder
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
-from models.precision import at_least_float32
 
 
 @dataclass
@@ -76,9 +76,8 @@ class ContrastiveTension(Objective):
         super().__init__()
         self.second = second
         self.negatives = negatives
-        self._pairs: tuple[Tensor, Tensor] | None = (
-            None  # of the last batch, reused while the batch size is the same
-        )
+        # Of the last batch, reused while the batch size is the same.
+        self._pairs: tuple[Tensor, Tensor] | None = None
 
     def check_batch(self, count: int) -> None:
         pairing(count, self.negatives)

@@ -103,12 +103,8 @@ class DCLR(Method):
     one_text = True
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        return [
-            Debiased(
-                args,
-                load_teacher(args.complement, args.complement_pooling, encoder, source.path),
-            )
-        ]
+        path, pooling = args.complement, args.complement_pooling
+        return [Debiased(args, load_teacher(path, pooling, encoder, source.path))]
 
 
 CITATION = """@misc{zhou2022dclr,

@@ -20,13 +20,13 @@ from common.errors import BadInput
 from common.ranges import Share, Weight, flag
 from data.views import IGNORED, Masking
 from models import auxiliary
+from models.contrast import at_least_float32
 from models.encoder import SentenceEncoder
 from models.families import check_apart, layers_of
 from models.heads import projected_width
 from models.loading import check_vocabulary, load_config, load_strictly, load_tokenizer
 from models.objectives import simcse
 from models.objectives.base import Batch, Checkpoint, Encoded, Objective, Term, needed
-from models.precision import at_least_float32
 
 
 @dataclass

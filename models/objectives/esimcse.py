@@ -67,12 +67,5 @@ CITATION = """@misc{wu2021esimcse,
   author = {Wu, Xing and Gao, Chaochen and Zang, Liangjun and Han, Jizhong and Wang, Zhongyuan and
   Hu, Songlin},
   year = {2021}, eprint = {2109.04380}, archivePrefix = {arXiv}}"""
-METHOD = ESimCSE(
-    CITATION,
-    published=(
-        "esimcse-bert-base",
-        "esimcse-bert-large",
-        "esimcse-roberta-base",
-        "esimcse-roberta-large",
-    ),
-)
+_SCORES = "esimcse-bert-base esimcse-bert-large esimcse-roberta-base esimcse-roberta-large"
+METHOD = ESimCSE(CITATION, published=_SCORES.split())

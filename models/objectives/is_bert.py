@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from common.ranges import Count, flag
 from models.collectives import gather_with_gradient, local_rows
+from models.contrast import at_least_float32
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term, needed
 from models.pooling import masked_mean
-from models.precision import at_least_float32
 
 WIDTHS = (1, 3, 5)  # tokens that a filter sees (section 4.1)
 
@@ -72,9 +72,8 @@ def jensen_shannon(features: Tensor, mask: Tensor, vectors: Tensor, owner: Tenso
     """
     with torch.autocast(features.device.type, enabled=False):
         scores = at_least_float32(features) @ at_least_float32(vectors).T  # (T, L, N)
-    right = scores.gather(2, owner.view(-1, 1, 1).expand(-1, scores.shape[1], 1)).squeeze(
-        2
-    )  # (T, L)
+    own = owner.view(-1, 1, 1).expand(-1, scores.shape[1], 1)
+    right = scores.gather(2, own).squeeze(2)  # (T, L)
     wrong = (F.softplus(scores).sum(2) - F.softplus(right)) / (len(vectors) - 1)
     return ((F.softplus(-right) + wrong - 2 * math.log(2)) * mask).sum()
 
@@ -94,9 +93,8 @@ class MutualInformation(Objective):
         features = at_least_float32(self.local(needed(encoded.tokens).flatten(0, 1), mask))
         vectors = masked_mean(features, mask).unflatten(0, batch.input_ids.shape[:2])
         everyone = gather_with_gradient(vectors)  # (V, N, D)
-        number = torch.arange(everyone[..., 0].numel(), device=mask.device).view(
-            *everyone.shape[:2], 1
-        )
+        views, count, _ = everyone.shape
+        number = torch.arange(views * count, device=mask.device).view(views, count, 1)
         total = jensen_shannon(features, mask, everyone.flatten(0, 1), local_rows(number).flatten())
         return {"information": Term(total, 1.0, mask.sum())}
 

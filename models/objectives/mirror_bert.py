@@ -17,9 +17,7 @@ from data.views import MASK, View
 from models.contrast import nt_xent
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
-SHORTEST = (
-    6  # shorter sentences, in tokens, are not masked; about the 30 characters of the official code
-)
+SHORTEST = 6  # tokens of a sentence to mask; about the 30 characters of the official code
 
 
 @dataclass
@@ -52,15 +50,12 @@ class MirrorBERT(Method):
     arguments = Arguments
 
     def views(self, args: Arguments) -> list[View]:
-        return [
-            View(),
-            View(partial(mask_span, length=args.span_tokens) if args.span_tokens else None),
-        ]
+        edit = partial(mask_span, length=args.span_tokens) if args.span_tokens else None
+        return [View(), View(edit)]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        return [
-            Contrast(partial(nt_xent, temperature=args.temperature))
-        ]  # both views are anchors, as in the code
+        # Both views are anchors, as in the code.
+        return [Contrast(partial(nt_xent, temperature=args.temperature))]
 
 
 CITATION = r"""@misc{liu2021mirrorbert,

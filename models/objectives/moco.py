@@ -18,12 +18,11 @@ from torch import Tensor, nn
 
 from common.ranges import Count, Rate, flag
 from models.collectives import gather_rows
-from models.contrast import info_nce
+from models.contrast import at_least_float32, info_nce
 from models.encoder import SentenceEncoder
 from models.heads import project, projected_width
 from models.objectives import simcse
 from models.objectives.base import Batch, Contrast, Encoded, Objective
-from models.precision import at_least_float32
 
 
 @dataclass
@@ -82,12 +81,10 @@ class VectorQueue(nn.Module):
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
         self.register_buffer("vectors", torch.zeros(size, width))
-        self.register_buffer(
-            "pushed", torch.zeros((), dtype=torch.long)
-        )  # total count; modulo size, the next slot
-        self._held: int | None = (
-            0  # current number of vectors; None after loading the buffers, until read
-        )
+        # Total count; modulo size, the next slot.
+        self.register_buffer("pushed", torch.zeros((), dtype=torch.long))
+        # Current number of vectors; None after loading the buffers, until read.
+        self._held: int | None = 0
 
     def _load_from_state_dict(self, *args) -> None:
         super()._load_from_state_dict(*args)
@@ -96,17 +93,13 @@ class VectorQueue(nn.Module):
     @property
     def held(self) -> int:
         """The current number of vectors, M <= size."""
-        if self._held is None:
-            self._held = min(
-                int(self.pushed), len(self.vectors)
-            )  # one device read: later pushes are counted here
+        if self._held is None:  # one device read: later pushes are counted here
+            self._held = min(int(self.pushed), len(self.vectors))
         return self._held
 
     def contents(self) -> Tensor:
-        """The current vectors, (M, width), in buffer order."""
-        return self.vectors[
-            : self.held
-        ].clone()  # a push must not change what a backward pass still needs
+        """A copy of the current vectors, (M, width): the backward pass needs it after a push."""
+        return self.vectors[: self.held].clone()
 
     @torch.no_grad()
     def push(self, rows: Tensor) -> None:

@@ -13,12 +13,12 @@ from torch.nn import functional as F
 from common.ranges import Rate, Weight, flag
 from data.views import View
 from models.collectives import gather_with_gradient
+from models.contrast import at_least_float32
 from models.families import check_apart
 from models.heads import project
 from models.objectives import consert
 from models.objectives.base import Batch, Encoded, Method, Objective, Term, needed
 from models.perturb import Perturbation
-from models.precision import at_least_float32
 
 CLASSES = 3
 ADVERSARIAL = "adversarial"
@@ -80,15 +80,14 @@ class Classified(Objective):
         terms = {"classification": Term(loss, 1.0)}
         if not self.reads_projection:
             return terms
-        copies = iter(encoded.projected[2:].split(2))
-        makers = {
-            "none": lambda: encoded.projected[:2],
-            ADVERSARIAL: lambda: self.adversarial(encoded, batch),
-        }
-        pair = [
-            makers.get(change, lambda: next(copies))()
-            for change in (self.args.view_1, self.args.view_2)
-        ]
+        copies, pair = iter(encoded.projected[2:].split(2)), list[Tensor]()
+        for change in (self.args.view_1, self.args.view_2):
+            if change == ADVERSARIAL:
+                pair.append(self.adversarial(encoded, batch))
+            elif change == "none":
+                pair.append(encoded.projected[:2])
+            else:
+                pair.append(next(copies))
         if self.args.view_1 == self.args.view_2 == "none":
             pair[1] = next(copies)
         # As in the code: premises against premises, hypotheses against hypotheses, (2, N, D) each;
@@ -128,15 +127,13 @@ class NLI(Method):
 
     def views(self, args: Arguments) -> list[View]:
         """Premise and hypothesis unchanged, then each changed copy of both but adversarial ones."""
-        changes = [
-            change for change in (args.view_1, args.view_2) if change not in ("none", ADVERSARIAL)
-        ]
+        changes = [c for c in (args.view_1, args.view_2) if c not in ("none", ADVERSARIAL)]
         if args.view_1 == args.view_2 == "none":
             changes = ["none"]  # a second plain copy: otherwise a vector would be its own positive
-        copies = (
-            [consert.view(args, change) for change in changes] if args.contrastive_weight else []
-        )
-        return [View(), View(), *(copy for copy in copies for _ in range(2))]
+        views = [View(), View()]
+        for change in changes if args.contrastive_weight else ():
+            views += [consert.view(args, change)] * 2
+        return views
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         if args.contrastive_weight and ADVERSARIAL in (args.view_1, args.view_2):

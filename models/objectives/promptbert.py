@@ -19,13 +19,13 @@ from common.errors import BadInput
 from common.ranges import Positive, flag
 from data.template import MASK, Frame, framed, templated
 from data.views import View
+from models.contrast import at_least_float32
 from models.encoder import SentenceEncoder
 from models.families import check_apart
 from models.loading import load_tokenizer
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective
 from models.perturb import Perturbation
-from models.precision import at_least_float32
 
 
 @dataclass

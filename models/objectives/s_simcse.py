@@ -49,12 +49,9 @@ def quantile(uniform: np.ndarray, args: Arguments) -> np.ndarray:
     attention weights, which come first in each layer.
     """
     if args.linear_only:
-        drawn = (
-            uniform
-            if args.per_operation
-            else np.repeat(uniform[..., :1], uniform.shape[-1], axis=-1)
-        )
-        rates = quantile(drawn, replace(args, linear_only=False))
+        if not args.per_operation:
+            uniform = np.repeat(uniform[..., :1], uniform.shape[-1], axis=-1)
+        rates = quantile(uniform, replace(args, linear_only=False))
         rates[..., 1::3] = np.nan
         return rates
     if args.rate_distribution == "list":
@@ -76,10 +73,8 @@ class SSimCSE(simcse.SimCSE):
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         encoder.sample_dropout()
-        if (
-            args.linear_only
-            and encoder.dropout_operations != 1 + 3 * encoder.config.num_hidden_layers
-        ):
+        expected = 1 + 3 * encoder.config.num_hidden_layers
+        if args.linear_only and encoder.dropout_operations != expected:
             raise BadInput(
                 "--linear_only: only for backbones with BERT's three dropout operations per layer"
             )
@@ -91,14 +86,6 @@ CITATION = """@misc{zhang2021ssimcse,
   Embedding},
   author = {Zhang, Junlei and Lan, Zhenzhong},
   year = {2021}, eprint = {2111.11750}, archivePrefix = {arXiv}}"""
-METHOD = SSimCSE(
-    CITATION,
-    published=(
-        "s-simcse-bert-base",
-        "s-simcse-sentence-bert-base",
-        "s-simcse-bert-large",
-        "s-simcse-sentence-bert-large",
-        "s-simcse-roberta-base",
-        "s-simcse-sentence-roberta-base",
-    ),
-)
+_SCORES = """s-simcse-bert-base s-simcse-sentence-bert-base s-simcse-bert-large
+    s-simcse-sentence-bert-large s-simcse-roberta-base s-simcse-sentence-roberta-base"""
+METHOD = SSimCSE(CITATION, published=_SCORES.split())

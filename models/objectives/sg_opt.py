@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from common.ranges import Positive, Weight, flag
 from models.collectives import gather_with_gradient
-from models.contrast import unit
+from models.contrast import at_least_float32, unit
 from models.encoder import SentenceEncoder
 from models.heads import project
 from models.objectives.base import (
@@ -38,7 +38,6 @@ from models.objectives.base import (
     Objective,
     Term,
 )
-from models.precision import at_least_float32
 
 
 @dataclass
@@ -65,20 +64,17 @@ def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:
         logits = torch.einsum("nd,kmd->nkm", unit(query), unit(guides)) / temperature  # (N, K, N)
     matching = logits.diagonal(dim1=0, dim2=2).T  # (N, K)
     itself = torch.eye(len(query), dtype=torch.bool, device=query.device).unsqueeze(1)
-    others = (
-        logits.masked_fill(itself, float("-inf")).flatten(1).logsumexp(1, keepdim=True)
-    )  # (N, 1)
-    return F.softplus(others - matching).mean()
+    others = logits.masked_fill(itself, float("-inf")).flatten(1).logsumexp(1)  # (N,)
+    return F.softplus(others.unsqueeze(1) - matching).mean()
 
 
 def squared_distance(trained: nn.Module, initial: nn.Module) -> Tensor:
     """|theta - theta_0|^2 over the trained parameters, (); frozen ones would add zero."""
-    pairs = (
-        (p, initial.get_parameter(name))
-        for name, p in trained.named_parameters()
-        if p.requires_grad
-    )
-    return torch.stack([(p - p0).square().sum() for p, p0 in pairs]).sum()
+    parts = []
+    for name, p in trained.named_parameters():
+        if p.requires_grad:
+            parts.append((p - initial.get_parameter(name)).square().sum())
+    return torch.stack(parts).sum()
 
 
 class SelfGuided(Contrast):
@@ -115,9 +111,8 @@ class SelfGuided(Contrast):
     @torch.no_grad()
     def _layers(self, batch: Batch, chunk_size: int | None) -> Tensor:
         """The copy's layer means for the sentences of all processes, (K, V N, H)."""
-        means = torch.cat(
-            [self._means(chunk) for chunk in batch.split(chunk_size)], 2
-        )  # (K, V, B, H)
+        parts = [self._means(chunk) for chunk in batch.split(chunk_size)]
+        means = torch.cat(parts, 2)  # (K, V, B, H)
         everyone = gather_with_gradient(means.flatten(0, 1))  # (K V, N, H)
         return everyone.unflatten(0, (-1, means.shape[1])).flatten(1, 2)
 
@@ -136,11 +131,8 @@ class SGOPT(Method):
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         initial = copy.deepcopy(encoder)
         if args.freeze_embeddings:
-            embeddings = (
-                getattr(encoder.backbone, "embeddings", None)
-                or encoder.backbone.get_input_embeddings()
-            )
-            embeddings.requires_grad_(False)
+            words = encoder.backbone.get_input_embeddings()
+            getattr(encoder.backbone, "embeddings", words).requires_grad_(False)
         return [SelfGuided(args, initial)]
 
 

@@ -52,12 +52,5 @@ CITATION = """@misc{gao2021simcse,
   title = {{SimCSE}: Simple Contrastive Learning of Sentence Embeddings},
   author = {Gao, Tianyu and Yao, Xingcheng and Chen, Danqi},
   year = {2021}, eprint = {2104.08821}, archivePrefix = {arXiv}}"""
-METHOD = SimCSE(
-    CITATION,
-    published=(
-        "simcse-bert-base",
-        "simcse-bert-large",
-        "simcse-roberta-base",
-        "simcse-roberta-large",
-    ),
-)
+_SCORES = "simcse-bert-base simcse-bert-large simcse-roberta-base simcse-roberta-large"
+METHOD = SimCSE(CITATION, published=_SCORES.split())

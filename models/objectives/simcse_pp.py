@@ -17,10 +17,9 @@ from torch import Tensor
 
 from common.ranges import Positive, Weight, flag
 from data.views import Rates, View
-from models.contrast import cosines
+from models.contrast import at_least_float32, cosines
 from models.objectives import simcse
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
-from models.precision import at_least_float32
 
 CLEAN = View(dropout=Rates(np.zeros_like, per_sentence=False))  # dropout rate 0
 
@@ -54,11 +53,8 @@ def off_dropout_nce(
     (899e49b).
     """
     with torch.autocast(first.device.type, enabled=False):
-        positive = (
-            scale
-            * F.cosine_similarity(at_least_float32(first), at_least_float32(second), dim=-1)
-            / temperature
-        )
+        first, second = at_least_float32(first), at_least_float32(second)
+        positive = scale * F.cosine_similarity(first, second, dim=-1) / temperature
     negatives = cosines(clean, clean) / temperature  # (N, N)
     itself = torch.eye(len(clean), dtype=torch.bool, device=clean.device)
     return F.softplus(negatives.masked_fill(itself, float("-inf")).logsumexp(1) - positive).mean()
@@ -97,13 +93,8 @@ class SimCSEPlusPlus(Method):
         objectives: list[Objective] = [simcse.Contrastive(args.temperature)]
         if args.off_dropout:
             encoder.sample_dropout()
-            objectives = [
-                Contrast(
-                    partial(
-                        off_dropout_nce, temperature=args.temperature, scale=args.positive_scale
-                    )
-                )
-            ]
+            loss = partial(off_dropout_nce, temperature=args.temperature, scale=args.positive_scale)
+            objectives = [Contrast(loss)]
         if args.dimension_weight:
             loss = partial(dimension_wise, temperature=args.dimension_temperature)
             objectives.append(Contrast(loss, args.dimension_weight, "dimensions", views=2))

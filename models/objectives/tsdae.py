@@ -59,7 +59,7 @@ class VectorAttention(nn.Module):
         self, states: Tensor, vectors: Tensor, per_token: Callable[[Tensor], Tensor]
     ) -> Tensor:
         """States, and sentences' vectors, (B, H) -> states; `per_token` repeats these."""
-        values = per_token(self.value(vectors)).unflatten(-1, (self.heads, -1))
+        values = per_token(self.value(vectors)).view(*states.shape[:-1], self.heads, -1)
         weights = self.dropout(values.new_ones(*states.shape[:-1], self.heads, 1))
         return self.output((weights * values).flatten(-2), states)
 

@@ -27,24 +27,8 @@ EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "200"))
 MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 _BYTES = [b"\n", b"\r", b"\t", b" ", b"\x00", b"\xff", b"\xef\xbb\xbf", b"\xc3"]
 _BYTES += [b"-", b"nan", b"1e999", b'"', b"{", b"["]
-_ODD = [
-    None,
-    True,
-    0,
-    -1,
-    3,
-    1.5,
-    10**30,
-    10**400,
-    float("nan"),
-    float("inf"),
-    "",
-    "x",
-    "a\nb",
-    "\ud800",
-    "../x",
-]
-_ODD += [[], [[]], [1], {}, {"a": 1}, [{}], ["x", "x"]]
+_ODD = [None, True, 0, -1, 3, 1.5, 10**30, 10**400, float("nan"), float("inf")]
+_ODD += ["", "x", "a\nb", "\ud800", "../x", [], [[]], [1], {}, {"a": 1}, [{}], ["x", "x"]]
 
 
 @st.composite
@@ -110,29 +94,12 @@ def result(parse, *arguments):
 
 
 _OURS = {"format": 1, "pooling": "avg", "head": 1, "max_length": 32}
-_SIZES = {
-    "hidden_size": 8,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 8,
-    "vocab_size": 9,
-}
-_PICKLED = [
-    b"c__builtin__\nopen\n",
-    b"\x80\x02",
-    b".",
-    b"R",
-    b"(",
-    b"\x8a",
-    b"PK\x03\x04",
-    b"N.",
-    b"].",
-]
-
-
-DESCRIBED = (
-    "modules.json 1_Pooling/config.json 2_Dense/config.json sentence_bert_config.json".split()
-)
+_SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+_SIZES |= {"intermediate_size": 8, "vocab_size": 9}
+_PICKLED = [b"c__builtin__\nopen\n", b"\x80\x02", b".", b"R", b"(", b"\x8a", b"PK\x03\x04"]
+_PICKLED += [b"N.", b"]."]
+DESCRIBED = """modules.json 1_Pooling/config.json 2_Dense/config.json
+    sentence_bert_config.json""".split()
 TENSORS = "2_Dense/model.safetensors"
 
 

@@ -62,9 +62,7 @@ def test_dropout_zeroes_single_values_at_its_rate():
     positions, kept = changed("dropout", 200, 500)
     assert list(positions) == list(range(200))
     assert kept.mean() == pytest.approx(0.6, abs=0.005)
-    assert (
-        0.4 < kept.mean(0).min() and 0.4 < kept.mean(1).min()
-    )  # neither rows nor columns as a whole
+    assert 0.4 < kept.mean(0).min() and 0.4 < kept.mean(1).min(), "no whole rows or columns"
 
 
 def test_a_span_keeps_one_run_of_whole_rows():

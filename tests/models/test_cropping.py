@@ -15,10 +15,9 @@ DRAWS = 2000
 
 
 def drawn(length, **flags):
-    generator = np.random.default_rng(0)
-    return np.array(
-        [draw_crops(length, Arguments(**flags), generator) for _ in range(DRAWS)]
-    )  # (draws, 2, 2)
+    """(draws, 2, 2)."""
+    generator, args = np.random.default_rng(0), Arguments(**flags)
+    return np.array([draw_crops(length, args, generator) for _ in range(DRAWS)])
 
 
 def test_spans_lie_in_the_document_with_every_length_and_place_of_the_range():

@@ -39,14 +39,9 @@ def test_too_few_rows_for_different_pairs_are_refused(count, negatives):
 
 def test_the_loss_equals_its_formula():
     torch.manual_seed(0)
-    first, second, same = (
-        torch.randn(6, 5),
-        torch.randn(6, 5),
-        torch.tensor([True, False, False, True, False, False]),
-    )
-    want = (
-        sum(entropy(float(a @ b), bool(y)) for a, b, y in zip(first, second, same, strict=True)) / 6
-    )
+    first, second, same = torch.randn(6, 5), torch.randn(6, 5), torch.arange(6) % 3 == 0
+    pairs = zip(first, second, same, strict=True)
+    want = sum(entropy(float(a @ b), bool(y)) for a, b, y in pairs) / 6
     assert ct.tension(first, second, same).item() == pytest.approx(want, rel=1e-5)
 
 
@@ -55,9 +50,8 @@ def test_the_model_s_loss_equals_a_computation_pair_by_pair(tiny_bert, packed):
     model, batch = made(tiny_bert, packed, negatives=3)
     [objective] = model.objectives
     torch.manual_seed(5)
-    with (
-        torch.no_grad()
-    ):  # different encoders; short vectors, because the sigmoid of a large product hides errors
+    # Different encoders; short vectors, because the sigmoid of a large product hides errors.
+    with torch.no_grad():
         for encoder, scale in ((model.encoder, 0.1), (objective.second, 0.2)):
             last = encoder.backbone.encoder.layer[-1].output
             last.dense.weight.add_(torch.randn_like(last.dense.weight))
@@ -77,10 +71,8 @@ def test_the_model_s_loss_equals_a_computation_pair_by_pair(tiny_bert, packed):
 
 def test_both_encoders_start_alike_and_learn_apart(tiny_bert):
     model, batch = made(tiny_bert)
-    pairs = (
-        dict(model.encoder.named_parameters()),
-        dict(model.objectives[0].second.named_parameters()),
-    )
+    encoders = model.encoder, model.objectives[0].second
+    pairs = [dict(encoder.named_parameters()) for encoder in encoders]
     assert pairs[0].keys() == pairs[1].keys()
     model(**batch).loss.backward()
     for name, p in pairs[0].items():

@@ -15,18 +15,9 @@ from tests.methods import build_model, mask_of
 
 KINDS = ["qwen2", "qwen3", "llama", "mistral", "gemma", "gemma2", "gemma3_text"]
 POOLINGS = ["avg", "last_token"]
-SIZE = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
-SIZE |= {
-    "head_dim": 8,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-    "initializer_range": 0.3,
-}
+SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 8}
+SIZE |= {"num_key_value_heads": 2, "intermediate_size": 64, "max_position_embeddings": 64}
+SIZE |= {"initializer_range": 0.3}
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Replaced token detection against a computation sentence by sentence."""
+"""Replaced token detection against a computation sentence by sentence; beside InfoCSE's term."""
 
 import json
 import shutil
@@ -9,25 +9,23 @@ import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM
 
 from common.errors import BadInput
-from models.fast import is_packed
-from models.objectives import diffcse
-from models.objectives.base import Batch, Checkpoint
+from models.objectives import diffcse, infocse_rtd
+from models.objectives.base import Checkpoint
 from models.objectives.diffcse import likeliest
 from tests.methods import build_model, make_batch, mask_of
 
 LENGTHS = [9, 8, 7, 6, 5]
 
 
-def built(folder, packed=False, **options):
-    """The model, its objective, and a batch, as the model makes it and as a dictionary."""
-    batch = make_batch("diffcse", folder, mask_of(LENGTHS), **options)
-    model = build_model("diffcse", folder, packed, **options)
-    return model, model.objectives[1], Batch.of(**batch), batch
+def built(folder):
+    """The model and its objective."""
+    model = build_model("diffcse", folder)
+    return model, model.objectives[1]
 
 
 @pytest.mark.parametrize("pad_as_negative", [False, True])
 def test_the_loss_equals_a_computation_sentence_by_sentence(folder, pad_as_negative):
-    model, rtd, _, batch = built(folder)
+    (model, rtd), batch = built(folder), make_batch("diffcse", folder, mask_of(LENGTHS))
     rtd.pad_as_negative = pad_as_negative
     term = model(**batch).terms["rtd"]
     lm = AutoModelForMaskedLM.from_pretrained(folder).eval()
@@ -72,14 +70,6 @@ def test_of_equally_likely_tokens_the_first_is_chosen(dtype):
     assert likeliest(logits).tolist() == expected
 
 
-def test_a_packed_generator_writes_the_same_tokens(folder):
-    (_, padded, batch, _), (_, packed, *_) = (built(folder, packed) for packed in (False, True))
-    assert [is_packed(rtd.generator.config) for rtd in (padded, packed)] == [False, True]
-    written = padded.rewrite(batch)
-    assert torch.equal(packed.rewrite(batch), written)
-    assert (written != batch.input_ids.flatten(0, 1)).float().mean() > 0.3
-
-
 def test_a_generator_with_another_vocabulary_is_refused(tiny_bert, tiny_roberta, tmp_path):
     encoder = built(tiny_bert)[0].encoder
     other = shutil.copytree(tiny_bert, tmp_path / "other")  # as many tokens, two of them swapped
@@ -96,3 +86,28 @@ def test_a_generator_with_another_vocabulary_is_refused(tiny_bert, tiny_roberta,
                 None,
                 Checkpoint(str(tiny_bert), None),
             )
+
+
+FLAGS = {"aux_weight": 0.5, "rtd_weight": 0.25}
+
+
+def test_three_terms_add_up_and_each_depends_on_its_own_twin(folder):
+    model, mask = build_model("infocse_rtd", folder, **FLAGS), torch.ones(4, 9)
+    batch, other = (make_batch("infocse_rtd", folder, mask, chosen) for chosen in (0.4, 0.6))
+    base = model(**batch)
+    terms = {name: value.item() for name, value in base.terms.items()}
+    assert set(terms) == {"contrastive", "aux_mlm", "rtd"} and all(
+        value > 0.01 for value in terms.values()
+    )
+    total = terms["contrastive"] + 0.5 * terms["aux_mlm"] + 0.25 * terms["rtd"]
+    assert base.loss.item() == pytest.approx(total, rel=1e-6)
+    for changed, prefix in (("aux_mlm", "masked_"), ("rtd", "rtd_")):
+        twin = {name: value for name, value in other.items() if name.startswith(prefix)}
+        after = model(**batch | twin).terms
+        assert {name for name in terms if abs(after[name].item() - terms[name]) > 1e-4} == {changed}
+
+
+def test_its_twins_are_masked_at_rates_of_their_own():
+    args = infocse_rtd.Arguments(mask_rate=0.4, rtd_mask_rate=0.3)
+    twins = {m.name: (m.rate, m.views) for m in infocse_rtd.METHOD.masking(args)}
+    assert twins == {"masked": (0.4, (0, 1)), "rtd": (0.3, (0, 1))}

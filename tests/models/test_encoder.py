@@ -53,9 +53,7 @@ def test_a_saved_encoder_gives_the_same_vectors_everywhere(
     encoder, tokenizer = make_encoder(tiny(family), pooling, head)
     texts = [*sentences[:12], "one", f"a {tokenizer.mask_token} of our own", "many words " * 40]
     expected = Encode(encoder, tokenizer)(texts)
-    bound = (
-        1e-6 * np.abs(expected).max()
-    )  # folding batch norm rounds once more, relative to the values
+    bound = 1e-6 * np.abs(expected).max()  # folding batch norm rounds once more
     encoder.save(str(tmp_path), tokenizer)
 
     again, tokenizer = load_encoder(str(tmp_path))

@@ -29,10 +29,8 @@ def test_a_count_as_coded_stays_below_ten_and_can_be_nothing():
     lengths = {len(runs(np.arange(100), seed, 0.5)) for seed in range(500)}
     assert max(lengths) == 109 and min(lengths) == 100
     assert all(len(runs(IDS[:3], seed)) == 3 for seed in range(50))  # below int(0.32 * 5) = 1
-    assert {len(runs(IDS[:5], seed)) for seed in range(99)} == {
-        5,
-        6,
-    }  # below int(0.32 * 7) = 2: special tokens count
+    # Below int(0.32 * 7) = 2: special tokens count.
+    assert {len(runs(IDS[:5], seed)) for seed in range(99)} == {5, 6}
     assert len(runs(IDS[:0], 1)) == 0
 
 

@@ -21,11 +21,8 @@ from tests.folders import change_json, normalise
 from tests.refusals import refused
 
 KERNEL = "somebody/kernel"
-KEPT = {
-    "attn_implementation_internal",
-    "use_kernels",
-    "kernel_config",
-}  # saved, and read by nothing
+# Saved, and read by nothing.
+KEPT = {"attn_implementation_internal", "use_kernels", "kernel_config"}
 
 
 @pytest.fixture

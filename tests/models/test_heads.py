@@ -1,10 +1,11 @@
-"""Projection heads: their definition, and that their saved form equals them."""
+"""Projection heads: their definition and their saved form; poolings by hand."""
 
 import pytest
 import torch
 from torch import nn
 
 from models.heads import PROJECTIONS, projection_named
+from models.pooling import POOLINGS
 
 
 def test_batch_norm_head_equals_the_formula_on_the_batch():
@@ -31,3 +32,29 @@ def test_dense_layers_equal_the_head_in_evaluation_mode(name):
     layers = head.dense_layers()
     assert torch.equal(torch.get_rng_state(), state), "a saved model changes no later dropout"
     assert torch.allclose(nn.Sequential(*layers)(x), head(x), atol=1e-5)
+
+
+# Embedding output and three layers; one sentence of two tokens and one padding position, width 2.
+STATES = [
+    torch.tensor([[[1.0, 2.0], [3.0, 4.0], [99.0, 99.0]]]),
+    torch.tensor([[[10.0, 20.0], [30.0, 40.0], [99.0, 99.0]]]),
+    torch.tensor([[[20.0, 40.0], [60.0, 80.0], [99.0, 99.0]]]),
+    torch.tensor([[[100.0, 200.0], [300.0, 400.0], [99.0, 99.0]]]),
+]
+MASK = torch.tensor([[1, 1, 0]])
+EXPECTED = {
+    "cls": [100.0, 200.0],
+    "cls_before_pooler": [100.0, 200.0],
+    "last_token": [300.0, 400.0],
+    "avg": [200.0, 300.0],
+    "avg_top2": [120.0, 180.0],  # mean of (40, 60) and (200, 300)
+    "avg_first_last": [110.0, 165.0],  # first transformer layer (20, 30) and last
+    "avg_embedding_last": [101.0, 151.5],  # embedding layer (2, 3) and last
+    "mask": [300.0, 400.0],
+}
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_pooling_equals_the_hand_computation(name):
+    for index in (1, -1):  # of the mask, the same token here
+        assert POOLINGS[name].pool(STATES, MASK, index).tolist() == [EXPECTED[name]]

@@ -125,9 +125,8 @@ def test_gradient_reaches_the_encoder_through_the_clean_cls_alone(lm, packed):
 
 def test_the_probe_gives_every_row_the_cls_of_another(lm):
     model, batch = model_of(lm, True, clean=True), batch_of(lm.config)
-    batch = {
-        name: batch[name][:, :, :4] for name in PLAIN
-    }  # equal lengths, so that rows can change places
+    # Equal lengths, so that rows can change places.
+    batch = {name: batch[name][:, :, :4] for name in PLAIN}
     other = batch | {"input_ids": batch["input_ids"].roll(1, 1)}
     assert model.probe(**batch)["aux_mlm_shuffled_cls"] == pytest.approx(
         model.probe(**other)["aux_mlm"], rel=1e-5

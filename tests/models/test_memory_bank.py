@@ -1,14 +1,12 @@
 """The loss with a memory bank sentence by sentence, and what is drawn from it."""
 
-import math
-
 import torch
 from pytest import approx
-from torch.nn import functional as F
 
 from models.objectives.base import Batch, Encoded
 from models.objectives.memory_bank import BankContrast, drawn
 from tests.methods import build_model, make_batch
+from tests.models.test_contrast import slow_info_nce
 
 ROWS, TAU = 5, 0.1
 
@@ -29,15 +27,9 @@ def test_negatives_are_the_stored_vectors_of_earlier_steps(tiny_bert):
         held = min(ROWS * step, 12)
         slots = {number % 12: vector for number, vector in enumerate(bank)}  # the newest in a slot
         negatives = [slots[slot] for slot in drawn(held, step, 4)]
-        total = 0.0
-        for i, query in enumerate(views[0]):
-            logits = [
-                F.cosine_similarity(query, key, dim=0).item() / TAU
-                for key in [*views[1], *negatives]
-            ]
-            total += math.log(sum(map(math.exp, logits))) - logits[i]
+        expected = slow_info_nce(torch.stack(views[0]), torch.stack(views[1]), TAU, negatives)
         out = model(**batch, seed=step)
-        assert len(negatives) == min(4, held) and out.loss.item() == approx(total / ROWS, rel=1e-4)
+        assert len(negatives) == min(4, held) and out.loss.item() == approx(expected, rel=1e-4)
         bank += views[1]
         out.loss.backward()
         with torch.no_grad():

@@ -48,9 +48,7 @@ def test_short_sentences_stay():
 
 def test_the_second_view_alone_is_masked():
     first, second = mirror_bert.METHOD.views(mirror_bert.Arguments())
-    assert first.edit is None and MASK in second.edit(
-        IDS, np.ones(20, bool), np.random.default_rng(1)
-    )
-    assert [
-        view.edit for view in mirror_bert.METHOD.views(mirror_bert.Arguments(span_tokens=0))
-    ] == [None, None]
+    edited = second.edit(IDS, np.ones(20, bool), np.random.default_rng(1))
+    assert first.edit is None and MASK in edited
+    plain = mirror_bert.METHOD.views(mirror_bert.Arguments(span_tokens=0))
+    assert [view.edit for view in plain] == [None, None]

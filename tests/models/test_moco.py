@@ -1,12 +1,14 @@
-"""Losses with a memory, sentence by sentence: what is in the queue counts as a negative."""
-
-import math
+"""Losses with a queue, sentence by sentence; the momentum encoder against its closed form."""
 
 import pytest
 import torch
-import torch.nn.functional as F
 
+from models.encoder import SentenceEncoder
+from models.heads import projection_named
+from models.loading import load_backbone
+from models.objectives.moco import MomentumEncoder
 from tests.methods import build_model, make_batch
+from tests.models.test_contrast import slow_info_nce
 
 ROWS, QUEUE, TAU = 5, 8, 0.05
 
@@ -33,11 +35,7 @@ def by_hand(model, method, batch, queue):
         if method == "moco"
         else [vector(model.encoder.backbone, model.projection, ids) for ids in second]
     )
-    total = 0.0
-    for i, q in enumerate(query):
-        logits = [F.cosine_similarity(q, k, dim=0).item() / TAU for k in [*positive, *queue]]
-        total += math.log(sum(math.exp(x) for x in logits)) - logits[i]
-    return total / ROWS, kept
+    return slow_info_nce(torch.stack(query), torch.stack(positive), TAU, queue), kept
 
 
 @pytest.mark.parametrize("method", ["moco", "esimcse"])
@@ -90,3 +88,45 @@ def test_keys_are_projected_in_float32_as_queries_are(tiny_bert, method):
         pooled = memory.keys(batch["input_ids"][view], batch["attention_mask"][view])
     slow = model.projection if method == "esimcse" else memory.keys.projection
     assert torch.equal(memory.queue.contents(), slow(pooled.float()))
+
+
+@pytest.fixture
+def parts(tiny_bert):
+    encoder = SentenceEncoder(load_backbone(str(tiny_bert)), "cls_before_pooler", None, 64)
+    return encoder, projection_named("batch_norm", 32, 0.3)
+
+
+def test_the_moving_average_after_n_steps_has_its_closed_form(parts):
+    encoder, projection = parts
+    slow = MomentumEncoder(encoder, projection, 0.9, dropout=False)
+    start = {name: p.clone() for name, p in encoder.named_parameters()}
+    step = {
+        name: torch.randn(p.shape, generator=torch.Generator().manual_seed(1))
+        for name, p in start.items()
+    }
+    for n in range(1, 6):
+        for name, p in encoder.named_parameters():
+            p.data = start[name] + n * step[name]
+        projection.inner_norm.running_mean += 1
+        slow.follow(encoder, projection)
+    # k_n = k_0 + step * sum over t of (1 - m) m^(n - t) t
+    moved = sum(0.1 * 0.9 ** (5 - t) * t for t in range(1, 6))
+    for name, p in slow.encoder.named_parameters():
+        torch.testing.assert_close(p, start[name] + moved * step[name], atol=1e-5, rtol=1e-4)
+    assert torch.equal(slow.projection.inner_norm.running_mean, projection.inner_norm.running_mean)
+
+
+def test_a_key_encoder_never_learns_and_has_dropout_only_where_asked(parts):
+    encoder, _ = parts
+    ids, mask = (
+        torch.randint(10, 90, (4, 7), generator=torch.Generator().manual_seed(0)),
+        torch.ones(4, 7).long(),
+    )
+    for dropout in (True, False):
+        slow = MomentumEncoder(encoder, None, 0.99, dropout).train()
+        assert not any(p.requires_grad for p in slow.parameters())
+        first, second = slow(ids, mask), slow(ids, mask)
+        assert not first.requires_grad
+        assert torch.equal(first, second) != dropout
+        assert not slow.eval().encoder.training
+    torch.testing.assert_close(slow(ids, mask), encoder.eval()(ids, mask).pooled)

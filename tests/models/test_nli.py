@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -13,6 +12,7 @@ from models.loading import load_backbone, load_config
 from models.objectives import nli
 from models.objectives.base import Batch, Encoded
 from models.perturb import Perturbation
+from tests.models.test_consert import slow_nt_xent
 
 
 def slow_cross_entropy(first, second, labels, weight, bias, squares):
@@ -80,21 +80,15 @@ def test_the_classifier_is_equation_2(encoder, features):
 
 
 def test_only_the_contrastive_term_asks_for_copies():
-    assert len(nli.METHOD.views(nli.Arguments(contrastive_weight=0.0))) == 2
-    assert [view.perturb is None for view in nli.METHOD.views(nli.Arguments())] == [
-        True,
-        True,
-        False,
-        False,
-    ]
-    assert len(nli.METHOD.views(nli.Arguments(view_1="shuffle", view_2="dropout"))) == 6
-    assert len(nli.METHOD.views(nli.Arguments(view_2="adversarial"))) == 2
-    args = nli.Arguments(view_1="none", view_2="none")
-    assert nli.METHOD.views(args) == [View()] * 4
-    assert (
-        nli.METHOD.views(nli.Arguments(view_1="none", view_2="none", contrastive_weight=0.0))
-        == [View()] * 2
-    )
+    def views(**flags):
+        return nli.METHOD.views(nli.Arguments(**flags))
+
+    plain = {"view_1": "none", "view_2": "none"}
+    assert len(views(contrastive_weight=0.0)) == len(views(view_2="adversarial")) == 2
+    assert [view.perturb is None for view in views()] == [True, True, False, False]
+    assert len(views(view_1="shuffle", view_2="dropout")) == 6
+    assert views(**plain) == [View()] * 4
+    assert views(**plain, contrastive_weight=0.0) == [View()] * 2
 
 
 def test_premises_are_compared_with_premises_and_hypotheses_with_hypotheses(encoder):
@@ -102,16 +96,8 @@ def test_premises_are_compared_with_premises_and_hypotheses_with_hypotheses(enco
     rows = batch(4)
     encoded = encode(encoder, rows)
     term = made(encoded, rows)["contrastive"]
-    expected = 0.0
-    for texts in (0, 1):  # SimCLR's loss, row by row: the sum of both directions' means
-        both = torch.cat([encoded.pooled[texts], encoded.pooled[2 + texts]]).detach().double()
-        cosines = torch.nn.functional.normalize(both, dim=-1)
-        for row in range(8):
-            scores = [
-                float(cosines[row] @ cosines[other]) / 0.1 for other in range(8) if other != row
-            ]
-            positive = float(cosines[row] @ cosines[(row + 4) % 8]) / 0.1
-            expected += (np.logaddexp.reduce(scores) - positive) / 4
+    pairs = zip(encoded.pooled[:2], encoded.pooled[2:], strict=True)
+    expected = sum(2 * slow_nt_xent(*texts, 0.1) for texts in pairs)
     assert term.value.item() == pytest.approx(expected, rel=1e-5)
     assert term.weight == 0.15
 
@@ -135,20 +121,13 @@ def test_the_adversarial_view_moves_along_the_losses_steepest_direction(encoder,
     # Finite differences: along the change and along random directions the loss changes as the
     # gradient says.
     generator, steepest = torch.Generator().manual_seed(9), float(gradient.norm())
-    for direction in [
-        gradient / gradient.norm(),
-        *torch.randn(3, *gradient.shape, generator=generator),
-    ]:
+    for direction in [gradient, *torch.randn(3, *gradient.shape, generator=generator)]:
         direction = direction / direction.norm() * (added != 0)
-        up, down = (
-            loss_when_moved(encoder, made, rows, sign * 1e-2 * direction) for sign in (1, -1)
-        )
-        assert (up - down) / 2e-2 == pytest.approx(
-            float((gradient * direction).sum()), abs=1e-3 * steepest
-        )
-    assert loss_when_moved(encoder, made, rows, added) > loss_when_moved(
-        encoder, made, rows, 0 * added
-    )
+        up, down = (loss_when_moved(encoder, made, rows, by * direction) for by in (1e-2, -1e-2))
+        slope = float((gradient * direction).sum())
+        assert (up - down) / 2e-2 == pytest.approx(slope, abs=1e-3 * steepest)
+    stay = loss_when_moved(encoder, made, rows, 0 * added)
+    assert loss_when_moved(encoder, made, rows, added) > stay
 
 
 def test_the_adversarial_view_trains_the_encoder_but_not_through_its_direction(encoder):

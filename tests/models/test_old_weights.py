@@ -163,9 +163,8 @@ def test_damaged_or_unusual_weights_are_refused_in_both_formats(tiny_bert, tmp_p
     with pytest.raises(BadInput, match=said):
         load_backbone(str(tmp_path))
     if "contains more" not in said:
-        save_file(
-            changed, tmp_path / "model.safetensors", {"format": "pt"}
-        )  # read before the pickle
+        # Read before the pickle.
+        save_file(changed, tmp_path / "model.safetensors", {"format": "pt"})
         with pytest.raises(BadInput, match=said):
             load_backbone(str(tmp_path))
 

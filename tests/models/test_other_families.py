@@ -15,12 +15,8 @@ from models.encoder import load_encoder
 SIZES = {
     "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32},
     "xlm": {"emb_dim": 32, "n_layers": 2, "n_heads": 4},
-    "mixtral": {
-        "num_experts": 4,
-        "num_local_experts": 4,
-        "moe_intermediate_size": 16,
-        "num_key_value_heads": 2,
-    },
+    "mixtral": dict.fromkeys(("num_experts", "num_local_experts"), 4)
+    | {"moe_intermediate_size": 16, "num_key_value_heads": 2},
     "esm": {"mask_token_id": 4, "position_embedding_type": "absolute"},
     "ibert": {"quant_mode": False},
     "fnet": {},
@@ -33,18 +29,12 @@ def make(bert_tokenizer, tmp_path):
     """Writes a tiny model of a family, with BERT's padding index 0."""
 
     def made(name):
-        size = {
-            "hidden_size": 32,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "intermediate_size": 64,
-        }
+        size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+        size |= {"intermediate_size": 64, "max_position_embeddings": 40}
         tokenizer = copy.deepcopy(bert_tokenizer)
         tokenizer.model_max_length = 10**6
         ids = {"vocab_size": len(tokenizer) + 8, "pad_token_id": tokenizer.pad_token_id}
-        config = AutoConfig.for_model(
-            name, **size | ids | {"max_position_embeddings": 40} | SIZES[name]
-        )
+        config = AutoConfig.for_model(name, **size | ids | SIZES[name])
         torch.manual_seed(1)
         AutoModel.from_config(config).save_pretrained(tmp_path / name)
         tokenizer.save_pretrained(tmp_path / name)

@@ -1,11 +1,13 @@
-"""Packed equals padded: losses, gradients, vectors; and dropout keeps its rate."""
+"""Packed equals padded: losses, gradients, vectors; weights that are cast ahead change nothing."""
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from models.auxiliary import LowerLayers, load_masked_lm
-from models.fast.casting import cast_matrices
+from models.fast import casting
+from models.fast.casting import cast_matrices, cast_together
 from models.fast.packing import filled
 from models.pooling import POOLINGS
 from tests.methods import CASES, build_model, make_batch, mask_of, stage_one, stage_one_batch
@@ -56,12 +58,8 @@ def assert_equal(padded, packed, batch):
         assert (g - others[name]).norm() <= 2e-5 * g.norm() + 1e-7 * whole, name
 
 
-ROBERTA = (
-    "infocse_rtd",
-    "consert",
-    "promptbert",
-    "tsdae, words",
-)  # its positions start behind the padding index
+# Its positions start behind the padding index.
+ROBERTA = ("infocse_rtd", "consert", "promptbert", "tsdae, words")
 
 
 @pytest.mark.parametrize(
@@ -105,9 +103,8 @@ def test_stage_one_equals_the_padded_call(folder):
         padded, packed = (model.probe(**batch) for model in models)
         assert packed == pytest.approx(padded, rel=1e-5)
     batch = stage_one_batch(folder, LENGTHS["random"])
-    batch["masked_labels"][0, :3, 0] = torch.tensor(
-        [11, 12, 13]
-    )  # a label on the first token is no exception
+    # A label on the first token is no exception.
+    batch["masked_labels"][0, :3, 0] = torch.tensor([11, 12, 13])
     assert_equal(*models, batch)
 
 
@@ -155,3 +152,43 @@ def test_the_number_of_tokens_is_rounded():
     for count in range(1, 5000):
         assert count <= filled(count) <= max(8, count * 17 / 16 + 8)
     assert len({filled(count) for count in range(1024, 2048)}) <= 17
+
+
+class Autocasting:
+    """Torch that says bf16 autocast is on.
+
+    Torch itself must not say so: autocast would restore that at its end.
+    """
+
+    is_autocast_enabled = staticmethod(lambda device: True)
+    get_autocast_dtype = staticmethod(lambda device: torch.bfloat16)
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+def test_cast_together_is_autocast_to_the_bit(monkeypatch):
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4, bias=False)
+    )
+    frozen = nn.Linear(4, 4).requires_grad_(False)
+    model.append(frozen)
+    x, results, cast = torch.randn(5, 8), [], []
+    monkeypatch.setattr(casting, "torch", Autocasting())
+    for device in ("cpu", "cuda"):  # by name: all is computed on the CPU
+        model.zero_grad()
+        with (
+            torch.autocast("cpu", dtype=torch.bfloat16),
+            cast_together(model, torch.device(device)),
+        ):
+            cast.append([model[0].weight.dtype, model[2].weight.dtype, frozen.weight.dtype])
+            loss = model(x).float().square().sum()
+        loss.backward()
+        assert all(
+            isinstance(p, nn.Parameter) and p.dtype == torch.float32 for p in model.parameters()
+        )
+        results.append([loss, *(p.grad for p in model.parameters() if p.requires_grad)])
+    assert cast == [[torch.float32] * 3, [torch.bfloat16, torch.float32, torch.float32]]
+    assert all(torch.equal(left, right) for left, right in zip(*results, strict=True))
+    assert not torch.is_autocast_enabled("cpu")

@@ -7,7 +7,7 @@ from data.views import IGNORED
 from models import fast
 from models.fast.packed import Packed
 from models.fast.packing import EDGE, filled
-from models.fast.padded import Padded, States
+from models.fast.tokens import Padded, States
 from tests.methods import CASES, build_model, make_batch, mask_of
 
 
@@ -66,14 +66,14 @@ def test_states_at_the_labels_are_those_of_their_tokens(kind, seed):
     """Counted, and with a fixed number: every label once, with its own state."""
     mask, labels = batch(seed, rows=30)
     grid = torch.arange(mask.numel()).view(*mask.shape, 1).float()
-    tokens = tokens_of(kind, mask)
+    tokens = kind.of(mask)
     inputs = {"attention_mask": mask[None], "masked_labels": labels[None]}
     shares = fast.shares_of(inputs)
     expected = sorted(zip(labels[labels != IGNORED].tolist(), grid[labels != IGNORED], strict=True))
     for fixed in (False, True):
         if fixed:
             with fast.fixed(shares):
-                tokens = tokens_of(kind, mask)
+                tokens = kind.of(mask)
                 read, late = placed(tokens, grid).both(labels)
         else:
             read, late = placed(tokens, grid).both(labels)
@@ -83,14 +83,9 @@ def test_states_at_the_labels_are_those_of_their_tokens(kind, seed):
         assert sorted(zip(late.labels[real].tolist(), states, strict=True)) == expected
 
 
-def tokens_of(kind, mask):
-    return Packed.of(mask) if kind is Packed else Padded(mask)
-
-
 def placed(tokens, grid):
-    """States (B, L, 1), padded or packed."""
-    packed = isinstance(tokens, Packed)
-    return States(tokens, tokens.pack(grid)[None] if packed else grid)
+    """States (1, N, 1)."""
+    return States(tokens, tokens.pack(grid).unsqueeze(0))
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -11,6 +11,7 @@ from models.loading import load_backbone, load_tokenizer
 from models.objectives.base import Checkpoint
 from models.objectives.promptbert import METHOD, Arguments
 from tests.methods import build_model
+from tests.models.test_contrast import slow_info_nce
 
 ARGS = {
     "template": 'The dog of "{text}" watches {mask}.',
@@ -55,13 +56,7 @@ def expected_loss(folder, head, denoise):
                 vector = vector - state_at_mask(model, tokenizer, before + after, positions)
             vectors.append(torch.tanh(head.linear.weight @ vector + head.linear.bias))
         views.append(vectors)
-    total = 0.0
-    for i, query in enumerate(views[0]):
-        scores = [
-            torch.cosine_similarity(query, other, dim=0) / ARGS["temperature"] for other in views[1]
-        ]
-        total += torch.stack(scores).logsumexp(0) - scores[i]
-    return total / len(TEXTS)
+    return slow_info_nce(*map(torch.stack, views), ARGS["temperature"])
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -71,14 +66,12 @@ def test_loss_and_gradients_are_those_of_the_formula(folder, packed, denoise):
     batch = batch_of(load_tokenizer(folder), (ARGS["template"], ARGS["template_2"]))
     assert len(set(batch["attention_mask"].sum(2).flatten().tolist())) > 3
     loss = model(**batch).loss
-    assert loss.item() == pytest.approx(
-        expected_loss(folder, model.projection, denoise).item(), rel=1e-4
-    )
+    expected = expected_loss(folder, model.projection, denoise)
+    assert loss.item() == pytest.approx(expected, rel=1e-4)
     loss.backward()
     gradient = model.encoder.backbone.embeddings.position_embeddings.weight.grad.clone()
-    with (
-        torch.no_grad()
-    ):  # the templates around nothing learn too: a finite difference along the gradient
+    # The templates around nothing learn too: a finite difference along the gradient.
+    with torch.no_grad():
         table = model.encoder.backbone.embeddings.position_embeddings.weight
         step = 1e-3 * gradient / gradient.norm()
         table += step

@@ -71,12 +71,10 @@ def test_a_loss_equals_its_formula(name):
 
 def test_the_order_s_likelihoods_add_up_and_the_teacher_s_scale_does_not_count():
     scores, ranked = torch.randn(2, 1, 4, generator=torch.Generator().manual_seed(0))
-    assert sum(
-        likelihood(scores[0].tolist(), order) for order in permutations(range(4))
-    ) == pytest.approx(1)
-    assert torch.equal(
-        rankcse.list_mle(scores, ranked), rankcse.list_mle(scores, (9 * ranked).tanh())
-    )
+    chances = [likelihood(scores[0].tolist(), order) for order in permutations(range(4))]
+    assert sum(chances) == pytest.approx(1)
+    scaled = rankcse.list_mle(scores, (9 * ranked).tanh())
+    assert torch.equal(rankcse.list_mle(scores, ranked), scaled)
     assert rankcse.list_mle(0 * scores, ranked).item() == pytest.approx(math.log(math.factorial(4)))
     best = rankcse.list_mle(scores, scores)
     assert best < rankcse.list_mle(scores, -scores)
@@ -96,17 +94,10 @@ def other(tiny_bert, tmp_path):
 
 @pytest.mark.parametrize("rank_loss", ["listmle", "listnet"])
 def test_the_terms_follow_from_vectors_taken_sentence_by_sentence(tiny_bert, other, rank_loss):
-    flags = {
-        "teacher": [other, "self"],
-        "teacher_pooling": None,
-        "consistency_weight": 0.5,
-        "rank_weight": 2.0,
-    }
-    flags |= {"rank_loss": rank_loss}
-    model, batch = (
-        build_model("rankcse", tiny_bert, dropout=0.3, **flags),
-        make_batch("rankcse", tiny_bert, MASK),
-    )
+    flags = {"teacher": [other, "self"], "teacher_pooling": None, "rank_loss": rank_loss}
+    flags |= {"consistency_weight": 0.5, "rank_weight": 2.0}
+    model = build_model("rankcse", tiny_bert, dropout=0.3, **flags)
+    batch = make_batch("rankcse", tiny_bert, MASK)
     seen = []
     model.encoder.register_forward_hook(lambda module, given, made: seen.append(made.pooled))
     output = model(**batch)
@@ -120,11 +111,9 @@ def test_the_terms_follow_from_vectors_taken_sentence_by_sentence(tiny_bert, oth
         vectors = [teacher.embed(ids[None, :n], torch.ones(1, n)).detach() for ids, n in rows]
         vectors = normalize(torch.cat(vectors), dim=-1)
         given = given + share * vectors @ vectors.T
-    rank = (
-        list_mle(cosines / 0.1, given)
-        if rank_loss == "listmle"
-        else list_net(cosines / 0.1, given / 0.05)
-    )
+    rank = list_mle(cosines / 0.1, given)
+    if rank_loss == "listnet":
+        rank = list_net(cosines / 0.1, given / 0.05)
     consistency = jensen_shannon(cosines / 0.1, cosines.T / 0.1)
     assert output.terms["rank"].item() == pytest.approx(rank, rel=1e-4)
     assert output.terms["consistency"].item() == pytest.approx(consistency, rel=1e-4)

@@ -6,17 +6,17 @@ import torch
 from torch import nn
 
 from models.encoder import SentenceEncoder
-from models.fast.kernels import dropout as sampled
-from models.fast.kernels.dropout import SampledDropout, count_operations, exchange_dropout
+from models.fast import dropout as sampled
+from models.fast.dropout import Dropout, sample_dropout
 from models.fast.packed import Packed
+from models.fast.tokens import Padded
 from models.loading import load_backbone, load_config, set_dropout
 from models.objectives import s_simcse
 from tests.methods import mask_of
 
 LENGTHS = [3, 9, 5, 12, 7, 9]
-OPERATIONS = (
-    1 + 3 * 4
-)  # embeddings; of each layer attention weights, attention output, feed-forward output
+# Embeddings; of each layer attention weights, attention output, feed-forward output.
+OPERATIONS = 1 + 3 * 4
 
 
 def encoder_of(folder, packed, dropout=0.1, pooling="cls_before_pooler"):
@@ -38,8 +38,8 @@ def test_rates_are_an_argument_of_a_part():
     part = nn.Sequential(nn.Dropout(0.3))
     layers = nn.ModuleList([nn.Linear(4, 4), part])
     before = set(layers.state_dict())
-    exchange_dropout(layers, [part])
-    assert isinstance(part[0], SampledDropout) and part[0].p == 0.3
+    assert sample_dropout(layers, [part]) == 1
+    assert isinstance(part[0], Dropout) and part[0].p == 0.3
     assert set(layers.state_dict()) == before
     x = torch.ones(3, 5000)
     made = part(x, rates=torch.tensor([0.0, 0.6, float("nan")]).view(3, 1, 1))
@@ -76,18 +76,17 @@ def test_every_operation_drops_at_its_own_rate(folder, packed, pooling, count, m
         "_draw",
         lambda shape, rates, *rest: (seen.append((shape, rates)), draw(shape, rates, *rest))[1],
     )
-    assert count_operations(encoder) == OPERATIONS
+    assert encoder.dropout_operations == OPERATIONS
     ids, mask = sentences(encoder.config)
     rates = torch.rand(len(LENGTHS), count, generator=torch.Generator().manual_seed(5)) * 0.6
     encoder(ids, mask, rates)
-    rates, row = rates.expand(-1, OPERATIONS), Packed.of(mask).row
+    rates, row = rates.expand(-1, OPERATIONS), (Packed if packed else Padded).of(mask).row
     assert len(seen) == OPERATIONS
     for number, (shape, drawn) in enumerate(seen):
         assert (len(shape) == 4) == (number % 3 == 1), "attention weights come first in a layer"
         of_tokens = drawn.numel() != len(LENGTHS)
-        assert of_tokens == (
-            packed and number % 3 != 1 and not (pooling == "cls_before_pooler" and number > 10)
-        )
+        of_cls = pooling == "cls_before_pooler" and number > 10
+        assert of_tokens == (number == 0 or (packed and number % 3 != 1 and not of_cls))
         assert torch.equal(drawn.flatten(), (rates[row] if of_tokens else rates)[:, number])
 
 
@@ -117,11 +116,7 @@ def test_attention_weights_keep_their_rate_if_only_dropout_before_linear_layers_
     uniform = np.random.default_rng(0).random((5, OPERATIONS))
     rates = view.dropout.quantile(uniform)
     kept = {number for number in range(OPERATIONS) if np.isnan(rates[:, number]).all()}
-    drops = [
-        name
-        for name, child in encoder.backbone.named_modules()
-        if isinstance(child, SampledDropout)
-    ]
+    drops = [name for name, child in encoder.backbone.named_modules() if isinstance(child, Dropout)]
     assert kept == {number for number, name in enumerate(drops) if "attention.self" in name}
     expected = uniform if per_operation else np.repeat(uniform[:, :1], OPERATIONS, 1)
     others = [number for number in range(OPERATIONS) if number not in kept]

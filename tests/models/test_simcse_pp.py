@@ -19,9 +19,8 @@ def off_dropout(first, second, clean, temperature, scale):
     total = 0.0
     for i, (a, b) in enumerate(zip(first, second, strict=True)):
         positive = math.exp(scale * cosine(a, b) / temperature)
-        others = sum(
-            math.exp(cosine(clean[i], c) / temperature) for j, c in enumerate(clean) if j != i
-        )
+        negatives = [c for j, c in enumerate(clean) if j != i]
+        others = sum(math.exp(cosine(clean[i], c) / temperature) for c in negatives)
         total -= math.log(positive / (positive + others))
     return total / len(first)
 
@@ -71,9 +70,8 @@ def test_negatives_are_the_sentences_as_they_are_evaluated(tiny_bert, packed):
     out.loss.backward()
     first, second, clean = model.projection(seen[0]).unflatten(0, (3, 6)).detach()
     assert (first - second).norm(dim=1).min() > 1e-2
-    want = model.projection(
-        model.eval().encoder(batch["input_ids"][0], batch["attention_mask"][0]).pooled
-    )
+    given = batch["input_ids"][0], batch["attention_mask"][0]
+    want = model.projection(model.eval().encoder(*given).pooled)
     torch.testing.assert_close(clean, want, rtol=1e-4, atol=1e-5)
     assert out.terms["contrastive"].item() == pytest.approx(
         off_dropout(first, second, clean, 0.1, 1.0), rel=1e-4

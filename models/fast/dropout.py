@@ -23,12 +23,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.fast.kernels import on_cpu
-
-GRAIN = (
-    1 << 16
-)  # rates are rounded to multiples of 1 / GRAIN, 0.1 to 0.100006, and scaled by the rounded rate
+GRAIN = 1 << 16  # rates are rounded to multiples of 1 / GRAIN, and scaled by the rounded rate
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by size in bytes
+
+
+def on_cpu(x: Tensor) -> bool:
+    """Whether to use what is written for speed on a CPU."""
+    return x.device.type == "cpu"
 
 
 def drop(x: Tensor, rates: Tensor | float) -> Tensor:
@@ -42,11 +43,8 @@ def _draw(
     shape: torch.Size, rates: Tensor | float, device: torch.device, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """Draw which units are kept, one byte each, and their scale; a float rate only on a CPU."""
-    cut = (
-        ((rates if isinstance(rates, Tensor) else torch.tensor(rates)) * GRAIN)
-        .round()
-        .clamp(max=GRAIN - 1)
-    )
+    rates = rates if isinstance(rates, Tensor) else torch.tensor(rates)
+    cut = (rates * GRAIN).round().clamp(max=GRAIN - 1)
     least, words = (cut - GRAIN // 2).to(torch.int16), -(-shape.numel() // 4)
     if device.type == "cpu":  # numpy draws twice as fast and compares four times as fast
         seed = int(torch.empty((), dtype=torch.int64).random_())
@@ -102,9 +100,8 @@ def _weights(query: Tensor, key: Tensor, keys: Tensor | None, scaling: float) ->
 
 def backward_is_slow(query: Tensor) -> bool:
     """Whether torch's attention is slower than `attend`: its bfloat16 backward on a CPU, 7-fold."""
-    return (
-        query.requires_grad and query.dtype == torch.bfloat16 and query.shape[2] <= 256
-    )  # at 512 it is faster
+    short = query.shape[2] <= 256  # at 512 it is faster
+    return query.requires_grad and query.dtype == torch.bfloat16 and short
 
 
 class _Attend(torch.autograd.Function):
@@ -112,11 +109,8 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, query, key, value, keys, rates, scaling: float) -> Tensor:
-        query, key, value = (
-            query.contiguous(),
-            key.contiguous(),
-            value.contiguous(),
-        )  # or every product copies them
+        # Or every product copies them.
+        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
         weights = _weights(query, key, keys, scaling)
         drawn = () if rates is None else _draw(weights.shape, rates, weights.device, weights.dtype)
         ctx.save_for_backward(query, key, value, weights, *drawn)
@@ -137,21 +131,14 @@ class _Attend(torch.autograd.Function):
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout` computed by `drop`."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return drop(x, float(self.p)) if self.training and self.p else x
-
-
-class SampledDropout(Dropout):
-    """Dropout at the rates passed to the current call of its part; plain dropout without them.
+    """`nn.Dropout` computed by `drop`, at the rates passed to the current call of its part, if any.
 
     Args:
         p: the rate if none is given, or it is NaN.
         number: the index of this dropout operation in the network.
     """
 
-    def __init__(self, p: float, number: int) -> None:
+    def __init__(self, p: float, number: int = 0) -> None:
         super().__init__(p)
         self.number = number
         self.rates: Tensor | None = None  # (rows, tokens or 1, 1, O)
@@ -161,39 +148,32 @@ class SampledDropout(Dropout):
         return rates[..., self.number if rates.shape[-1] > 1 else 0].nan_to_num(self.p)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.rates is None or not self.training:
-            return super().forward(x)
-        return drop(x, self.of(self.rates))
+        if not self.training:
+            return x
+        if self.rates is not None:
+            return drop(x, self.of(self.rates))
+        return drop(x, float(self.p)) if self.p else x
 
 
-def lighten_dropout(module: nn.Module) -> None:
-    """Replace every `nn.Dropout` below a module by a Dropout."""
-    for name, child in list(module.named_modules()):
-        if type(child) is nn.Dropout:
-            module.set_submodule(name, Dropout(child.p))
+def lighten_dropout(module: nn.Module) -> int:
+    """Replace every `nn.Dropout` below a module by a Dropout; return how many."""
+    plain = [part for part in module.named_modules() if type(part[1]) is nn.Dropout]
+    for number, (name, child) in enumerate(plain):
+        module.set_submodule(name, Dropout(child.p, number))
+    return len(plain)
 
 
-def exchange_dropout(module: nn.Module, parts: Iterable[nn.Module]) -> None:
-    """Replace every `nn.Dropout` below a module by a SampledDropout; parts then take `rates`."""
-    plain = []
-    for name, child in module.named_modules():
-        if type(child) is nn.Dropout or type(child) is Dropout:
-            plain.append((name, child.p))
-    for number, (name, rate) in enumerate(plain):
-        module.set_submodule(name, SampledDropout(rate, number))
+def sample_dropout(module: nn.Module, parts: Iterable[nn.Module]) -> int:
+    """As `lighten_dropout`; the parts then take `rates`."""
     for part in parts:
         part.register_forward_pre_hook(_hand_down, with_kwargs=True)
+    return lighten_dropout(module)
 
 
 def _hand_down(part: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
     """Take `rates` from a part's arguments and set them on its dropout modules; None if absent."""
     rates = kwargs.pop("rates", None)
     for child in part.modules():
-        if isinstance(child, SampledDropout):
+        if isinstance(child, Dropout):
             child.rates = rates
     return args, kwargs
-
-
-def count_operations(module: nn.Module) -> int:
-    """Count the dropout operations of a module that take their rates from the batch."""
-    return sum(isinstance(child, SampledDropout) for child in module.modules())
