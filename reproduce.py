@@ -21,23 +21,20 @@ import argparse
 import logging
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from huggingface_hub import HfApi, snapshot_download
-from transformers import PrinterCallback, TrainerCallback
 
 import infocse
 from bench.cases import STAGE_ONE, Case, Materials
+from bench.timing import step_ms
 from common.errors import (
     BadInput,
     FolderInUse,
@@ -61,7 +58,7 @@ PARTS = ("checkpoints", "simcse", "infocse")
 AUTHORS = ("infocse-bert-base", "unsup-simcse-bert-base-uncased", "diffcse-bert-base-uncased-sts")
 CONDENSER = "Luyu/condenser"
 BATCH = 64  # sentences
-WARM_UP, MEASURED = 3, 20  # steps
+MEASURED = 25  # steps
 LONGEST = 30.0  # seconds, after which a measurement ends with its second step
 BERT_BASE = (12, 768, 12)  # layers, width, heads
 # Milliseconds of a step of 64 sentences of bert-base, and where they are from.
@@ -153,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> str | None:
     scale = SCALES[args.scale]
     runs = output_folder(args.runs, "runs") / args.scale
     first = is_first()
-    if first:
+    if "RANK" not in os.environ:  # one process that measures a step would wait for the others
         show(plan(args, scale))
     if args.dry_run:
         return None
@@ -348,22 +345,6 @@ def downloads(parts: Sequence[str], scale: Scale) -> list[str]:
     return lines
 
 
-class _Clock(TrainerCallback):
-    """Times steps, and ends training when enough are timed."""
-
-    def __init__(self) -> None:
-        self.ends: list[float] = []
-        self.began = time.perf_counter()
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        self.ends.append(time.perf_counter())
-        enough = len(self.ends) > WARM_UP + MEASURED
-        if enough or (self.ends[-1] - self.began > LONGEST and len(self.ends) > 1):
-            control.should_training_stop = True
-
-
 @cache
 def measured_step(method: str, scale: Scale) -> float:
     """Milliseconds of a training step here: random weights of the same size, made-up text."""
@@ -374,19 +355,13 @@ def measured_step(method: str, scale: Scale) -> float:
         "num_attention_heads": heads,
         "intermediate_size": 4 * width,
     }
-    clock = _Clock()
     logger.info("measuring a step of %s, for half a minute or two steps", method)
     with TemporaryDirectory(prefix="measure-") as folder:
         materials = Materials(Path(folder), sizes, BATCH, 32, rows=40 * BATCH)
-        flags = {"max_steps": 30, "save_strategy": "no", "disable_tqdm": True, **machine()}
+        flags = {"max_steps": MEASURED, "save_strategy": "no", "disable_tqdm": True, **machine()}
         if method != STAGE_ONE:
             flags["dev"] = "none"
-        trainer = materials.trainer(Case(method), **flags)
-        trainer.remove_callback(PrinterCallback)
-        trainer.add_callback(clock)
-        trainer.train()
-    times = [after - before for before, after in pairwise(clock.ends)]
-    return 1000 * median(times[WARM_UP:] or times[-1:])
+        return step_ms(materials.trainer(Case(method), **flags), 1, longest=LONGEST)
 
 
 if __name__ == "__main__":

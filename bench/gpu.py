@@ -17,11 +17,9 @@ from __future__ import annotations
 import argparse
 import copy
 import gc
-import itertools
 import json
 import logging
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -36,11 +34,11 @@ from typing import Any
 import torch
 from accelerate.utils import send_to_device
 from torch import Tensor, nn
-from transformers import TrainerCallback
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 import infocse
 from bench.cases import MODELS, STAGE_ONE, TINY, Case, Materials
+from bench.timing import step_ms
 from common.errors import BadInput, brief
 from common.files import ROOT, sha256
 from eval.scores import write_rows
@@ -243,23 +241,7 @@ def wait() -> None:
 
 def in_trainer(materials: Materials, name: str, path: str, **flags) -> dict:
     """Median milliseconds of a step, over windows: a graph that is captured late is in one."""
-    trainer, clock = made(materials, name, path, **flags), Clock()
-    trainer.add_callback(clock)
-    trainer.train()
-    spans = [later - earlier for earlier, later in itertools.pairwise(clock.times)]
-    return {"ms": round(1000 * statistics.median(spans) / WINDOW, 2)}
-
-
-class Clock(TrainerCallback):
-    """The times at which the device has finished windows of steps."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step >= WARM and (state.global_step - WARM) % WINDOW == 0:
-            wait()
-            self.times.append(time.perf_counter())
+    return {"ms": round(step_ms(made(materials, name, path, **flags), WARM, WINDOW), 2)}
 
 
 def runs(folder: Path) -> Iterator[dict]:

@@ -1,7 +1,11 @@
-"""Time two implementations by turns in one process: a slow phase of the machine meets both."""
+"""Time the steps of a training, and two implementations by turns in one process.
+
+So a slow phase of the machine meets both.
+"""
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import statistics
 import threading
@@ -11,6 +15,11 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import torch
+from transformers import PrinterCallback, TrainerCallback
+
+from training.trainer import EmbeddingTrainer
 
 
 def alternate(
@@ -54,3 +63,35 @@ def own_memory() -> Iterator[list[float]]:
     yield seen
     ended.set()
     thread.join()
+
+
+def step_ms(
+    trainer: EmbeddingTrainer, warm: int, window: int = 1, longest: float = float("inf")
+) -> float:
+    """Median milliseconds of a step of a training, see `Clock`."""
+    clock = Clock(warm, window, longest)
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(clock)
+    trainer.train()
+    spans = [later - earlier for earlier, later in itertools.pairwise(clock.times)]
+    return 1000 * statistics.median(spans) / window
+
+
+class Clock(TrainerCallback):
+    """The times at which the device has finished step `warm` and every `window`-th one after it.
+
+    A training of more than `longest` seconds ends with its second such step.
+    """
+
+    def __init__(self, warm: int, window: int, longest: float) -> None:
+        self.warm, self.window, self.longest = warm, window, longest
+        self.began = time.perf_counter()
+        self.times: list[float] = []
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step >= self.warm and (state.global_step - self.warm) % self.window == 0:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            self.times.append(time.perf_counter())
+            if self.times[-1] - self.began > self.longest and len(self.times) > 1:
+                control.should_training_stop = True

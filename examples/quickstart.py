@@ -10,26 +10,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from pathlib import Path
-from statistics import mean
 
 from common.errors import run_command
 from common.files import ROOT, read_json
 
 # isort: split
 
-import numpy as np
 import pandas as pd
-import torch
-from transformers import AutoConfig, AutoModel, AutoTokenizer, set_seed
 
 from common.flags import Parser, output_folder
 from common.ranges import Seed, check_range
 from common.streams import show
-from eval.metrics.correlation import spearman
 from eval.scores import markdown, write_rows
-from eval.scores import row as score_row
 from examples import own_folder
 from examples.grammar import generate, write
 from infocse import Embedder, evaluate, pretrain, train
@@ -122,46 +115,16 @@ def seeds_of(first: int) -> range:
 
 def scores(corpus: Path, runs: Path, seed: int) -> list[dict]:
     """The rows of every system and run on the dev and test pairs."""
-    stage_one = runs / "stage-1"
-    systems = {"untrained": [untrained(stage_one, seed)]}
-    systems["stage 1"] = [Embedder(stage_one, POOLING).encoder]
+    systems = {"stage 1": [Embedder(runs / "stage-1", POOLING)]}
     for name, method in METHODS.items():
-        folders = [runs / f"{method}-{number}" for number in seeds_of(seed)]
-        systems[name] = [Embedder(folder).encoder for folder in folders]
-    pairs = [corpus / "dev.tsv", corpus / "test.tsv"]
-    rows = [{**word_overlap(file), "model": "word overlap", "run": "0"} for file in pairs]
-    for name, encoders in systems.items():
-        for run, encode in enumerate(encoders):
-            for file in pairs:
-                scored = evaluate(encode, [], dev_file=file)[0]
+        systems[name] = [Embedder(runs / f"{method}-{number}") for number in seeds_of(seed)]
+    rows = []
+    for name, models in systems.items():
+        for run, model in enumerate(models):
+            for file in (corpus / "dev.tsv", corpus / "test.tsv"):
+                scored = evaluate(model.encoder, [], dev_file=file)[0]
                 rows.append({**scored, "model": name, "run": str(run)})
     return rows
-
-
-def untrained(stage_one: Path, seed: int) -> Callable[[list[str]], np.ndarray]:
-    """The encoder of stage 1 with random weights: N sentences to (N, D)."""
-    set_seed(seed)
-    tokenizer = AutoTokenizer.from_pretrained(stage_one, trust_remote_code=False)
-    config = AutoConfig.from_pretrained(stage_one, trust_remote_code=False)
-    model = AutoModel.from_config(config, add_pooling_layer=False).eval()
-
-    @torch.no_grad()
-    def encode(sentences: list[str]) -> np.ndarray:
-        batch = tokenizer(sentences, padding=True, return_tensors="pt")
-        return model(**batch).last_hidden_state[:, 0].numpy()
-
-    return encode
-
-
-def word_overlap(file: Path) -> dict:
-    """The row of a baseline: the cosine of the binary bags of words."""
-    pairs = pd.read_csv(file, sep="\t", keep_default_na=False)
-    cosines = []
-    for left, right in zip(pairs["sentence1"], pairs["sentence2"], strict=True):
-        a, b = set(left.split()), set(right.split())
-        cosines.append(len(a & b) / np.sqrt(len(a) * len(b)))
-    value = float(spearman(np.array(cosines), pairs["score"].to_numpy()))
-    return score_row(file.stem, "file", "spearman", "single", len(pairs), value)
 
 
 def table(rows: list[dict]) -> str:
@@ -179,21 +142,19 @@ def table(rows: list[dict]) -> str:
 
 def verdict(rows: list[dict]) -> str:
     """Whether InfoCSE is above SimCSE, in words."""
-    test: dict[str, list[float]] = {name: [] for name in ("stage 1", *METHODS)}
-    for row in rows:
-        if row["task"] == "test" and row["model"] in test:
-            test[row["model"]].append(row["value"])
-    simcse, infocse = test["SimCSE"], test["InfoCSE"]
+    scored = pd.DataFrame(rows)
+    test = scored[scored["task"] == "test"].groupby("model")["value"]
+    least, most, mean = test.min(), test.max(), test.mean()
     better = "not told apart from"
-    if min(infocse) > max(simcse):
+    if least["InfoCSE"] > most["SimCSE"]:
         better = "above"
-    elif max(infocse) < min(simcse):
+    elif most["InfoCSE"] < least["SimCSE"]:
         better = "below"
     said = (
-        f"On the test pairs InfoCSE is {better} SimCSE in {len(simcse)} runs of each "
-        f"({mean(infocse) - mean(simcse):+.2f} points)."
+        f"On the test pairs InfoCSE is {better} SimCSE in {SEEDS} runs of each "
+        f"({mean['InfoCSE'] - mean['SimCSE']:+.2f} points)."
     )
-    if test["stage 1"][0] > max(*simcse, *infocse):
+    if most.idxmax() == "stage 1":
         said += " Stage 1 alone ranks these pairs better than either."
     return said
 

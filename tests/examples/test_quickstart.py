@@ -75,8 +75,7 @@ def test_two_steps_of_every_run_give_a_table_a_figure_and_neighbours(tmp_path, c
     (runs / "my-notes").mkdir(parents=True)  # no run of this command
     flags = ["--max_steps=2", f"--corpus={tmp_path / 'toy'}", f"--runs={runs}"]
     rows = command.main(flags)
-    systems = ["word overlap", "untrained", "stage 1", "SimCSE", "InfoCSE"]
-    assert list(dict.fromkeys(row["model"] for row in rows)) == systems
+    assert list(dict.fromkeys(row["model"] for row in rows)) == ["stage 1", "SimCSE", "InfoCSE"]
     again = [{**row, "run": "1"} for row in rows if row["model"] == "InfoCSE"]
     assert command.table(rows + again).count(" ± 0.00 ") == 2
     shown = capsys.readouterr().out
@@ -101,7 +100,5 @@ def test_the_network_conditions_on_cls_and_both_methods_gain(seed, tmp_path, cap
         [f"--seed={seed}", f"--corpus={tmp_path / 'toy'}", f"--runs={tmp_path / 'runs'}"]
     )
     assert "the auxiliary network conditions on [CLS]" in capsys.readouterr().out
-    scores = pd.DataFrame(rows)
-    for _, part in scores.groupby("task"):
-        worst = part.groupby("model")["value"].min()
-        assert worst[["SimCSE", "InfoCSE"]].min() >= worst["untrained"] + 20
+    worst = pd.DataFrame(rows).groupby(["model", "task"])["value"].min()
+    assert worst[["SimCSE", "InfoCSE"]].min() >= 40  # random weights have about 13

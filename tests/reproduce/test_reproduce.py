@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from transformers import TrainerCallback
 
 import infocse
 import reproduce
@@ -35,7 +36,7 @@ def kill_at(monkeypatch, step):
     """Let the next training be killed at a step, after a checkpoint at every fifth."""
     train = infocse.train
 
-    class Kill(reproduce.TrainerCallback):
+    class Kill(TrainerCallback):
         def on_step_end(self, args, state, control, **kwargs):
             if state.global_step == step:
                 raise Killed
@@ -152,6 +153,9 @@ def test_the_plan_names_downloads_disk_and_minutes(quick, monkeypatch):
     assert rows[2][:5] == ["simcse", "2", "15,625", "100.0", "52"]
     assert ["infocse", "2", "31,250", "308.5", "321"] in [row[:5] for row in rows]
     assert "disk: about " in plan
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setattr(reproduce, "measured_step", lambda *_: pytest.fail("waits for rank 1"))
+    reproduce.main(["--dry_run"])
 
 
 def test_a_step_is_measured_on_made_up_text(monkeypatch):
