@@ -88,8 +88,9 @@ def states(
     missing: dict[Path, list[str]] = {}
     if isinstance(content, Study):
         lines = [["row", "state"]]
-        known = known_rows(content, path)
-        for levels, seeds in study_runs.seeds_of(content, choice, path, some).items():
+        known, chosen = study_runs.chosen_of(content, choice, path, some)
+        for levels in content.chosen(some):
+            seeds = choice.seeds if levels in chosen else choice.seeds[:1]
             done = [seed for seed in seeds if (levels, seed) in known]
             plan = study_runs.plan_of(content, levels, choice)
             state = _state(plan, replace(choice, seeds=seeds), done, missing)

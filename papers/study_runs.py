@@ -79,18 +79,18 @@ def fill(
     """
     if not (collect or choice.model):
         raise BadInput(f"{study.name}: give --model, a checkpoint")
-    asked, rows, tasks = study.chosen(some), known_rows(study, path), tasks_of(study)
+    tasks = tasks_of(study)
     if not collect:
         load_all(tasks, choice.data_dir)
-    if study.choose:
-        first, jobs = choice.seeds[0], {}
-        for levels in asked:
-            plan = plan_of(study, levels, choice)
-            if not collect and (levels, first) not in rows:
+    if study.choose and not collect:
+        known, first, jobs = known_rows(study, path), choice.seeds[0], {}
+        for levels in study.chosen(some):
+            if (levels, first) not in known:
+                plan = plan_of(study, levels, choice)
                 jobs[plan.folder(choice, first).name] = partial(plan.train, choice, first)
         share(jobs)  # waits for other commands' runs too
-        _read(study, choice, product([first], asked), rows, {})
-        asked = _best(asked, rows, first)
+    rows, asked = chosen_of(study, choice, path, some)
+    refuse_mixed(study, rows)
     jobs = {}
     for seed, levels in product(choice.seeds, asked):
         plan = plan_of(study, levels, choice)
@@ -99,97 +99,79 @@ def fill(
             jobs[folder.name] = partial(plan.fill, choice, seed, tasks)
     if share(jobs):
         return []
-    _read(study, choice, product(choice.seeds, asked), rows, tasks)
+    for seed, levels in product(choice.seeds, asked):
+        _read(study, choice, levels, seed, rows, tasks)
+    refuse_mixed(study, rows)
     if not rows:
         raise BadInput(f"{choice.runs}: no finished run of {study.name}; remove --collect to train")
     return ordered(study, rows)
 
 
+def chosen_of(
+    study: Study, choice: Choice, path: Path, some: Sequence[str]
+) -> tuple[Rows, list[Levels]]:
+    """The rows that are known, and the combinations that are trained with every seed.
+
+    With `choose`, they are for each level of the first factor the one that is best on STS-B dev
+    with the first seed, whose finished runs are read too.
+    """
+    asked, rows, first = study.chosen(some), known_rows(study, path), choice.seeds[0]
+    if not study.choose:
+        return rows, asked
+    best: dict[str, Levels] = {}
+    for levels in asked:
+        _read(study, choice, levels, first, rows, {})
+        if (levels, first) in rows:
+            before = best.setdefault(levels[0], levels)
+            if rows[levels, first][0]["dev"] > rows[before, first][0]["dev"]:
+                best[levels[0]] = levels
+    return rows, list(best.values())
+
+
 def _read(
     study: Study,
     choice: Choice,
-    pairs: Iterable[tuple[int, Levels]],
+    levels: Levels,
+    seed: int,
     rows: Rows,
     tasks: Mapping[str, Sequence[Task]],
 ) -> None:
-    """Put the rows of finished runs into `rows`; BadInput as `refuse_mixed`."""
-    for seed, levels in pairs:
-        if found := found_rows(study, levels, choice, seed):
-            rows[levels, seed] = _with_scores(found, rows.get((levels, seed), []))
-            folder = plan_of(study, levels, choice).folder(choice, seed)
-            rows[levels, seed][0].update(scores_in(folder, tasks))
-    refuse_mixed(study, rows)
+    """Put the rows of a run into `rows` if it has finished: one per evaluation of a stage 1.
 
-
-def _with_scores(found: list[dict], known: list[dict]) -> list[dict]:
-    """Rows of a run, with the scores that are known of it: its scores files may be gone."""
-    by_name = {row["name"]: row for row in known}
-    return [{**by_name.get(row["name"], {}), **row} for row in found]
-
-
-def seeds_of(
-    study: Study, choice: Choice, path: Path, some: Sequence[str]
-) -> dict[Levels, Sequence[int]]:
-    """Levels -> seeds that `fill` trains.
-
-    With `choose`, a level that is not yet the best has the first seed only.
-    """
-    asked = study.chosen(some)
-    if not study.choose:
-        return dict.fromkeys(asked, choice.seeds)
-    rows, first = known_rows(study, path), choice.seeds[0]
-    for levels in asked:
-        if found := found_rows(study, levels, choice, first):
-            rows[levels, first] = found
-    best = _best(asked, rows, first)
-    return {levels: choice.seeds if levels in best else [first] for levels in asked}
-
-
-def _best(asked: Iterable[Levels], rows: Rows, seed: int) -> list[Levels]:
-    """For each level of the first factor the combination that is best on STS-B dev."""
-    best: dict[str, Levels] = {}
-    for levels in asked:
-        if (levels, seed) not in rows:
-            continue
-        before = best.setdefault(levels[0], levels)
-        if rows[levels, seed][0]["dev"] > rows[before, seed][0]["dev"]:
-            best[levels[0]] = levels
-    return list(best.values())
-
-
-def found_rows(study: Study, levels: Levels, choice: Choice, seed: int) -> list[dict[str, Any]]:
-    """The rows of a run without its test scores; none if it has not finished.
-
-    A stage 1 has one per evaluation, other runs have one.
+    Scores that are known of it stay: its scores files may be gone.
     """
     plan = plan_of(study, levels, choice)
     folder = plan.folder(choice, seed)
     record = finished(folder)
     if record is None:
-        return []
-    of_run = {**dict(zip(study.levels, levels, strict=True)), "seed": seed}
+        return
     row: dict[str, Any] = {"name": folder.name, "facts": facts_of(record)}
     evaluations = evaluations_in(folder)
-    if "method" not in plan.settings():  # a stage 1
-        return [{**row, **evaluation, **of_run} for evaluation in evaluations]
-    best = record.get("best") or {}
-    row["dev"] = best.get("value")
-    row["best_step"] = best.get("step")
-    row["gap"] = evaluations[-1]["gap"] if evaluations else None
-    row["precision"] = precision(choice.bf16)
-    return [row | of_run]
+    if "method" in plan.settings():
+        best = record.get("best") or {}
+        row |= {"dev": best.get("value"), "best_step": best.get("step")}
+        row["gap"] = evaluations[-1]["gap"] if evaluations else None
+        row["precision"] = precision(choice.bf16)
+        evaluations = [{}]
+    of_run = {**dict(zip(study.levels, levels, strict=True)), "seed": seed}
+    known = {row["name"]: row for row in rows.get((levels, seed), [])}
+    found = []
+    for evaluation in evaluations:
+        made = {**row, **evaluation, **of_run}
+        found.append({**known.get(made["name"], {}), **made})
+    if found:
+        found[0].update(scores_in(folder, tasks))
+        rows[levels, seed] = found
 
 
 def evaluations_in(folder: Path) -> list[dict[str, Any]]:
     """The auxiliary network's losses at every evaluation in a run's log."""
     history = read_log(folder)
     mlm = {line["step"]: line["eval_mlm"] for line in history if "eval_mlm" in line}
-    evaluations = []
-    for losses in auxiliary_losses(history):
-        evaluations.append(
-            {**losses._asdict(), "gap": losses.increase, "mlm": mlm.get(losses.step)}
-        )
-    return evaluations
+    return [
+        {**losses._asdict(), "gap": losses.increase, "mlm": mlm.get(losses.step)}
+        for losses in auxiliary_losses(history)
+    ]
 
 
 def scores_in(folder: Path, files: Iterable[str]) -> dict[str, dict[str, float]]:
