@@ -94,22 +94,21 @@ def _refuse_loss(table: Table, path: Path, choice: Choice, plans: Iterable[RunPl
 
 def known_rows(table: Table, path: Path) -> list[dict[str, Any]]:
     """The table's rows in the file of its paper; none if there is no file."""
+    return [row for row in _rows_in(path) if row["table"] == table.name]
+
+
+def _rows_in(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
-    rows = read_json(path, "the results of a paper", "give another --output", list)
-    return [row for row in rows if row["table"] == table.name]
+    return read_json(path, "the results of a paper", "give another --output", list)
 
 
 def write(table: Table, path: Path, rows: list[dict[str, Any]]) -> None:
     """Put the table's rows in the file of its paper, whose other tables stay."""
-    by_table: dict[str, list[dict[str, Any]]] = {}
+    order = names()
     with locked(path, wait=True):
-        if path.is_file():
-            for row in read_json(path, "the results of a paper", "give another --output", list):
-                by_table.setdefault(row["table"], []).append(row)
-        by_table[table.name] = rows
-        in_order = [by_table[name] for name in names() if name in by_table]
-        write_rows(path, [row for of_table in in_order for row in of_table])
+        others = [row for row in _rows_in(path) if row["table"] != table.name]
+        write_rows(path, sorted([*others, *rows], key=lambda row: order.index(row["table"])))
 
 
 def needed(columns: Iterable[Column], data_dir: str) -> dict[str, list[Task]]:
@@ -177,10 +176,7 @@ def averaged(key: Key) -> frozenset[str]:
 
 def collect(table: Table, choice: Choice) -> list[dict[str, Any]]:
     """One JSON row per figure of the table, in its order; `ours` is None without a run."""
-    results = []
-    for row in table.rows:
-        results += _results_of(table, row, choice)
-    return results
+    return [result for row in table.rows for result in _results_of(table, row, choice)]
 
 
 def _results_of(table: Table, row: TableRow, choice: Choice) -> list[dict[str, Any]]:

@@ -126,21 +126,35 @@ def compared(study: Study, runs: pd.DataFrame) -> list[tuple[Comparison, float]]
         scored = runs[runs[name].notna()]
         if name in study.columns and len(scored):
             found += _against_tuned(study, name, scored)
-            found += effects_on(name, study.effects, list(study.levels), scored)
-            found += _pairs(study, name, scored)
+            found += effects_on(study, name, scored)
+            for arm, against in study.pairs:
+                arms = [", ".join(levels.values()) for levels in (arm, against)]
+                difference = _difference(name, scored, list(study.levels), arm, against)
+                found.append(Comparison(name, arms[0], "pair", arms[1], difference))
     return list(zip(found, holm([one.difference.p for one in found]), strict=True))
 
 
-def _compare(
-    name: str, factor: str, level: str, against: str, pair: Sequence[str], runs: pd.DataFrame
+def with_levels(runs: pd.DataFrame, levels: Mapping[str, str]) -> pd.DataFrame:
+    """The runs with these levels, one for each of some factors."""
+    return runs[(runs[list(levels)] == pd.Series(levels)).all(axis=1)]
+
+
+def _difference(
+    name: str,
+    runs: pd.DataFrame,
+    factors: Sequence[str],
+    arm: Mapping[str, str],
+    against: Mapping[str, str],
 ) -> Difference:
-    """The difference of two levels of a factor, over runs that agree in `pair`.
+    """The difference of two arms in a figure, over runs that agree in the other factors.
 
     Pairs of one seed are averaged first, since they are not independent.
     """
-    by_level = runs.pivot(index=[*pair, "seed"], columns=factor, values=name)
-    differences = (by_level[level] - by_level[against]).dropna()
-    return over_seeds(differences.groupby("seed").mean())
+    agree = [factor for factor in factors if factor not in arm]
+    sides = [
+        with_levels(runs, levels).set_index([*agree, "seed"])[name] for levels in (arm, against)
+    ]
+    return over_seeds((sides[0] - sides[1]).dropna().groupby("seed").mean())
 
 
 def _against_tuned(study: Study, name: str, runs: pd.DataFrame) -> list[Comparison]:
@@ -151,17 +165,15 @@ def _against_tuned(study: Study, name: str, runs: pd.DataFrame) -> list[Comparis
     chosen = pd.concat([_tuning(study, group)[1] for _, group in groups_of(runs, [factor])])
     found = []
     for level in chosen[factor].unique():
-        if level != study.against and study.against in set(chosen[factor]):
-            difference = _compare(name, factor, level, study.against, [], chosen)
-            found.append(
-                Comparison(name, _title(level), "best rate", _title(study.against), difference)
-            )
-    return [comparison for comparison in found if comparison.difference.seeds > 1]
+        arm, against = {factor: level}, {factor: study.against}
+        difference = _difference(name, chosen, [factor], arm, against)
+        if level != study.against and difference.seeds > 1:
+            words = _title(level), "best rate", _title(study.against)
+            found.append(Comparison(name, *words, difference))
+    return found
 
 
-def effects_on(
-    name: str, effects: Sequence[Sequence[str]], factors: Sequence[str], runs: pd.DataFrame
-) -> list[Comparison]:
+def effects_on(study: Study, name: str, runs: pd.DataFrame) -> list[Comparison]:
     """Each level of a factor minus its first level, by the runs that differ in nothing else.
 
     An effect is a factor, and the factors whose levels have lines of their own. The interval over
@@ -169,32 +181,17 @@ def effects_on(
     """
     found = []
     compared = set()
-    for factor, *at in effects:
-        pair = [other for other in factors if other != factor]
+    for factor, *at in study.effects:
         for where, group in groups_of(runs, at):
             if (factor, *group.index) in compared:  # `at` has one level here
                 continue
             compared.add((factor, *group.index))
             first, *others = group[factor].unique()
             for level in others:
-                difference = _compare(name, factor, level, first, pair, group)
-                arm = f"{factor} {level}"
-                found.append(Comparison(name, arm, ", ".join(where) or "all", first, difference))
-    return found
-
-
-def _pairs(study: Study, name: str, runs: pd.DataFrame) -> list[Comparison]:
-    """Two arms, each given by its levels, over runs that agree in the factors that are not."""
-    found = []
-    for arm, against in study.pairs:
-        agree = [factor for factor in study.levels if factor not in arm]
-        sides = []
-        for levels in (arm, against):
-            of_arm = runs[(runs[list(levels)] == pd.Series(levels)).all(axis=1)]
-            sides.append(of_arm.set_index([*agree, "seed"])[name])
-        difference = over_seeds((sides[0] - sides[1]).dropna().groupby("seed").mean())
-        arms = [", ".join(levels.values()) for levels in (arm, against)]
-        found.append(Comparison(name, arms[0], "pair", arms[1], difference))
+                levels = {factor: level}, {factor: first}
+                difference = _difference(name, group, list(study.levels), *levels)
+                words = f"{factor} {level}", ", ".join(where) or "all", first
+                found.append(Comparison(name, *words, difference))
     return found
 
 

@@ -22,7 +22,7 @@ from eval.scores import AVERAGE, Key, markdown
 from papers import study
 from papers.differences import COLUMNS, Difference, described, holm, in_words, over_seeds
 from papers.page import mean_and_deviation, rewritten, with_deviation
-from papers.study_page import TITLES, Comparison, compared, figures_of, tuned
+from papers.study_page import TITLES, Comparison, compared, figures_of, tuned, with_levels
 from training.curves import CLEAR
 
 MADE = {"device", "machine", "part", "threads", "torch", "command", "commit", "transcribed"}
@@ -46,8 +46,7 @@ class Results:
 
     def runs(self, name: str, levels: Mapping[str, str]) -> pd.DataFrame:
         """The runs of a study with these levels."""
-        runs = figures_of(self.rows(name))
-        return runs[(runs[list(levels)] == pd.Series(levels)).all(axis=1)]
+        return with_levels(figures_of(self.rows(name)), levels)
 
     def mean(self, name: str, column: str, levels: Mapping[str, str]) -> str:
         """Mean and standard deviation of a study's runs with these levels."""

@@ -192,7 +192,7 @@ def test_pairs_differ_in_one_factor_and_those_of_a_seed_are_averaged_first():
         for seed, value in enumerate(values)
     ]
     content, runs = STUDIES["infocse-factorial-mini"], study_page.figures_of(rows)
-    found = study_page.effects_on("sts", content.effects, list(content.levels), runs)
+    found = study_page.effects_on(content, "sts", runs)
     _, weight, *rest = found
     assert (weight.arm, weight.at, weight.against) == ("lambda 0.1", "all", "0")
     # differences 0.5 and 1.5, 1 and 5: means 1 and 3
