@@ -40,13 +40,16 @@ sets, Spearman x 100; published: InfoCSE 78.85, SimCSE 76.25 (single runs, bert-
 
 def write_page(runs: Path, pages: Path, name: str, scale: str) -> Path:
     """Collect what is finished in `runs`, write the page, list it; return its folder."""
-    arms = [name for name in ("simcse", "infocse", "simcse-control") if folders_of(runs, name)]
+    arms = {}
+    for arm in ("simcse", "infocse", "simcse-control"):
+        if folders := folders_of(runs, arm):
+            arms[arm] = facts_of(folders)
     record = runs / "checkpoints.json"
     result = {
         "name": name,
         "scale": scale,
         "checkpoints": read_json(record, "scores", kind=list) if record.is_file() else [],
-        "arms": {arm: facts_of(folders_of(runs, arm)) for arm in arms},
+        "arms": arms,
         "differences": differences(runs, arms),
         **provenance(),
     }
@@ -55,9 +58,8 @@ def write_page(runs: Path, pages: Path, name: str, scale: str) -> Path:
     draw_curves(result, folder / "curves.png")
     with writing(folder / "README.md") as part:
         part.write_text(page(result), encoding="utf-8")
-    results = [
-        read_json(path, "a reproduction's result") for path in sorted(pages.glob("*/result.json"))
-    ]
+    files = sorted(pages.glob("*/result.json"))
+    results = [read_json(file, "a reproduction's result") for file in files]
     with writing(pages / "README.md") as part:
         part.write_text(index(results), encoding="utf-8")
     return folder
@@ -89,23 +91,20 @@ def facts_of(folders: list[Path]) -> dict[str, Any]:
     return facts
 
 
-def differences(runs: Path, arms: list[str]) -> list[dict[str, Any]]:
+def differences(runs: Path, arms: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """The average of each arm against its published score, and InfoCSE against its control."""
     rows = []
-    for arm in arms:
-        if arm not in RECORDS:
+    for arm, record in RECORDS.items():
+        if arm not in arms:
             continue
-        published = f"{PREFIX}{RECORDS[arm]}"
+        published = f"{PREFIX}{record}"
         for row in compare(",".join(map(str, folders_of(runs, arm))), published):
             if row["task"] == AVERAGE and row["difference"] is not None:
                 against = f"{PREFIX}{row['against']}" if row["against"] else published
                 rows.append({"arm": arm, "other": against, **row, "word": word(row)})
-    if "infocse" in arms and "simcse-control" in arms:
-        infocse, control = (
-            facts_of(folders_of(runs, arm)) for arm in ("infocse", "simcse-control")
-        )
-        if AVERAGE in infocse["scores"] and AVERAGE in control["scores"]:
-            rows.append(against_control(infocse, control))
+    pair = [arms.get(arm, {"scores": {}}) for arm in ("infocse", "simcse-control")]
+    if all(AVERAGE in facts["scores"] for facts in pair):
+        rows.append(against_control(*pair))
     return rows
 
 
@@ -114,15 +113,13 @@ def against_control(infocse: dict[str, Any], control: dict[str, Any]) -> dict[st
     a = pd.Series(infocse["scores"][AVERAGE], index=infocse["seeds"])
     b = pd.Series(control["scores"][AVERAGE], index=control["seeds"])
     difference = over_seeds((a - b).dropna())
-    low, high = difference.low, difference.high
+    found = {"difference": difference.mean, "low": difference.low, "high": difference.high}
     return {
         "arm": "infocse",
         "other": "simcse-control",
         "a": a.mean(),
         "b": b.mean(),
-        "difference": None if pd.isna(difference.mean) else difference.mean,
-        "low": None if pd.isna(low) else low,
-        "high": None if pd.isna(high) else high,
+        **{name: None if pd.isna(value) else value for name, value in found.items()},
         "method": "pairs of seeds",
         "word": in_words(difference, difference.p),
     }
@@ -162,22 +159,19 @@ def page(result: dict[str, Any]) -> str:
 def scores_table(result: dict[str, Any]) -> str:
     """Published scores, the authors' checkpoint scored here, and what was trained here."""
     rows = [["Spearman x 100", "runs", *TASKS]]
+
+    def add(name: str, runs: int, shown: dict[str, str]) -> None:
+        rows.append([name, str(runs), *(shown.get(task, "-") for task in TASKS)])
+
     for entry in result["checkpoints"]:
-        scores = {score["task"]: score for score in entry["scores"]}
-        for name, column in (("published", "published"), ("the authors' checkpoint, here", "ours")):
-            cells = [
-                f"{scores[task][column]:.2f}" if column in scores.get(task, {}) else "-"
-                for task in TASKS
-            ]
-            rows.append([f"{entry['name']}: {name}", "1", *cells])
+        for column, name in (("published", "published"), ("ours", "the authors' checkpoint, here")):
+            scored = [score for score in entry["scores"] if column in score]
+            shown = {score["task"]: f"{score[column]:.2f}" for score in scored}
+            add(f"{entry['name']}: {name}", 1, shown)
     for arm, facts in result["arms"].items():
-        cells = [
-            mean_and_deviation(pd.Series(facts["scores"][task]), "-")
-            if task in facts["scores"]
-            else "-"
-            for task in TASKS
-        ]
-        rows.append([f"{arm}: trained here", str(len(facts["seeds"])), *cells])
+        scores = facts["scores"].items()
+        shown = {task: mean_and_deviation(pd.Series(values), "-") for task, values in scores}
+        add(f"{arm}: trained here", len(facts["seeds"]), shown)
     return markdown(rows)
 
 
@@ -244,25 +238,19 @@ def index(results: list[dict[str, Any]]) -> str:
     rows = []
     for result in results:
         for arm, facts in result["arms"].items():
-            averages = facts["scores"].get(AVERAGE)
-            if averages:
+            if averages := facts["scores"].get(AVERAGE):
                 minutes = mean(facts["minutes"])
-                rows.append((-mean(averages), minutes, arm, len(averages), averages, result))
+                cells = [
+                    arm,
+                    mean_and_deviation(pd.Series(averages), "-"),
+                    str(len(averages)),
+                    f"{minutes:.0f}",
+                    facts["hardware"]["device"],
+                    result["scale"],
+                    f"[{result['name']}]({result['name']}/README.md)",
+                ]
+                rows.append((-mean(averages), minutes, cells))
     if not rows:
         return INDEX + "No page has been sent yet: no number of a paper has been reproduced.\n"
-    body = [["arm", "STS", "seeds", "minutes a run", "machine", "scale", "page"]]
-    for _, minutes, arm, count, averages, result in sorted(rows, key=lambda row: row[:3]):
-        device = result["arms"][arm]["hardware"]["device"]
-        link = f"[{result['name']}]({result['name']}/README.md)"
-        body.append(
-            [
-                arm,
-                mean_and_deviation(pd.Series(averages), "-"),
-                str(count),
-                f"{minutes:.0f}",
-                device,
-                result["scale"],
-                link,
-            ]
-        )
-    return INDEX + markdown(body) + "\n"
+    head = ["arm", "STS", "seeds", "minutes a run", "machine", "scale", "page"]
+    return INDEX + markdown([head, *(cells for _, _, cells in sorted(rows))]) + "\n"
