@@ -103,22 +103,18 @@ def _lines(table: Table, rows: Rows) -> list[list[str]]:
     for row in table.rows:
         by_column = {result["column"]: result for result in rows if result["label"] == row.label}
         results = [by_column[column.name] for column in table.columns]
-        published = [_published(result) for result in results]
+        published = []
+        for result in results:
+            number = _number(result, "published", "-")
+            if result["misprint"] is not None:
+                number += f" (the table prints {result['misprint']:.2f})"
+            published.append(number)
         ours = [_number(result, "ours", MISSING) for result in results]
-        runs = {
-            name: max(result[f"{name}_runs"] for result in results)
-            for name in ("published", "ours")
-        }
-        lines.append([row.label, "paper", *published, str(runs["published"] or "-"), ""])
-        lines.append(["", "ours", *ours, str(runs["ours"]), results[-1]["verdict"]])
+        theirs = max(result["published_runs"] for result in results) or "-"
+        runs = max(result["ours_runs"] for result in results)
+        lines.append([row.label, "paper", *published, str(theirs), ""])
+        lines.append(["", "ours", *ours, str(runs), results[-1]["verdict"]])
     return lines
-
-
-def _published(result: Mapping[str, Any]) -> str:
-    text = _number(result, "published", "-")
-    if result["misprint"] is not None:
-        text += f" (the table prints {result['misprint']:.2f})"
-    return text
 
 
 def _number(result: Mapping[str, Any], name: str, missing: str) -> str:
@@ -152,24 +148,22 @@ def mean_and_deviation(values: pd.Series, missing: str) -> str:
 
 
 def _provenance(rows: Rows) -> str:
-    """The facts of all runs, without repetition."""
+    """The facts of all runs, without repetition, except the precision, which stands above."""
     runs = [facts for row in rows for facts in row["provenance"].values()]
     if not runs:
         return "Nothing was run."
     lines = []
     for name in FACTS:
-        if name == "precision":  # the command and `_exceptions` say it
-            continue
-        values = [_in_words(facts[name]) for facts in runs if facts.get(name) is not None]
-        if values:
-            lines.append(f"- {_TITLES.get(name, name)}: {'; '.join(dict.fromkeys(values))}")
+        values: dict[str, None] = {}
+        for facts in runs:
+            value = facts.get(name)
+            if isinstance(value, dict):
+                value = ", ".join(f"{key} {item}" for key, item in value.items())
+            if value is not None:
+                values[str(value)] = None
+        if values and name != "precision":
+            lines.append(f"- {_TITLES.get(name, name)}: {'; '.join(values)}")
     return "\n".join(lines)
-
-
-def _in_words(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {item}" for key, item in value.items())
-    return str(value)
 
 
 def rewritten(page: str, name: str, command: str, content: str) -> str:

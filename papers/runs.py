@@ -119,40 +119,30 @@ class RunPlan:
 
     def command(self, choice: Choice, seed: int) -> list[str]:
         """The script and the flags of the run; empty for an off-the-shelf model."""
+        flags: dict[str, Any] = {"data_dir": choice.data_dir}
+        start = str(self.starts_from.folder(choice, seed)) if self.starts_from else self.model
         if self.baseline:
-            return self._fitting(choice, seed)
+            words = ["-m", "baselines", self.baseline]
+            if start:
+                words.append(start)
+            flags.update(self.flags)
+            if self.baseline == "flow":
+                flags["seed"] = str(seed)
+            if not self.scored_at_once:
+                flags["output"] = str(self.folder(choice, seed))
+            return [*words, *words_of(flags)]
         if not self.flags:
             return []
-        method = self.settings().get("method")
-        flags = {
-            "data_dir": choice.data_dir,
-            "seed": str(seed),
-            "bf16": str(choice.bf16).lower(),
-            **self.flags,
-        }
+        flags |= {"seed": str(seed), "bf16": str(choice.bf16).lower(), **self.flags}
         if self.starts_from:
-            flags["model_name_or_path"] = str(self.starts_from.folder(choice, seed))
+            flags["model_name_or_path"] = start
+        method = self.settings().get("method")
         if method:  # scored afterwards, so that tasks can be added to a finished run
             flags["test_tasks"] = "none"
         flags["output_dir"] = str(self.folder(choice, seed))
         flags["use_cpu"] = str(device_here() == "cpu").lower()
         flags["disable_tqdm"] = "true"
         return [script_of(method), *words_of(flags)]
-
-    def _fitting(self, choice: Choice, seed: int) -> list[str]:
-        """The command of a baseline."""
-        words = ["-m", "baselines", str(self.baseline)]
-        if self.starts_from:
-            words.append(str(self.starts_from.folder(choice, seed)))
-        elif self.model:
-            words.append(self.model)
-        flags = dict(self.flags)
-        if self.baseline == "flow":
-            flags["seed"] = seed
-        flags["data_dir"] = choice.data_dir
-        if not self.scored_at_once:
-            flags["output"] = self.folder(choice, seed)
-        return [*words, *words_of(flags)]
 
     def train(self, choice: Choice, seed: int, wait: bool = True) -> None:
         """Train or resume the run, after the run it starts from.
@@ -180,21 +170,19 @@ class RunPlan:
     def _train(self, choice: Choice, seed: int, folder: Path, wait: bool) -> None:
         if self.starts_from:
             self.starts_from.train(choice, seed, wait)
-        if self.baseline:
-            if not self.scored_at_once and not (folder / BASELINE).is_file():
-                launch(*self.command(choice, seed))
-            text = None
-            if "train_file" in self.flags:
-                text = content_hash(find_files([self.flags["train_file"]], choice.data_dir))
-            facts = {"precision": precision(choice.bf16), **provenance()}
-            record_untrained(folder, facts, self.model, text)
-        elif self.flags:
+        if self.flags and not self.baseline:
             launch(*self.command(choice, seed))
             discard(folder, read_run(folder).get("run_id"))
-        else:
-            facts = {"model": self.model, "pooling": self.pooling, **provenance()}
-            facts["precision"] = precision(choice.bf16)
-            record_untrained(folder, facts, self.model)
+            return
+        facts = {"precision": precision(choice.bf16), **provenance()}
+        text = None
+        if not self.baseline:
+            facts |= {"model": self.model, "pooling": self.pooling}
+        elif not self.scored_at_once and not (folder / BASELINE).is_file():
+            launch(*self.command(choice, seed))
+        if self.baseline and "train_file" in self.flags:
+            text = content_hash(find_files([self.flags["train_file"]], choice.data_dir))
+        record_untrained(folder, facts, self.model, text)
 
     def fill(
         self, choice: Choice, seed: int, tasks: Mapping[str, Sequence[Task]], wait: bool

@@ -13,7 +13,7 @@ A row refers to its published numbers by the id of a record in eval/compare/publ
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -98,14 +98,19 @@ def names() -> list[str]:
 
 
 def read(name: str) -> Table:
-    """The table with this name."""
+    """The table with this name; overrides of its rows as words of a command line."""
     content = read_yaml(FOLDER / f"{name}.yaml")
     backbone = content.pop("backbone")
     columns: list[Column] = []
     for entry in content.pop("columns"):
         columns += _columns(**entry)
-    rows = tuple(_row({"backbone": backbone, **entry}) for entry in content.pop("rows"))
-    return Table(name, columns=tuple(columns), rows=rows, **content)
+    rows = []
+    for entry in content.pop("rows"):
+        row = TableRow(**{"backbone": backbone, **entry})
+        for flag, value in row.overrides.items():
+            row.overrides[flag] = str(value).lower() if isinstance(value, bool) else str(value)
+        rows.append(row)
+    return Table(name, columns=tuple(columns), rows=tuple(rows), **content)
 
 
 def _columns(
@@ -113,11 +118,3 @@ def _columns(
 ) -> list[Column]:
     keys = [Key(task, split, "test", metric) for task in tasks]
     return [Column(name or str(key), key, **more) for key in keys]
-
-
-def _row(entry: Mapping[str, Any]) -> TableRow:
-    """The row, with its overrides as words of a command line."""
-    overrides = {}
-    for name, value in entry.get("overrides", {}).items():
-        overrides[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return TableRow(**{**entry, "overrides": overrides})
