@@ -52,60 +52,40 @@ def findings(run: RunFolder) -> list[str]:
 
 def facts(record: dict[str, Any]) -> dict[str, str]:
     """The facts of a run for readers as text, without local paths."""
-    settings = record.get("settings", {})
+    settings, best = record.get("settings", {}), record.get("best")
+    text = record["trajectory"].get("text") or {}
+    files = record.get("text_files") or text.get("files")
+    weights = []
+    for name, value in sorted(settings.items()):
+        if name.endswith("_weight") and value:
+            weights.append(f"{name} {value:g}")
+    commit = (record.get("commit") or "")[:12]
+    if commit and record.get("changed_files"):
+        commit += f", {record['changed_files']} changed files"
+    versions = record.get("versions", {}).items()
     values = {
         "method": settings.get("method") or record.get("script"),
         "status": record["status"],
         "seed": settings.get("seed"),
         "steps": record.get("steps"),
-        "best dev score": _best(record.get("best")),
+        "best dev score": f"{best['value']:.2f} at step {best['step']}" if best else None,
         "checkpoint": short(settings.get("model_name_or_path") or ""),
-        "text": _text(record),
+        "text": f"{', '.join(map(short, files))} ({text.get('rows'):,} rows)" if files else None,
         "batch size": settings.get("per_device_train_batch_size"),
         "learning rate": settings.get("learning_rate"),
         "maximum length in tokens": settings.get("max_length"),
         "temperature": settings.get("temperature", "none"),
-        "weights of the losses (lambda)": _weights(settings),
+        "weights of the losses (lambda)": ", ".join(weights) or "none",
         "pooling": settings.get("pooling"),
         "bfloat16": settings.get("bf16"),
         "device": record.get("hardware", {}).get("device"),
         "seconds of the last start": record.get("seconds_of_last_start"),
-        "commit": _commit(record),
-        "versions": _listed(record.get("versions", {})),
+        "commit": commit,
+        "versions": ", ".join(f"{name} {version}" for name, version in versions),
     }
-    return {name: _shown(value) for name, value in values.items()}
-
-
-def _shown(value: Any) -> str:
-    if value is None or value == "":
-        return "not recorded"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _best(best: dict[str, Any] | None) -> str | None:
-    return f"{best['value']:.2f} at step {best['step']}" if best else None
-
-
-def _text(record: dict[str, Any]) -> str | None:
-    text = record["trajectory"].get("text") or {}
-    files = record.get("text_files") or text.get("files")
-    if not files:
-        return None
-    return f"{', '.join(map(short, files))} ({text.get('rows'):,} rows)"
-
-
-def _weights(settings: dict[str, Any]) -> str:
-    weights = {name: value for name, value in settings.items() if name.endswith("_weight")}
-    used = {name: f"{value:g}" for name, value in sorted(weights.items()) if value}
-    return _listed(used) or "none"
-
-
-def _commit(record: dict[str, Any]) -> str | None:
-    if not record.get("commit"):
-        return None
-    commit, changed = record["commit"][:12], record.get("changed_files")
-    return f"{commit}, {changed} changed files" if changed else commit
-
-
-def _listed(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+    shown = {}
+    for name, value in values.items():
+        if value is None or value == "":
+            value = "not recorded"
+        shown[name] = f"{value:g}" if isinstance(value, float) else str(value)
+    return shown
