@@ -64,11 +64,6 @@ def runner(monkeypatch):
 def filled(tmp_path):
     def run(*flags):
         folders = [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path / 'results'}"]
-        folders = [
-            folder
-            for folder in folders
-            if folder.split("=")[0] not in {flag.split("=")[0] for flag in flags}
-        ]
         return main(["infocse-5", "--backbone=mini", "--model=m", *folders, *flags])
 
     return run

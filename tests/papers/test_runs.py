@@ -41,29 +41,24 @@ def data_dir(tmp_path, sentences):
 def test_a_run_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_dir, monkeypatch):
     monkeypatch.chdir(tmp_path)
     started = []
-    monkeypatch.setattr(
-        runs, "launch", lambda script, *argv: started.append(argv) or run_unsup.main(list(argv))
-    )
-    argv = [
-        *SIMCSE,
-        f"--model={tiny_bert}",
-        f"--train_file={text_file}",
-        f"--data_dir={data_dir}",
-        "--steps=2",
-    ]
+
+    def launch(script, *argv):
+        started.append(argv)
+        run_unsup.main(list(argv))
+
+    monkeypatch.setattr(runs, "launch", launch)
+    places = [f"--model={tiny_bert}", f"--train_file={text_file}", f"--data_dir={data_dir}"]
+    argv = [*SIMCSE, *places, "--steps=2"]
     [row] = main(argv)
     assert row["ours_runs"] == 1 and -100 <= row["ours"] <= 100
     assert row["verdict"] == "not comparable: other backbone, other text, other budget"
     facts = row["provenance"][4]
-    assert facts["text"] == content_hash([text_file]) and facts["start"] == sha256(
-        tiny_bert / "model.safetensors"
-    )
+    assert facts["text"] == content_hash([text_file])
+    assert facts["start"] == sha256(tiny_bert / "model.safetensors")
     assert (facts["precision"], facts["stage_one_steps"]) == ("float32", None)
     assert facts["steps"] == 2 and set(facts["versions"]) >= {"torch", "transformers"}
     folder = tmp_path / facts["run"]
-    assert json.loads((folder / "run.json").read_text())["best"]["value"] == pytest.approx(
-        row["ours"], abs=0.01
-    )
+    assert finished(folder)["best"]["value"] == pytest.approx(row["ours"], abs=0.01)
     assert not list(folder.glob("checkpoint-*")) and not list(folder.glob("*.part"))
     assert main(argv) == [row] and len(started) == 1
 
@@ -76,14 +71,9 @@ def test_baselines_are_fitted_scored_and_kept(
     started = []
     fitted = baselines.fitted
     monkeypatch.setattr(baselines, "fitted", lambda argv: started.append(argv) or fitted(argv))
+    flags = {"pooling": "avg_first_last", "steps": "1"}
     rows = (
-        TableRow(
-            "flow",
-            "bert-base",
-            "simcse",
-            {"pooling": "avg_first_last", "steps": "1"},
-            baseline="flow",
-        ),
+        TableRow("flow", "bert-base", "simcse", flags, baseline="flow"),
         TableRow("words", "bert-base", "simcse", baseline="word_vectors"),
     )
     columns = (Column("dev", Key("STS-B", "dev", "test", "spearman")),)
@@ -98,19 +88,15 @@ def test_baselines_are_fitted_scored_and_kept(
     assert (flow["ours_runs"], words["ours_runs"]) == (2, 1)
     assert flow["by_seed"][0] != flow["by_seed"][1]
     assert "learnt from" in plans[1].differences[0]
-    assert (
-        flow["provenance"][1]["text"] == words["provenance"][0]["text"] == content_hash([text_file])
-    )
+    texts = {flow["provenance"][1]["text"], words["provenance"][0]["text"]}
+    assert texts == {content_hash([text_file])}
     assert flow["provenance"][0]["start"] == sha256(tiny_bert / "model.safetensors")
     glove = data_dir / GLOVE
     glove.parent.mkdir()
     glove.write_text("a 1 2\n")
     plan = plan_of(table, rows[1], choice)
-    assert (
-        plan.model == str(glove)
-        and not plan.differences
-        and plan.folder(choice, 0) != plans[1].folder(choice, 0)
-    )
+    assert plan.model == str(glove) and not plan.differences
+    assert plan.folder(choice, 0) != plans[1].folder(choice, 0)
 
 
 def test_a_run_whose_script_outlives_its_command_is_left_to_it(tmp_path):
@@ -138,18 +124,14 @@ def test_figure_4_is_the_mean_of_rounded_sets_without_the_tokens_frequent_in_sts
     monkeypatch.setattr(FrequentTokens, "load", lambda self, data_dir: sets)
     encode = encode_of(tiny_bert, "cls_before_pooler")
     rows = FrequentTokens((0, 3), POOLINGS["avg_top2"].pool).score(encode, "nowhere").rows
-    common = most_frequent(
-        encode.tokenizer(sets["STS-B"].left + sets["STS-B"].right)["input_ids"], 3
-    )
+    ids = encode.tokenizer(sets["STS-B"].left + sets["STS-B"].right)["input_ids"]
+    common, pool = most_frequent(ids, 3), POOLINGS["avg_top2"].pool
     for row, count in zip(rows, (0, 3), strict=True):
         scores = []
         for part in sets.values():
-            module = AverageWithout(
-                encode.module.backbone, 64, POOLINGS["avg_top2"].pool, common, (count,)
-            )
-            left, right = (
-                Encode(module, encode.tokenizer)(side) for side in (part.left, part.right)
-            )
+            module = AverageWithout(encode.module.backbone, 64, pool, common, (count,))
+            without = Encode(module, encode.tokenizer)
+            left, right = without(part.left), without(part.right)
             scores.append(round(spearman(pair_cosines(left, right), np.array(part.gold)), 2))
         assert row["value"] == pytest.approx(sum(scores) / 2, abs=0.011)
         assert row["metric"] == f"spearman without {count} tokens" and row["n"] == 40
@@ -194,17 +176,12 @@ def test_the_initial_model_is_compared_by_its_size_where_it_is_here_and_else_by_
 
 def test_stage_one_text_and_budget_are_compared(initial):
     infocse = TableRow("InfoCSE", "bert-base", config="infocse")
-    assert differs(infocse) == () and differs(infocse, stage_one="runs/mine") == (
-        "checkpoint not compared",
-    )
+    assert differs(infocse) == ()
+    assert differs(infocse, stage_one="runs/mine") == ("checkpoint not compared",)
     assert differs(infocse, stage_one=initial(num_hidden_layers=6)) == ("other checkpoint",)
     assert differs(TRAINED, train_file="mine.txt", steps=9) == ("other text", "other budget")
-    assert (
-        model_difference(
-            initial(model_type="roberta", vocab_size=50265), None, "roberta-base", "roberta-base"
-        )
-        is None
-    )
+    roberta = initial(model_type="roberta", vocab_size=50265)
+    assert model_difference(roberta, None, "roberta-base", "roberta-base") is None
 
 
 def test_the_names_of_folders_are_those_of_earlier_versions(tmp_path):
