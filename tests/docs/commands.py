@@ -45,9 +45,7 @@ def blocks(text, language):
 def commands(text):
     """Every command of a page's sh blocks, and every inline command with flags."""
     lines = "".join(blocks(text, "sh")).replace("\\\n", " ").splitlines()
-    shown = [
-        " ".join(shlex.quote(word) for word in shlex.split(line, comments=True)) for line in lines
-    ]
+    shown = [shlex.join(shlex.split(line, comments=True)) for line in lines]
     inline = [" ".join(command.split()) for command in _INLINE.findall(_BLOCK.sub("", text))]
     return [command for command in (*shown, *inline) if command]
 
@@ -57,9 +55,8 @@ def check(command):
     command = re.sub(r"^(\w+=\S+ )+", "", command)  # environment variables
     words = shlex.split(command)
     for word in words:
-        assert not word.startswith(("configs/", "tests/")) or (ROOT / word).exists(), (
-            f"{word} does not exist"
-        )
+        ours = word.startswith(("configs/", "tests/"))
+        assert not ours or (ROOT / word).exists(), f"{word} does not exist"
     if words[0] == "make":
         _check_target(words[1:])
     elif words[0] == "accelerate":
@@ -89,11 +86,9 @@ def _shortened(words):
         flags.append("--test_tasks=none")
     if re.search("infocse|aux", " ".join(words)):
         flags.append("--skip_from=2")
-    start = (
-        read_config(words[words.index("--config") + 1]).get("model_name_or_path", "")
-        if "--config" in words
-        else ""
-    )
+    start = ""
+    if "--config" in words:
+        start = read_config(words[words.index("--config") + 1]).get("model_name_or_path", "")
     if "--model_name_or_path" not in words and not Path(start).is_dir():
         flags.append("--model_name_or_path=MODEL")
     replaced = "|".join(flag.split("=")[0] for flag in flags)

@@ -14,14 +14,9 @@ from tests.docs.commands import ROOT, SHORT, blocks, call, check, commands
 from training.methods import load_method, method_names
 from training.run_arguments import RunArguments
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*found in sys.modules"
-)  # of runpy, which runs commands here
-PAGES = [
-    *sorted(ROOT.glob("*.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
-    ROOT / "results" / "README.md",
-]
+# of runpy, which runs commands here
+pytestmark = pytest.mark.filterwarnings("ignore:.*found in sys.modules")
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), ROOT / "results/README.md"]
 
 
 @pytest.fixture(scope="session")
@@ -44,14 +39,9 @@ def made(tiny_bert, text_file, dev_file, tmp_path_factory):
         file.write_text("\n".join(lines[start : start + 4]), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        stage_one = [
-            "--model_name_or_path=MODEL",
-            "--skip_from=0",
-            "--output_dir=runs/quickstart/stage-1",
-        ]
-        call(
-            ["python", "run_pretrain_aux.py", "--train_file=MY_PARAGRAPHS.txt", *stage_one, *SHORT]
-        )
+        flags = ["--model_name_or_path=MODEL", "--train_file=MY_PARAGRAPHS.txt", "--skip_from=0"]
+        flags.append("--output_dir=runs/quickstart/stage-1")
+        call(["python", "run_pretrain_aux.py", *flags, *SHORT])
         call(["python", "run_unsup.py", "--config=configs/infocse-quickstart.yaml", *SHORT])
     shutil.copytree(folder / "runs" / "quickstart" / "infocse-0", folder / "RUN")
     return folder
@@ -73,9 +63,8 @@ def test_every_command_of_a_page_works(page, here, capsys):
         except (AssertionError, SystemExit) as error:
             pytest.fail(f"{page.name}: {command}: {error}\n{capsys.readouterr().err[-500:]}")
     for block in blocks(text, ""):
-        assert not re.search(r"^(python|make|accelerate) ", block, re.MULTILINE), (
-            "mark the block with sh"
-        )
+        shown = re.search(r"^(python|make|accelerate) ", block, re.MULTILINE)
+        assert not shown, "mark the block with sh"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -88,11 +77,8 @@ def test_flags_that_replace_those_of_other_repositories_exist():
     methods = [load_method(name).arguments for name in method_names()]
     kinds = (ModelArguments, PretrainArguments, SentenceArguments, RunArguments, *methods)
     known = {field.name for arguments in kinds for field in fields(arguments)}
-    known |= {
-        name.lstrip("-")
-        for action in eval.__main__.parser()._actions
-        for name in action.option_strings
-    }
+    for action in eval.__main__.parser()._actions:
+        known |= {name.lstrip("-") for name in action.option_strings}
     known |= {"push_to_hub"}  # of export
     page = (ROOT / "docs" / "from_the_old_repositories.md").read_text(encoding="utf-8")
     for name, here in (TRAINING | TRAINER | EVALUATION).items():

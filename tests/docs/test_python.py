@@ -1,7 +1,6 @@
 """The Python of the pages runs as it stands, and gives what the command line gives."""
 
 import ast
-import json
 import re
 import shutil
 from importlib.util import find_spec
@@ -16,6 +15,7 @@ import run_unsup
 from common.errors import CheckpointRefused
 from models.encoder import load_encoder
 from tests.docs.commands import blocks
+from tests.folders import record
 from tests.sources import ROOT
 
 BLOCKS = blocks((ROOT / "docs" / "python.md").read_text(encoding="utf-8"), "python")
@@ -28,43 +28,27 @@ def page(tiny_bert, text_file, dev_file, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     matplotlib.use("Agg")
     shutil.copytree(tiny_bert, "MODEL")
-    for name, file in (
-        ("MY_SENTENCES.txt", text_file),
-        ("MY_PARAGRAPHS.txt", text_file),
-        ("MY_PAIRS.tsv", dev_file),
-    ):
-        shutil.copy(file, name)
+    for name in ("MY_SENTENCES.txt", "MY_PARAGRAPHS.txt"):
+        shutil.copy(text_file, name)
+    shutil.copy(dev_file, "MY_PAIRS.tsv")
     names = {}
     for block in BLOCKS:
-        exec(
-            compile(block.replace("batch_size=32", "batch_size=8"), "docs/python.md", "exec"), names
-        )
+        exec(block.replace("batch_size=32", "batch_size=8"), names)
     plt.close("all")
     return names
 
 
 def test_the_page_runs_and_its_run_is_the_command_s(page, tmp_path):
-    assert page["run"] == "runs/from-python" and [step for step, _ in page["losses"].seen] == [
-        5,
-        10,
-    ]
-    assert [step for step, _ in page["scores"]] == [0, 10, 20, 30] and (
-        tmp_path / "runs/dev.png"
-    ).stat().st_size > 5000
+    assert page["run"] == "runs/from-python"
+    assert [step for step, _ in page["losses"].seen] == [5, 10]
+    assert [step for step, _ in page["scores"]] == [0, 10, 20, 30]
+    assert (tmp_path / "runs/dev.png").stat().st_size > 5000
     assert page["vectors"].shape == (2, 32) and page["cosine"].shape == ()
     assert len(page["hits"]) == 3 and page["hits"][0][1] >= page["hits"][-1][1]
-    assert (
-        json.loads((tmp_path / page["supervised"] / "run.json").read_text())["script"]
-        == "run_sup.py"
-    )
+    assert record(tmp_path / page["supervised"])["script"] == "run_sup.py"
     for folder in ("stage-1", "stage-2"):
-        assert (
-            json.loads((tmp_path / "runs" / folder / "run.json").read_text())["settings"][
-                "skip_from"
-            ]
-            == 2
-        )
-    command = json.loads((tmp_path / "runs/from-python/run.json").read_text())["command"]
+        assert record(tmp_path / "runs" / folder)["settings"]["skip_from"] == 2
+    command = record(tmp_path / "runs/from-python")["command"]
     assert command[:2] == ["python", "run_unsup.py"]
     log = (tmp_path / "runs/from-python/log.jsonl").read_bytes()
     run_unsup.main(command[2:])  # the same run, which has finished

@@ -8,8 +8,9 @@ import json
 import random
 import shutil
 import tarfile
+import threading
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,6 @@ import reproduce
 from eval.published.__main__ import checkpoints
 from eval.sts import STS_TEST
 from tests.eval.toys import sts_files
-from tests.servers import serving
 
 COMMIT = "c" * 40
 DATA = "datasets/princeton-nlp/datasets-for-simcse"
@@ -55,22 +55,15 @@ class Handler(BaseHTTPRequestHandler):
             if not found or "additional_chat_templates" in path:
                 return self.head(404, {"Content-Length": "0", "X-Error-Code": "EntryNotFound"})
             files = self.hub.files[found[0]].items()
-            if "/tree/" in path:
-                listed = [
-                    {"type": "file", "path": file, "size": len(content), "oid": "0" * 40}
-                    for file, content in files
-                ]
-                return self.send(json.dumps(listed).encode(), {}, with_body)
-            body: dict = {"id": found[0].removeprefix("datasets/"), "sha": COMMIT}
-            body["siblings"] = [
-                {
-                    "rfilename": file,
-                    "size": len(content),
-                    "lfs": {"sha256": digest(content), "size": len(content), "pointerSize": 1},
-                }
-                for file, content in files
-            ]
-            return self.send(json.dumps(body).encode(), {}, with_body)
+            listed, siblings = [], []
+            for file, content in files:
+                size = len(content)
+                lfs = {"sha256": digest(content), "size": size, "pointerSize": 1}
+                listed.append({"type": "file", "path": file, "size": size, "oid": "0" * 40})
+                siblings.append({"rfilename": file, "size": size, "lfs": lfs})
+            info = {"id": found[0].removeprefix("datasets/"), "sha": COMMIT, "siblings": siblings}
+            answer = listed if "/tree/" in path else info
+            return self.send(json.dumps(answer).encode(), {}, with_body)
         repo, _, file = path.partition("/resolve/")
         content = self.hub.files.get(repo, {}).get(file.partition("/")[2])
         if content is None:
@@ -140,10 +133,14 @@ def hub(tiny_bert, sentences, tmp_path, monkeypatch):
     monkeypatch.setitem(reproduce.SCALES, "full", full)
     shutil.copytree(Path(reproduce.__file__).parent / "configs", tmp_path / "configs")
     monkeypatch.chdir(tmp_path)
-    with serving(type("Handler", (Handler,), {"hub": hub})) as hub.endpoint:
+    handler = type("Handler", (Handler,), {"hub": hub})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        hub.endpoint = f"http://127.0.0.1:{server.server_port}"
         monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
         template = f"{hub.endpoint}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
         constants = "huggingface_hub.constants"  # read from the environment when imported
         monkeypatch.setattr(f"{constants}.ENDPOINT", hub.endpoint)
         monkeypatch.setattr(f"{constants}.HUGGINGFACE_CO_URL_TEMPLATE", template)
         yield hub
+        server.shutdown()
