@@ -75,7 +75,7 @@ def documents() -> list[tuple[str, str]]:
 
     Aliases of an object repeat its text. The name with the fewest dots is used, then the shortest.
     """
-    names: dict[str, list[str]] = {}
+    found: list[tuple[str, str]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about deprecated names
         for package in PACKAGES:
@@ -83,12 +83,12 @@ def documents() -> list[tuple[str, str]]:
                 own_name = getattr(thing, "__name__", name)
                 text = description(own_name, getattr(thing, "__doc__", None))
                 if len(text.split()) >= LEAST:
-                    names.setdefault(text, []).append(name)
-    shortest = {
-        min(aliases, key=lambda name: (name.count("."), len(name), name)): text
-        for text, aliases in names.items()
-    }
-    return sorted(shortest.items())
+                    found.append((name, text))
+    found.sort(key=lambda pair: (pair[0].count("."), len(pair[0]), pair[0]))
+    names: dict[str, str] = {}
+    for name, text in found:
+        names.setdefault(text, name)
+    return sorted((name, text) for text, name in names.items())
 
 
 def public(module: ModuleType) -> Iterator[tuple[str, object]]:

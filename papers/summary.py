@@ -44,13 +44,10 @@ class Results:
         [found] = [row for row in self.rows(file) if values.items() <= row.items()]
         return found
 
-    def runs(self, name: str, levels: Mapping[str, str]) -> pd.DataFrame:
-        """The runs of a study with these levels."""
-        return with_levels(figures_of(self.rows(name)), levels)
-
     def mean(self, name: str, column: str, levels: Mapping[str, str]) -> str:
         """Mean and standard deviation of a study's runs with these levels."""
-        return mean_and_deviation(self.runs(name, levels)[column], "-")
+        runs = with_levels(figures_of(self.rows(name)), levels)
+        return mean_and_deviation(runs[column], "-")
 
     def tuned(self, name: str, level: str, column: str) -> str:
         """As `mean`, of a level with its best level of the second factor."""
@@ -213,10 +210,6 @@ class Results:
         }
         path = min(steps, key=steps.__getitem__)
         return f"{step} {path} {steps[path]:.2f} (published {steps['published']:.2f})"
-
-    def largest_difference(self, entry: Mapping[str, Any]) -> float:
-        """Of a published checkpoint's scores from ours, in points."""
-        return max(abs(score["difference"]) for score in entry["scores"])
 
 
 def _cell(value: Any, digits: int | None) -> str:
