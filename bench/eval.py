@@ -8,6 +8,7 @@ batcher it keeps all hidden states. The scores of both sides are compared.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.stats import spearmanr
 import infocse
 from bench.timing import alternate
 from common.errors import ProjectError
-from eval.encode import Encode
+from eval.encode import Encode, Encoder
 from eval.sts import STS_TEST, Pairs, merged, read_sick, read_stsb
 from models.pooling import POOLINGS
 
@@ -37,7 +38,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
     encoder, tokenizer = infocse.load(args.model, args.pooling)
     data_dir, precision = Path(args.data_dir), "bf16" if args.bf16 else "fp32"
     encode = Encode(encoder, tokenizer, bf16=args.bf16)
-    theirs = PlainEncode(encoder, tokenizer, args.bf16)
+    theirs = partial(plain_encode, encoder.eval(), tokenizer, args.bf16)
 
     scores: dict[str, dict[str, float]] = {"plain": {}, "ours": {}}
 
@@ -62,28 +63,22 @@ def rows(args: argparse.Namespace) -> list[dict]:
     return [row | times | {"runs": args.runs, "apart": round(apart, 5)}]
 
 
-class PlainEncode:
-    """Encodes sentences in the given order, 128 at a time."""
-
-    def __init__(self, encoder, tokenizer, bf16: bool) -> None:
-        self.encoder, self.tokenizer, self.bf16 = encoder.eval(), tokenizer, bf16
-        self.pooling = POOLINGS[encoder.pooling]
-
-    @torch.no_grad()
-    def __call__(self, sentences: list[str]) -> np.ndarray:
-        parts = []
-        cut = {"padding": True, "truncation": True, "max_length": 512, "return_tensors": "pt"}
-        for start in range(0, len(sentences), BATCH):
-            batch = self.tokenizer(sentences[start : start + BATCH], **cut)
-            ids, mask = batch["input_ids"], batch["attention_mask"]
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
-                states = self.encoder.backbone(ids, mask, output_hidden_states=True).hidden_states
-                pooled = self.pooling.pool(states, mask, self.encoder.place)
-            parts.append(pooled.float().numpy())
-        return np.concatenate(parts)
+@torch.no_grad()
+def plain_encode(encoder, tokenizer, bf16: bool, sentences: list[str]) -> np.ndarray:
+    """The vectors, (N, D), of sentences in the given order, 128 at a time."""
+    parts = []
+    cut = {"padding": True, "truncation": True, "max_length": 512, "return_tensors": "pt"}
+    for start in range(0, len(sentences), BATCH):
+        batch = tokenizer(sentences[start : start + BATCH], **cut)
+        ids, mask = batch["input_ids"], batch["attention_mask"]
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+            states = encoder.backbone(ids, mask, output_hidden_states=True).hidden_states
+            pooled = POOLINGS[encoder.pooling].pool(states, mask, encoder.place)
+        parts.append(pooled.float().numpy())
+    return np.concatenate(parts)
 
 
-def spearman(encode: PlainEncode, pairs: Pairs) -> float:
+def spearman(encode: Encoder, pairs: Pairs) -> float:
     """Spearman x 100 of pairs in SentEval's order, sorted by length."""
 
     def lengths(row: int) -> tuple[int, int]:

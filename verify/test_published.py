@@ -34,18 +34,9 @@ def ndcg(minilm, data_dir):
     """Name of a set -> nDCG@10 x 100 of the command."""
 
     def score(name):
-        flags = [
-            "--tasks",
-            "beir",
-            "--beir",
-            name,
-            "--max_length",
-            str(MAX_LENGTH),
-            "--data_dir",
-            data_dir,
-        ]
-        (row,) = [row for row in command.main([str(minilm), *flags]) if row["metric"] == "ndcg@10"]
-        return row["value"]
+        flags = ["--tasks=beir", f"--beir={name}", f"--data_dir={data_dir}"]
+        rows = command.main([str(minilm), *flags, f"--max_length={MAX_LENGTH}"])
+        return next(row["value"] for row in rows if row["metric"] == "ndcg@10")
 
     return score
 
