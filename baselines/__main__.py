@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import infocse
 from common.errors import BadInput, run_command
@@ -39,6 +39,8 @@ from export.facts import BASELINE
 from models.heads import Head
 
 logger = logging.getLogger(__name__)
+# sentences to vectors, and what was fitted to what: each row of its scores states it
+Fitted: TypeAlias = tuple[Encoder, dict[str, Any]]
 _EXAMPLES = """examples:
   python -m baselines whitening bert-base-uncased --pooling avg_first_last --train_file wiki.txt \\
       --output runs/whitened
@@ -73,13 +75,6 @@ _TEXT = (
 )
 
 
-class Baseline(NamedTuple):
-    """Sentences to vectors, and what was fitted to what: each row of its scores states it."""
-
-    encode: Encoder
-    facts: dict[str, Any]
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command; what it writes is complete or absent."""
     args = parser().parse_args(argv)
@@ -93,9 +88,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     tasks = tasks_chosen(args.tasks, args.dev_file, options)
     for task in tasks:
         task.load(args.data_dir)  # missing data is an error now, not after the fit
-    made = _fitted(args)
-    results = score_all(made.encode, tasks, args.data_dir)
-    rows = rows_of(results, args.command, None, **made.facts)
+    encode, facts = _fitted(args)
+    results = score_all(encode, tasks, args.data_dir)
+    rows = rows_of(results, args.command, None, **facts)
     if args.output:
         write_scores(args.output, results, rows)
     show(score_tables({args.command: rows}))
@@ -178,16 +173,16 @@ def whiten(args: argparse.Namespace, folder: Path) -> None:
     write_json(folder / BASELINE, {"command": "whitening", **facts})
 
 
-def fitted(argv: Sequence[str]) -> Baseline:
-    """The flow or the word vectors that a command line describes."""
+def fitted(argv: Sequence[str]) -> Fitted:
+    """The encoder of a flow or word vectors that a command line describes, and its facts."""
     return _fitted(parser().parse_args(argv))
 
 
-def _fitted(args: argparse.Namespace) -> Baseline:
+def _fitted(args: argparse.Namespace) -> Fitted:
     return _fit_flow(args) if args.command == "flow" else _load_words(args)
 
 
-def _fit_flow(args: argparse.Namespace) -> Baseline:
+def _fit_flow(args: argparse.Namespace) -> Fitted:
     settings = Settings(**{field.name: getattr(args, field.name) for field in fields(Settings)})
     plain, vectors, facts = _encoded(args)
     flow, before, after = fit(torch.from_numpy(vectors).to(device_here()), settings)
@@ -201,10 +196,10 @@ def _fit_flow(args: argparse.Namespace) -> Baseline:
         return flow.latent(plain(sentences))
 
     facts |= {"max_length": plain.max_length, "nll_before": before, "nll_after": after}
-    return Baseline(encode, facts | asdict(settings))
+    return encode, facts | asdict(settings)
 
 
-def _load_words(args: argparse.Namespace) -> Baseline:
+def _load_words(args: argparse.Namespace) -> Fitted:
     if args.file:
         words = read_words(args.file)
         facts = {"file": str(args.file), "sha256": content_hash([args.file])}
@@ -213,7 +208,7 @@ def _load_words(args: argparse.Namespace) -> Baseline:
         words = learn_words(texts)
     count, width = words.emb_layer.weight.shape
     logger.info("%d words, %d dimensions", count - 1, width)  # the first row is padding
-    return Baseline(averaged(words), facts | {"words": count - 1})
+    return averaged(words), facts | {"words": count - 1}
 
 
 def _encoded(args: argparse.Namespace) -> tuple[Encode, np.ndarray, dict[str, Any]]:
