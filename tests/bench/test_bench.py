@@ -21,8 +21,7 @@ def test_the_host_s_parts_of_a_step_are_measured():
         assert 0 < host["AdamW"] < host["all"] and 0 < host["collation"] < host["all"]
 
 
-@pytest.mark.parametrize("weight", [step.WEIGHT, 1.0])
-@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize(("weight", "packed"), [(step.WEIGHT, True), (1.0, False)])
 def test_the_plain_step_has_our_loss_and_gradients(tmp_path, weight, packed):
     dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     materials = Materials(tmp_path, TINY | dropout | {"initializer_range": 0.3}, 16, 32)
