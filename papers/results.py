@@ -176,7 +176,10 @@ def averaged(key: Key) -> frozenset[str]:
 
 def collect(table: Table, choice: Choice) -> list[dict[str, Any]]:
     """One JSON row per figure of the table, in its order; `ours` is None without a run."""
-    return [result for row in table.rows for result in _results_of(table, row, choice)]
+    results = []
+    for row in table.rows:
+        results += _results_of(table, row, choice)
+    return results
 
 
 def _results_of(table: Table, row: TableRow, choice: Choice) -> list[dict[str, Any]]:
