@@ -57,21 +57,21 @@ class Settings:
     Attributes:
         script: the script that runs it.
         method: a file of models/objectives; None in stage 1.
-        model_args, method_args, data_args, args: the flags; stage 1 has no method's.
         given: every value that is not a default, by name.
         sources: where the given values are from: "flag", "auto" or the configuration file.
         chosen: value and reason of every `auto`.
+        model_args, method_args, data_args, args: the flags; stage 1 has no method's.
     """
 
     script: str
     method: Method | None
+    given: dict[str, Any]
+    sources: dict[str, str]
+    chosen: dict[str, str]
     model_args: Any
     method_args: Any
     data_args: Any
     args: RunArguments
-    given: dict[str, Any]
-    sources: dict[str, str]
-    chosen: dict[str, str]
 
     @property
     def values(self) -> dict[str, Any]:
@@ -208,20 +208,16 @@ class SettingsParser(Parser, HfArgumentParser):
         values.pop("config", None)
         return values
 
-    def of_file(self, path: str, words: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of a configuration file, by name; `words` are those that count."""
-        for name, value in words.items():
-            if name == "method" and self.script == STAGE_ONE:
-                raise BadInput(f"{path}: a configuration of {script_of(str(value))}")
-            if name not in self.hints:
-                raise BadInput(f"{path}: unknown key '{name}'; {self.instead(name)}")
-            single = self._option_string_actions[f"--{name}"].nargs != "+"
-            if single and isinstance(value, list) and len(value) > 1:
-                raise BadInput(f"{path}: '{name}' takes one value, not {len(value)}")
-        try:
-            return self.values(words_of(words))
-        except BadInput as error:
-            raise BadInput(f"{path}: {error}") from None
+    def of_file(self, name: str, value: Any) -> Any:
+        """The value of a key in a configuration file, parsed like a flag."""
+        if name == "method" and self.script == STAGE_ONE:
+            raise BadInput(f"a configuration of {script_of(str(value))}")
+        if name not in self.hints:
+            raise BadInput(f"unknown key '{name}'; {self.instead(name)}")
+        single = self._option_string_actions[f"--{name}"].nargs != "+"
+        if single and isinstance(value, list) and len(value) > 1:
+            raise BadInput(f"'{name}' takes one value, not {len(value)}")
+        return self.values(words_of({name: value}))[name]
 
     def typed(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Values from Python, checked."""
@@ -270,10 +266,11 @@ def _opened(
     loaded = None if script == STAGE_ONE else load_method(method, script)
     parser = SettingsParser(script, loaded)
     values: dict[str, tuple[Any, str]] = {}
-    for path in map(str, config):
-        words = {name: word for name, (word, file) in merged.items() if file == path}
-        for name, value in parser.of_file(path, words).items():
-            values[name] = value, path
+    for name, (value, path) in merged.items():
+        try:
+            values[name] = parser.of_file(name, value), path
+        except BadInput as error:
+            raise BadInput(f"{path}: {error}") from None
     return parser, values
 
 
@@ -297,19 +294,10 @@ def _settled(
             raise BadInput(f"--{name}: does nothing without --{needed}")
         if value and other and given.get(other):
             raise BadInput(f"--{name}: does nothing beside --{other}")
-    *groups, args = _built(parser.kinds, given)
-    model_args, method_args, data_args = groups if parser.method else (groups[0], None, groups[1])
-    return Settings(
-        parser.script,
-        parser.method,
-        model_args,
-        method_args,
-        data_args,
-        args,
-        given,
-        sources,
-        chosen,
-    )
+    groups = _built(parser.kinds, given)
+    if parser.method is None:
+        groups.insert(1, None)  # its arguments
+    return Settings(parser.script, parser.method, given, sources, chosen, *groups)
 
 
 def _built(kinds: Sequence[type], given: Mapping[str, Any]) -> list[Any]:
