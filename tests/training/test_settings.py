@@ -48,11 +48,7 @@ def refusal(config_text, *flags, config):
 def test_flags_override_the_file_and_both_are_named_as_sources(config):
     text = "max_length: 48\npooling: avg\nseed: 7\n"
     settings = parsed(text, "--seed", "9", "--pooling=cls", config=config)
-    assert (settings.data_args.max_length, settings.model_args.pooling, settings.args.seed) == (
-        48,
-        "cls",
-        9,
-    )
+    assert settings.values.items() >= {"max_length": 48, "pooling": "cls", "seed": 9}.items()
     assert settings.sources["max_length"] == config(text) and settings.sources["seed"] == "flag"
     words = ["--seed", "9", "--use_cpu", "--method=simcse", f"--config={config(text)}"]
     assert read(UNSUP, words, "").args.seed == 9, "wherever --config stands"
@@ -66,10 +62,7 @@ def test_the_command_repeats_the_settings_without_the_file(config):
     assert "--config" not in settings.command and {*settings.sources.values()} > {"auto"}
     again = read(UNSUP, settings.command[2:], "")
     assert again.values == settings.values and "bf16: " in settings.describe_choices()
-    python = fill(
-        UNSUP,
-        {"method": "simcse", "use_cpu": True, "lr_scheduler_kwargs": {"num_cycles": 2}, "seed": 3},
-    )
+    python = fill(UNSUP, PYTHON)
     assert read(UNSUP, python.command[2:], "").values == python.values
 
 
@@ -78,17 +71,12 @@ def test_values_in_a_file_are_parsed_like_flags(config):
         dropout: 0, bf16_full_eval: no, dry_run: yes, lr_scheduler_kwargs: {power: 2},
         save_steps: 50, output_dir: off, dev_file: null, dev: stsb"""
     settings = parsed("\n".join(line.strip() for line in text.split(",")), config=config)
-    model, data, run = settings.model_args, settings.data_args, settings.args
-    assert (run.learning_rate, data.max_length, run.run_name) == (3e-5, 10, "12:30")
-    assert (model.model_name_or_path, data.dev_file, run.output_dir, data.dev) == (
-        "007",
-        "null",
-        "off",
-        "stsb",
-    )
-    assert model.dropout == 0.0 and isinstance(model.dropout, float)
-    assert (run.bf16_full_eval, data.dry_run, run.save_steps) == (False, True, 50)
-    assert run.lr_scheduler_kwargs == {"power": 2}
+    expected = {"learning_rate": 3e-5, "max_length": 10, "run_name": "12:30", "save_steps": 50}
+    expected |= {"model_name_or_path": "007", "dev_file": "null", "output_dir": "off"}
+    expected |= {"dropout": 0.0, "bf16_full_eval": False, "dry_run": True, "dev": "stsb"}
+    expected["lr_scheduler_kwargs"] = {"power": 2}
+    assert {name: settings.values[name] for name in expected} == expected
+    assert isinstance(settings.model_args.dropout, float)
 
 
 def test_lists(config):
@@ -99,61 +87,28 @@ def test_lists(config):
     assert text("train_file:\n- a b.txt\n- -1\n") == ["a b.txt", "-1"]
     assert text("train_file: one.txt") == ["one.txt"]
     assert text("train_file: [a]", "--train_file", "c", "d") == ["c", "d"]
-    assert parsed("test_tasks: [STS12, STS-B]", config=config).data_args.test_tasks == [
-        "STS12",
-        "STS-B",
-    ]
 
 
-PYTHON = {
-    "seed": 7,
-    "learning_rate": 1,
-    "dev_file": None,
-    "test_tasks": ["STS12", "MR"],
-    "lr_scheduler_type": SchedulerType.COSINE,
-    "lr_scheduler_kwargs": {"num_cycles": 2},
-    "output_dir": Path("run"),
-    "text_column": "text",
-    "max_length": 24,
-}
+PYTHON = {"method": "simcse", "use_cpu": True, "learning_rate": 1, "max_length": 24}
+PYTHON |= {"test_tasks": ["STS12", "MR"], "lr_scheduler_kwargs": {"num_cycles": 2}}
 
 
 def test_python_fills_the_same_dataclasses():
-    settings = fill(UNSUP, PYTHON | {"method": "simcse", "use_cpu": True})
-    assert (settings.args.seed, settings.args.learning_rate, settings.args.output_dir) == (
-        7,
-        1,
-        "run",
-    )
-    assert (settings.data_args.test_tasks, settings.data_args.text_column) == (
-        ["STS12", "MR"],
-        ["text"],
-    )
-    assert (settings.args.lr_scheduler_type, settings.args.lr_scheduler_kwargs) == (
-        "cosine",
-        {"num_cycles": 2},
-    )
-    assert (settings.data_args.max_length, settings.data_args.dev_file) == (24, None)
+    others = {"lr_scheduler_type": SchedulerType.COSINE, "output_dir": Path("run")}
+    others |= {"text_column": "text", "dev_file": None}
+    values = fill(UNSUP, PYTHON | others).values
+    expected = PYTHON | {"lr_scheduler_type": "cosine", "output_dir": "run"}
+    expected |= {"text_column": ["text"], "dev_file": None}
+    assert {name: values[name] for name in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("seed", 1.5),
-        ("seed", True),
-        ("seed", "7"),
-        ("bf16", "yes"),
-        ("dev", 3),
-        ("learning_rate", float("nan")),
-        ("train_file", 3),
-        ("method", 3),
-        ("config", 3),
-        ("temprature", 0.1),
-        ("text_column", ["a", 1]),
-    ],
-)
+WRONG = [("seed", 1.5), ("seed", True), ("seed", "7"), ("bf16", "yes"), ("dev", 3), ("method", 3)]
+WRONG += [("learning_rate", float("nan")), ("train_file", 3), ("config", 3), ("temprature", 0.1)]
+
+
+@pytest.mark.parametrize(("name", "value"), [*WRONG, ("text_column", ["a", 1])])
 def test_python_values_of_the_wrong_type_or_range_are_refused_by_name(name, value):
-    assert name in refused(fill, UNSUP, {"method": "simcse", "use_cpu": True, name: value})
+    assert name in refused(fill, UNSUP, PYTHON | {name: value})
 
 
 @pytest.mark.parametrize(
@@ -175,15 +130,12 @@ def test_a_flag_that_would_do_nothing_is_refused(config, words, said):
     assert said in refusal("seed: 1", *words.split(), config=config)
 
 
-def test_bf16_without_a_gpu_for_it_says_what_to_leave_out(monkeypatch):
+def test_bf16_without_a_gpu_for_it_and_a_flag_of_a_head_without_one_are_refused(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(BadInput, match="leave out --use_cpu and --bf16"):
-        fill(UNSUP, {"method": "simcse", "use_cpu": False, "bf16": True})
-
-
-def test_a_flag_of_the_head_needs_one():
-    with pytest.raises(BadInput, match="--aux_mask_rate: does nothing without --head_layers"):
-        fill(STAGE_ONE, {"head_layers": 0, "aux_mask_rate": 0.5})
+    wrong = PYTHON | {"use_cpu": False, "bf16": True}
+    assert "leave out --use_cpu and --bf16" in refused(fill, UNSUP, wrong)
+    said = refused(fill, STAGE_ONE, {"head_layers": 0, "aux_mask_rate": 0.5})
+    assert "--aux_mask_rate: does nothing without --head_layers" in said
 
 
 def test_what_the_trainer_would_ignore_or_is_set_here_is_no_flag():
@@ -272,8 +224,8 @@ def test_a_bad_file_is_refused_by_name_and_key(config, text, said):
         (["--method=infocse", "--mask_recipe=mask"], "'--mask_recipe'; it is '--mask_scheme' now"),
         (["--method=memory_bank", "--queue_size=4"], "'--queue_size'; it is '--negatives' now"),
         (
-            ["--config", f"{ROOT}/configs/aux-read-bert-base.yaml"],
-            "no such file; it is 'aux-retromae-bert-base' now",
+            [f"--config={ROOT}/configs/aux-read-bert-base.yaml"],
+            "it is 'aux-retromae-bert-base' now",
         ),
     ],
 )
@@ -285,13 +237,9 @@ def test_bad_flags_are_refused_by_name(flags, said):
 def test_a_flag_replaces_the_alternatives_in_the_file(config):
     text = config("train_file: [a.txt]\nmodel_name_or_path: m\ndev_file: pairs.tsv\nmax_steps: 3\n")
     every = {"train_file", "model_name_or_path", "dev_file", "max_steps"}
-    replaced = {
-        "--dataset_name=o/n": "train_file",
-        "--dev=none": "dev_file",
-    }
-    for word, gone in (
-        replaced | {"--num_train_epochs=2": "max_steps", "--max_steps=4": None}
-    ).items():
+    replaced = {"--dataset_name=o/n": "train_file", "--dev=none": "dev_file"}
+    replaced |= {"--num_train_epochs=2": "max_steps", "--max_steps=4": None}
+    for word, gone in replaced.items():
         settings = read(UNSUP, [f"--config={text}", "--method=simcse", word], "")
         assert every & settings.given.keys() == every - {gone}
 
@@ -302,16 +250,11 @@ def test_a_flag_replaces_the_alternatives_in_the_file(config):
 def test_a_number_out_of_the_range_of_its_type_is_refused_by_name(args):
     """Every number of a method says its range: nothing else would look at a negative weight."""
     hints = get_type_hints(args, include_extras=True)
-    numbers = {
-        name
-        for name, plain in get_type_hints(args).items()
-        if {int, float} & {plain, *get_args(plain)}
-    }
+    plain = get_type_hints(args)
+    numbers = {name for name in plain if {int, float} & {plain[name], *get_args(plain[name])}}
     ranged = {name for name in numbers if [*ranges_of(hints[name])]}
-    assert numbers - ranged <= {
-        "hard_negative_weight",
-        "skip_from",
-    }  # a logarithm; a layer, looked up in the model
+    # A logarithm; a layer, looked up in the model.
+    assert numbers - ranged <= {"hard_negative_weight", "skip_from"}
     for name in ranged:
         with pytest.raises(BadInput, match=f"{name} -1: must be "):
             check_range(name, -1, hints[name])
@@ -342,26 +285,15 @@ def test_a_new_flag_is_a_decision():
     assert sorted({f.name for kind in METHODS for f in fields(kind)} - shared) == OF_METHODS
 
 
-ENDS = [
-    (Weight, "-0.1", "0"),
-    (Positive, "0", "1e-9"),
-    (Rate, "1", "0"),
-    (Share, "0", "0.999"),
-    (Share, "1", "1e-9"),
-]
-ENDS += [
-    (Count, "0", "1"),
-    (CountOrZero, "-1", "0"),
-    (Rate | None, "1", "0"),
-    (list[Rate], "1", "0"),
-]
+ENDS = [(Weight, -0.1, 0.0), (Positive, 0.0, 1e-9), (Rate, 1.0, 0.0), (Rate | None, 1.0, 0.0)]
+ENDS += [(Share, 0.0, 0.999), (Share, 1.0, 1e-9), (Count, 0, 1), (CountOrZero, -1, 0)]
 
 
-@pytest.mark.parametrize(("hint", "refused", "taken"), ENDS)
+@pytest.mark.parametrize(("hint", "refused", "taken"), [*ENDS, (list[Rate], 1.0, 0.0)])
 def test_the_ends_of_the_ranges(hint, refused, taken):
-    check_range("--value", float(taken), hint)
-    with pytest.raises(BadInput, match=f"--value {float(refused)}: must be "):
-        check_range("--value", [float(taken), float(refused)], hint)
+    check_range("--value", taken, hint)
+    with pytest.raises(BadInput, match=f"--value {refused}: must be "):
+        check_range("--value", [taken, refused], hint)
 
 
 GPU, NEW, OLD = {"cuda": True}, {"amx_bf16": True}, {"avx512_bf16": False}
@@ -386,22 +318,18 @@ def test_auto_device_and_precision_are_the_machine_s(machine, flags, chosen, mon
         settings, "_built", lambda kinds, values: [SimpleNamespace(**values)] * len(kinds)
     )
     settled = fill(UNSUP, {"method": "simcse", **flags})
-    assert [
-        settled.args.use_cpu,
-        settled.args.bf16,
-    ] == chosen and ", by auto" in settled.describe_choices()
+    assert [settled.args.use_cpu, settled.args.bf16] == chosen
+    assert ", by auto" in settled.describe_choices()
 
 
 def test_the_layer_is_that_of_stage_one_or_half_of_the_model_s(tiny_bert, tmp_path):
     for name, change, layer in (("plain", {}, 2), ("trained", {"skip_from": 1}, 1)):
         folder = shutil.copytree(tiny_bert, tmp_path / name)
         change_json(folder / "config.json", **change)
-        settings = fill(
-            STAGE_ONE, {"model_name_or_path": folder, "skip_from": "auto", "use_cpu": True}
-        )
+        flags = {"skip_from": "auto", "use_cpu": True}
+        settings = fill(STAGE_ONE, flags | {"model_name_or_path": folder})
         assert settings.model_args.skip_from == settings.given["skip_from"] == layer
-    with pytest.raises(BadInput, match="--skip_from auto: depends on the model"):
-        fill(STAGE_ONE, {"skip_from": "auto", "use_cpu": True})
+    assert "--skip_from auto: depends on the model" in refused(fill, STAGE_ONE, flags)
 
 
 @pytest.mark.parametrize(("script", "method"), [(UNSUP, "simcse"), (SUP, "nli"), (STAGE_ONE, None)])
@@ -410,8 +338,5 @@ def test_help_shows_our_flags_and_on_request_those_of_transformers(script, metho
         with pytest.raises(SystemExit):
             read(script, [word, *([f"--method={method}"] if method else [])], "what it does")
         shown = capsys.readouterr().out
-        assert (
-            "what it does" in shown
-            and "--max_steps int" in shown
-            and ("--adam_beta1" in shown) == theirs
-        )
+        assert "what it does" in shown and "--max_steps int" in shown
+        assert ("--adam_beta1" in shown) == theirs
