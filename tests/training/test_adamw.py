@@ -13,10 +13,8 @@ STEPS = 12
 
 
 def gradients(scale=1.0):
-    return (
-        torch.randn(STEPS, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-        * scale
-    ).tolist()
+    drawn = torch.Generator().manual_seed(1)
+    return (scale * torch.randn(STEPS, 3, generator=drawn, dtype=torch.float64)).tolist()
 
 
 def by_hand(value, gradients, correct_bias, lr, betas, eps, weight_decay):
@@ -52,11 +50,8 @@ def test_adamw_equals_a_loop_over_plain_numbers(correct_bias):
 
 @pytest.mark.parametrize(("scale", "same"), [(1.0, True), (1e-8, False)])
 def test_adamw_differs_from_torchs_only_where_gradients_are_as_small_as_epsilon(scale, same):
-    settings, rows = (
-        {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0},
-        gradients(scale),
-    )
-    ours, theirs = start(), start()
+    settings = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}
+    rows, ours, theirs = gradients(scale), start(), start()
     ours = moved(TransformersAdamW([ours], **settings), ours, rows) - start().detach()
     theirs = moved(torch.optim.AdamW([theirs], **settings), theirs, rows) - start().detach()
     ratio = ours.norm() / theirs.norm()

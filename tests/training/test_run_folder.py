@@ -45,9 +45,7 @@ def refusal(error, folder, settings=SETTINGS):
 
 
 def test_a_new_or_empty_folder_starts_at_step_0_and_nothing_is_written(tmp_path):
-    assert open_run(str(tmp_path / "new" / "deep"), SETTINGS) == Start(
-        finished=False, checkpoint=None
-    )
+    assert open_run(str(tmp_path / "new" / "deep"), SETTINGS) == Start(False, None)
     assert not (tmp_path / "new").exists()
     assert open_run(str(tmp_path), SETTINGS) == Start(False, None)
     assert list(tmp_path.iterdir()) == []
@@ -127,14 +125,10 @@ def test_each_of_several_folders_in_a_setting_is_identified_by_its_files(tmp_pat
     (tmp_path / "one" / "1_Pooling" / "config.json").write_text("{}")
     assert "1_Pooling/config.json" in contents({"x": a})["x"]
     assert contents({"teacher": ["self"], "rates": [0.1, 0.2], "seed": 1, "name": ""}) == {}
-    files = contents({"teacher": ["self", b]})
-    assert files == {
-        "teacher": {"1": "self", "2 config.json": contents({"x": b})["x"]["config.json"]}
-    }
-    assert (
-        len({str(contents({"teacher": given})) for given in ([a, b], [b, a], [a], ["hub/id", b])})
-        == 4
-    )
+    of_two = {"1": "self", "2 config.json": contents({"x": b})["x"]["config.json"]}
+    assert contents({"teacher": ["self", b]}) == {"teacher": of_two}
+    several = [a, b], [b, a], [a], ["hub/id", b]
+    assert len({str(contents({"teacher": given})) for given in several}) == 4
 
 
 def test_the_newest_checkpoint_is_the_one_of_the_highest_step(run):
@@ -144,35 +138,18 @@ def test_the_newest_checkpoint_is_the_one_of_the_highest_step(run):
 
 
 @pytest.mark.parametrize("missing", STATE)
-def test_an_incomplete_checkpoint_is_passed_over(run, missing):
-    checkpoint(run, 5)
-    assert "is missing" in checkpoint_problem(checkpoint(run, 10, without=missing), "one")
-    assert open_run(str(run), SETTINGS).checkpoint == str(run / "checkpoint-5")
-
-
-def test_random_states_of_several_processes_count_too(run):
-    also = ("rng_state_0.pth", "rng_state_1.pth")
-    assert checkpoint_problem(checkpoint(run, 5, without="rng_state.pth", also=also), "one") is None
-
-
-def test_a_run_without_a_valid_checkpoint_is_refused(run):
-    for step in (5, 10):
-        checkpoint(run, step, without="optimizer.pt")
-    said = (
-        "none of the 2 checkpoints is valid (checkpoint-10: optimizer.pt is missing; checkpoint-5: "
-    )
+def test_an_incomplete_checkpoint_is_passed_over_and_without_another_refused(run, missing):
+    checkpoint(run, 10, without=missing)
+    said = f"none of the 1 checkpoints is valid (checkpoint-10: {missing} is missing)"
     assert said in refusal(CheckpointRefused, run)
+    also = ("rng_state_0.pth", "rng_state_1.pth")  # of two processes
+    checkpoint(run, 5, without="rng_state.pth", also=also)
+    assert last_valid(run, "one") == str(run / "checkpoint-5")
 
 
 def test_folders_that_only_resemble_checkpoints_are_ignored(run):
-    for name in (
-        "checkpoint-best",
-        "checkpoint-",
-        "checkpoint-7-old",
-        "checkpoint-x-9",
-        "checkpoint--3",
-    ):
-        checkpoint(run, name)
+    for name in ("best", "", "7-old", "x-9", "-3"):
+        checkpoint(run, f"checkpoint-{name}")
     (run / "checkpoint-99").write_text("a file")
     assert last_valid(run, "one") is None
     checkpoint(run, 5)
@@ -195,10 +172,9 @@ def test_a_checkpoint_of_another_version_is_passed_over_and_says_so(run, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr("common.folders.FORMAT", 2)
         newer = checkpoint(run, 5)
-    assert checkpoint_problem(newer, "one").startswith(
-        "infocse.json has format 2, but this version reads 1; update"
-    )
-    assert "infocse.json has format 2" in refusal(CheckpointRefused, run)
+    said = "infocse.json has format 2, but this version reads 1; update"
+    assert checkpoint_problem(newer, "one").startswith(said)
+    assert said in refusal(CheckpointRefused, run)
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "infocse.json"])
@@ -208,6 +184,5 @@ def test_the_result_of_a_finished_run_must_be_unchanged(run, name):
     write_run(run, RECORD | {"status": "finished"})
     check_result(run)
     (run / name).unlink()
-    assert f"{name} is missing; the run has finished" in refused(
-        check_result, run, error=CheckpointRefused
-    )
+    said = refused(check_result, run, error=CheckpointRefused)
+    assert f"{name} is missing; the run has finished" in said
