@@ -9,13 +9,11 @@ writes loads its own model from the folder (`from_pretrained`) or copies the fol
     text_file          the same, one a line
     dev_file           30 graded pairs: tab-separated, header sentence1 sentence2 score (0 to 5)
     bert_tokenizer     WordPiece learned from the text, lower-casing, words of one to several pieces
-    roberta_tokenizer  byte-level BPE learned from the text; special ids, order and framing as in
-    roberta-base
+    roberta_tokenizer  byte-level BPE learned from the text; special ids and framing of roberta-base
     xlm_tokenizer      unigram, as sentencepiece learns it; special ids and framing of XLM-R
     tiny_bert          folder: BertForMaskedLM (4 layers of 32, 4 heads, 64 positions, dropout 0.1)
                        with bert_tokenizer
     tiny_roberta       folder: RobertaForMaskedLM (the same, 66 positions), roberta_tokenizer
-    tiny_xlm_roberta   folder: XLMRobertaForMaskedLM (the same, 66 positions), xlm_tokenizer
     tiny               function: the name of any family of models.families -> folder of the same
 """
 
@@ -44,44 +42,27 @@ from data.tokenizer import train_tokenizer
 from models.families import family_of
 
 torch.set_num_threads(1)
-settings.register_profile(
-    "repository", derandomize=True, database=None, deadline=None
-)  # the same examples each time
+# The same examples each time.
+settings.register_profile("repository", derandomize=True, database=None, deadline=None)
 settings.load_profile("repository")
 
-_SIZE = {
-    "hidden_size": 32,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-}
-_SIZE |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
-_SIZE["initializer_range"] = (
-    0.3  # with the usual 0.02 all sentences would get nearly the same vector
-)
+_RANGE = {"initializer_range": 0.3}  # with the usual 0.02 all sentences have nearly one vector
+_LAYERS = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4} | _RANGE
+_LAYERS["intermediate_size"] = 64
+_SIZE = _LAYERS | {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 _SIZES = {  # where names or kinds of sizes differ
     "electra": _SIZE | {"embedding_size": 16},
-    "distilbert": {
-        "dim": 32,
-        "n_layers": 4,
-        "n_heads": 4,
-        "hidden_dim": 64,
-        "initializer_range": 0.3,
-    },
-    "modernbert": {name: _SIZE[name] for name in _SIZE if "dropout" not in name}
-    | {"mlp_dropout": 0.1, "embedding_dropout": 0.1, "local_attention": 8},
+    "distilbert": _RANGE | {"dim": 32, "n_layers": 4, "n_heads": 4, "hidden_dim": 64},
+    "modernbert": _LAYERS | {"mlp_dropout": 0.1, "embedding_dropout": 0.1, "local_attention": 8},
 }
+_OPENINGS = "Today; Yesterday; In the garden; Behind the old station; Without any warning"
+_QUALITIES = "small brown unbelievable careful wooden quiet remarkable yellow weatherproof tired"
+_NOUNS = "dog teacher river musician lighthouse child bicycle newspaper gardener understanding"
 _WORDS = {
-    "opening": "Today; Yesterday; In the garden; Behind the old station; Without any warning".split(
-        "; "
-    ),
+    "opening": _OPENINGS.split("; "),
     "article": "a the every this another".split(),
-    "quality": (
-        "small brown unbelievable careful wooden quiet remarkable yellow weatherproof tired"
-    ).split(),
-    "noun": (
-        "dog teacher river musician lighthouse child bicycle newspaper gardener understanding"
-    ).split(),
+    "quality": _QUALITIES.split(),
+    "noun": _NOUNS.split(),
     "verb": "watches follows paints remembers overtakes carries misunderstands photographs".split(),
     "adverb": "slowly twice again enthusiastically today".split(),
 }
@@ -93,9 +74,8 @@ def _sentence(rng: random.Random) -> str:
 
     parts = [word("opening") + ","] if rng.random() < 0.4 else []
     parts += [word("article")] + [word("quality")] * (rng.random() < 0.6) + [word("noun")]
-    parts += (
-        [word("verb"), word("article")] + [word("quality")] * (rng.random() < 0.6) + [word("noun")]
-    )
+    parts += [word("verb"), word("article")]
+    parts += [word("quality")] * (rng.random() < 0.6) + [word("noun")]
     parts += [word("adverb")] * (rng.random() < 0.5)
     sentence = " ".join(parts)
     return sentence[0].upper() + sentence[1:] + rng.choice([".", "!", ""])
@@ -125,10 +105,9 @@ def dev_file(sentences, tmp_path_factory) -> Path:
         words = sentence.split()
         replaced = round(len(words) * (number % 6) / 5)
         other = words.copy()
+        new = [word for word in _WORDS["noun"] + _WORDS["verb"] if word not in words]
         for index in rng.sample(range(len(words)), replaced):
-            other[index] = rng.choice(
-                [w for w in _WORDS["noun"] + _WORDS["verb"] if w not in words]
-            )
+            other[index] = rng.choice(new)
         lines.append(f"{sentence}\t{' '.join(other)}\t{5 * (1 - replaced / len(words)):.3f}")
     path = tmp_path_factory.mktemp("dev") / "pairs.tsv"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -146,9 +125,8 @@ def roberta_tokenizer(sentences, tmp_path_factory):
     folder = tmp_path_factory.mktemp("byte-level")
     learned = ByteLevelBPETokenizer(add_prefix_space=False)
     special = ["<s>", "<pad>", "</s>", "<unk>"]
-    learned.train_from_iterator(
-        sentences, vocab_size=380, special_tokens=special, show_progress=False
-    )
+    rules = {"vocab_size": 380, "special_tokens": special, "show_progress": False}
+    learned.train_from_iterator(sentences, **rules)
     learned.save_model(str(folder))
     lines = (folder / "merges.txt").read_text(encoding="utf-8").splitlines()
     merges = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
@@ -163,14 +141,11 @@ def xlm_tokenizer(sentences, tmp_path_factory):
     folder, learned = tmp_path_factory.mktemp("unigram"), Tokenizer(models.Unigram())
     learned.pre_tokenizer = pre_tokenizers.Metaspace()
     special = ["<s>", "<pad>", "</s>", "<unk>"]
-    trainer = trainers.UnigramTrainer(
-        vocab_size=160, special_tokens=special, unk_token="<unk>", show_progress=False
-    )
+    rules = {"vocab_size": 160, "special_tokens": special, "show_progress": False}
+    trainer = trainers.UnigramTrainer(unk_token="<unk>", **rules)
     learned.train_from_iterator([*sentences, "猫は庭で寝ています。", "Кошка спит в саду."], trainer)
-    pieces = json.loads(learned.to_str())["model"]["vocab"]
-    XLMRobertaTokenizer(
-        vocab=[*map(tuple, pieces), ("<mask>", 0.0)], model_max_length=512
-    ).save_pretrained(folder)
+    pieces = [*map(tuple, json.loads(learned.to_str())["model"]["vocab"]), ("<mask>", 0.0)]
+    XLMRobertaTokenizer(vocab=pieces, model_max_length=512).save_pretrained(folder)
     return AutoTokenizer.from_pretrained(folder)
 
 
@@ -183,26 +158,12 @@ def tiny_bert(bert_tokenizer, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_roberta(roberta_tokenizer, tmp_path_factory) -> Path:
-    return _saved(_like_roberta("roberta", roberta_tokenizer), roberta_tokenizer, tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def tiny_xlm_roberta(xlm_tokenizer, tmp_path_factory) -> Path:
-    return _saved(_like_roberta("xlm-roberta", xlm_tokenizer), xlm_tokenizer, tmp_path_factory)
-
-
-def _like_roberta(name, tokenizer):
-    return AutoConfig.for_model(
-        name,
-        vocab_size=len(tokenizer),
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        max_position_embeddings=66,  # two more: positions start behind the padding index
-        type_vocab_size=1,
-        layer_norm_eps=1e-5,
-        **_SIZE,
-    )
+    of = roberta_tokenizer
+    ids = {"vocab_size": len(of), "pad_token_id": of.pad_token_id}
+    ids |= {"bos_token_id": of.bos_token_id, "eos_token_id": of.eos_token_id}
+    kind = {"type_vocab_size": 1, "layer_norm_eps": 1e-5}
+    kind["max_position_embeddings"] = 66  # two more: positions start behind the padding index
+    return _saved(AutoConfig.for_model("roberta", **ids, **kind, **_SIZE), of, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
@@ -216,11 +177,9 @@ def tiny(tiny_bert, tiny_roberta, bert_tokenizer, roberta_tokenizer, tmp_path_fa
         behind = family_of(AutoConfig.for_model(name)).offset_positions
         tokenizer = copy.deepcopy(roberta_tokenizer if behind else bert_tokenizer)
         tokenizer.model_input_names = ["input_ids", "attention_mask"]
-        tokens = {"pad": "pad", "cls": "cls", "sep": "sep", "bos": "cls", "eos": "sep"}
-        ids = {
-            f"{token}_token_id": getattr(tokenizer, f"{other}_token_id")
-            for token, other in tokens.items()
-        }
+        pad, cls, sep = tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id
+        ids = {"pad_token_id": pad, "cls_token_id": cls, "sep_token_id": sep}
+        ids |= {"bos_token_id": cls, "eos_token_id": sep}
         size = {"vocab_size": len(tokenizer), "max_position_embeddings": 66 if behind else 64} | ids
         config = AutoConfig.for_model(name, **size, **_SIZES.get(name, _SIZE))
         return _saved(config, tokenizer, tmp_path_factory)

@@ -38,9 +38,8 @@ def run_record():
 def change_json(path, **values):
     """Other values in a file with one JSON object; `...` takes one out."""
     content = json.loads(path.read_text()) | values
-    path.write_text(
-        json.dumps({name: value for name, value in content.items() if value is not ...})
-    )
+    kept = {name: value for name, value in content.items() if value is not ...}
+    path.write_text(json.dumps(kept))
     return path.parent
 
 
@@ -52,14 +51,8 @@ def normalise(folder):
     """Make a saved encoder one of sentence-transformers that normalises its vectors."""
     change_json(folder / "config.json", sentence_embedding=...)
     modules = json.loads((folder / "modules.json").read_text())
-    modules.append(
-        {
-            "idx": 2,
-            "name": "2",
-            "path": "2_Normalize",
-            "type": "sentence_transformers.models.Normalize",
-        }
-    )
+    added = {"idx": 2, "name": "2", "path": "2_Normalize"}
+    modules.append(added | {"type": "sentence_transformers.models.Normalize"})
     (folder / "modules.json").write_text(json.dumps(modules))
 
 
@@ -104,9 +97,8 @@ def shard(folder, tensors):
         file = f"pytorch_model-0000{number}-of-00002.bin"
         torch.save({name: tensors[name] for name in part}, folder / file)
         weight_map |= dict.fromkeys(part, file)
-    (folder / "pytorch_model.bin.index.json").write_text(
-        json.dumps({"metadata": {}, "weight_map": weight_map})
-    )
+    index = json.dumps({"metadata": {}, "weight_map": weight_map})
+    (folder / "pytorch_model.bin.index.json").write_text(index)
     return folder / file
 
 

@@ -24,24 +24,11 @@ from training.methods import load_method, method_names
 
 # Beside those of `tiny_bert` and `tiny_roberta`; the fixture `tiny` has a model of each.
 OTHER_FAMILIES = "xlm-roberta camembert electra distilbert mpnet modernbert deberta-v2".split()
-SMALL = {
-    "temperature": 0.1,
-    "contrastive_weight": 1.0,
-    "aux_weight": 1.0,
-    "aux_init": "random",
-    "skip_from": 2,
-    "mlm_weight": 1.0,
-    "rtd_weight": 1.0,
-    "queue_size": 11,
-    "bank_size": 30,
-    "momentum": 0.5,
-    "negatives": 2,
-    "filters": 6,
-    "teacher_pooling": "avg",
-    "complement_pooling": "avg",
-    "template": "{text}{mask}",
-    "template_2": "{text} {mask}",
-}  # as few tokens as the shortest have
+SMALL = dict.fromkeys(("contrastive_weight", "aux_weight", "mlm_weight", "rtd_weight"), 1.0)
+SMALL |= {"temperature": 0.1, "momentum": 0.5, "aux_init": "random", "skip_from": 2}
+SMALL |= {"queue_size": 11, "bank_size": 30, "negatives": 2, "filters": 6}
+SMALL |= {"teacher_pooling": "avg", "complement_pooling": "avg"}
+SMALL |= {"template": "{text}{mask}", "template_2": "{text} {mask}"}  # few tokens, as the texts
 EXTRA = {  # name of the case: method, flags
     "infocse, weights of the paper": ("infocse", {"aux_weight": 1e-5}),
     "infocse, first view": ("infocse", {"aux_views": "first"}),
@@ -83,9 +70,8 @@ def build_model(
     config = load_config(folder)
     set_dropout(config, dropout)
     torch.manual_seed(1)
-    mask_at = (
-        mask_place(method.tokenizer(args, load_tokenizer(folder))) or -1
-    )  # where nothing has a template: the last
+    tokenizer = method.tokenizer(args, load_tokenizer(folder))
+    mask_at = mask_place(tokenizer) or -1  # where nothing has a template: the last
     with_output = method.reads_output(args) or case in WORDS
     model = (load_masked_lm if with_output else load_backbone)(folder, config)
     encoder = SentenceEncoder(model.base_model, pooling, None, 64, packed, place=mask_at)
@@ -94,9 +80,8 @@ def build_model(
     if case in WORDS:
         objectives.append(BagOfWords(TiedHead(model), 0.7))
     model = EncoderForTraining(encoder, projection, objectives).train()
-    for objective in objectives:
-        if generator := getattr(objective, "generator", None):
-            generator.eval().train = lambda mode=True, module=generator: module  # no dropout
+    for generator in [part.generator for part in objectives if hasattr(part, "generator")]:
+        generator.eval().train = lambda mode=True, module=generator: module  # no dropout
     return model
 
 
@@ -129,9 +114,8 @@ def make_batch(
     views, config = method.views(args), load_config(folder)
     generator = torch.Generator().manual_seed(seed)
     mask = mask.long().expand(len(views), -1, -1).contiguous()
-    ids = torch.randint(10, 90, mask.shape, generator=generator).where(
-        mask == 1, config.pad_token_id
-    )
+    ids = torch.randint(10, 90, mask.shape, generator=generator)
+    ids = ids.where(mask == 1, config.pad_token_id)
     drawn = (torch.rand(mask.shape, generator=generator) < chosen) & (mask == 1)
     drawn[:, :, 0] = False
     batch = {"input_ids": ids, "attention_mask": mask}
@@ -144,16 +128,14 @@ def make_batch(
     if any(view.perturb for view in views):
         changed = torch.tensor([view.perturb is not None for view in views]).view(-1, 1, 1)
         straight = mask.cumsum(2).sub(1).clamp(min=0)
-        batch["positions"] = torch.where(
-            changed, straight.flip(2) % mask.sum(2, keepdim=True), straight
-        )
+        turned = straight.flip(2) % mask.sum(2, keepdim=True)
+        batch["positions"] = torch.where(changed, turned, straight)
         kept = torch.rand(*mask.shape, config.hidden_size, generator=generator) < 0.8
         batch["kept"] = torch.from_numpy(np.packbits(kept | ~changed.unsqueeze(-1), axis=-1))
     if any(view.target for view in views):
         whole = mask.flip(1)  # other lengths than those of what the encoder reads
-        ids = torch.randint(10, 90, mask.shape, generator=generator).where(
-            whole == 1, config.pad_token_id
-        )
+        ids = torch.randint(10, 90, mask.shape, generator=generator)
+        ids = ids.where(whole == 1, config.pad_token_id)
         batch |= {"target_input_ids": ids, "target_attention_mask": whole}
     if case in WORDS:
         batch["words"] = torch.where(drawn, ids, -100)

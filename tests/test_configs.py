@@ -15,21 +15,11 @@ NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml") if path != MINI)
 
 def parsed(name):
     path = CONFIGS / f"{name}.yaml"
-    settings = fill(
-        script_of(read_config(str(path)).get("method")), {"config": path, "bf16": False}
-    )
+    script = script_of(read_config(path).get("method"))
+    settings = fill(script, {"config": path, "bf16": False})
     if settings.method:
         settings.method.views(settings.method_args)
     return settings.values
-
-
-def parsed_defaults():
-    """What every method shares."""
-    values = fill(UNSUP, {"method": "simcse", "use_cpu": True}).values
-    return {
-        key: values[key]
-        for key in ("seed", "eval_steps", "max_length", "per_device_train_batch_size")
-    }
 
 
 def test_the_small_model_s_values_go_behind_every_method_s():
@@ -47,9 +37,10 @@ def test_the_small_model_s_values_go_behind_every_method_s():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_configuration_parses_and_has_only_what_differs_from_what_all_share(name):
-    values, shared = parsed(name), parsed_defaults()
+    values, shared = parsed(name), fill(UNSUP, {"method": "simcse", "use_cpu": True}).values
     assert values["output_dir"].startswith("runs/")
-    for key in read_config(str(CONFIGS / f"{name}.yaml")).keys() & shared.keys():
+    common = {"seed", "eval_steps", "max_length", "per_device_train_batch_size"}
+    for key in read_config(CONFIGS / f"{name}.yaml").keys() & common:
         assert values[key] != shared[key], key
 
 
@@ -58,14 +49,14 @@ def test_output_folders_are_distinct():
     assert len(set(folders)) == len(folders)
 
 
-@pytest.mark.parametrize(
-    "path", sorted((CONFIGS / "accelerate").glob("*.yaml")), ids=lambda p: p.stem
-)
+ACCELERATE = sorted((CONFIGS / "accelerate").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", ACCELERATE, ids=lambda path: path.stem)
 def test_accelerate_files_start_the_number_of_processes_they_say(path):
     content = yaml.safe_load(path.read_text())
     # MULTI_CPU, or use_cpu here, would silently start one process.
     assert content["distributed_type"] == ("MULTI_GPU" if content["num_processes"] > 1 else "NO")
     assert content["use_cpu"] is False
-    assert ("gpu_ids" in content) == (
-        content["num_processes"] == 1
-    )  # or a machine with several would use all
+    # Or a machine with several would use all.
+    assert ("gpu_ids" in content) == (content["num_processes"] == 1)

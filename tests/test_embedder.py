@@ -22,9 +22,8 @@ def test_the_nearest_texts_are_those_of_the_highest_cosine(model, sentences):
         cosines = {text: model.similarity(query, text).item() for text in texts}
         expected = sorted(texts, key=cosines.get, reverse=True)[:4]
         assert [text for text, _ in hits] == expected
-        assert [score for _, score in hits] == pytest.approx(
-            [cosines[text] for text in expected], abs=1e-5
-        )
+        scores = [cosines[text] for text in expected]
+        assert [score for _, score in hits] == pytest.approx(scores, abs=1e-5)
     [(text, score), *rest] = model.search(texts[7], top_k=99, threshold=results[0][0][1])
     assert text == texts[7] and score == pytest.approx(1) and len(rest) < 49
 
@@ -113,23 +112,12 @@ def test_only_the_index_is_in_bfloat16_by_itself(tiny_bert, monkeypatch, tmp_pat
     assert (asked.encode(["a dog"]) != exact.encode(["a dog"])).any()
 
 
-WRONG = [
-    ("search", {"top_k": 2.0}),
-    ("search", {"top_k": -1}),
-    ("search", {"top_k": True}),
-    ("search", {"weight": "0.5"}),
-    ("search", {"weight": 2}),
-    ("search", {"threshold": "0"}),
-    ("search", {"queries": 3}),
-    ("hits", {"top_k": 0}),
-    ("build_index", {"language": "klingon", "lexical": True}),
-    ("build_index", {"lexical": "yes"}),
-    ("build_index", {"texts": None}),
-    ("encode", {"role": "passage"}),
-    ("encode", {"texts": 1.5}),
-    ("save", {"dtype": "float8"}),
-    ("save", {"folder": None}),
-]
+WRONG = [("search", {"top_k": value}) for value in (2.0, -1, True)]
+WRONG += [("search", {"weight": "0.5"}), ("search", {"weight": 2}), ("search", {"threshold": "0"})]
+WRONG += [("search", {"queries": 3}), ("hits", {"top_k": 0}), ("build_index", {"texts": None})]
+WRONG += [("build_index", {"language": "klingon", "lexical": True})]
+WRONG += [("build_index", {"lexical": "yes"}), ("encode", {"role": "passage"})]
+WRONG += [("encode", {"texts": 1.5}), ("save", {"dtype": "float8"}), ("save", {"folder": None})]
 
 
 @pytest.mark.parametrize(("name", "wrong"), WRONG, ids=str)

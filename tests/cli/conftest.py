@@ -18,15 +18,8 @@ from training.methods import load_method
 COMMON = {"logging_steps": 1, "save_steps": 3, "max_steps": 6, "learning_rate": "1e-3"}
 COMMON |= {"use_cpu": "true", "bf16": "false", "disable_tqdm": "true"}
 # Flags of the methods that have them, for the tiny models.
-SMALL = {
-    "aux_weight": 0.1,
-    "skip_from": 2,
-    "rtd_weight": 0.1,
-    "queue_size": 20,
-    "momentum": 0.9,
-    "features": "code",
-}
-SMALL |= {"teacher_pooling": "avg", "complement_pooling": "avg"}
+SMALL = {"aux_weight": 0.1, "skip_from": 2, "rtd_weight": 0.1, "queue_size": 20, "momentum": 0.9}
+SMALL |= {"features": "code", "teacher_pooling": "avg", "complement_pooling": "avg"}
 SMALL |= {"template": 'the "{text}" {mask}.', "template_2": 'this "{text}" {mask}.'}
 
 
@@ -53,26 +46,15 @@ def unsup_in(stage_one_folder, text_file, nli_file, dev_file, tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
 
     def arguments(folder, output="run", method="infocse", **flags):
-        values = COMMON | {
-            "method": method,
-            "model_name_or_path": stage_one_folder,
-            "train_file": text_file,
-        }
-        values |= {
-            "dev_file": dev_file,
-            "test_tasks": "none",
-            "cache_dir": cache,
-            "output_dir": folder / output,
-        }
-        values |= {"eval_steps": 2, "per_device_train_batch_size": 8, "projection": "batch_norm"}
+        values = COMMON | {"method": method, "model_name_or_path": stage_one_folder}
+        values |= {"train_file": text_file, "dev_file": dev_file, "test_tasks": "none"}
+        values |= {"cache_dir": cache, "output_dir": folder / output, "eval_steps": 2}
+        values |= {"per_device_train_batch_size": 8, "projection": "batch_norm"}
         with suppress(BadInput):  # some tests give a name that no method has
             loaded = load_method(method)
             small = SMALL | dict.fromkeys(("generator", "teacher", "complement"), stage_one_folder)
-            values |= {
-                field.name: small[field.name]
-                for field in fields(loaded.arguments)
-                if field.name in small
-            }
+            known = {field.name for field in fields(loaded.arguments)}
+            values |= {name: value for name, value in small.items() if name in known}
             values |= {"train_file": nli_file, "view_1": "adversarial"} if loaded.labels else {}
         if flags.get("dev") == "none":
             del values["dev_file"]
@@ -92,21 +74,11 @@ def aux(tiny_bert, text_file, tmp_path):
     """Arguments of a short run of run_pretrain_aux.py."""
 
     def arguments(output="aux", **flags):
-        values = COMMON | {
-            "model_name_or_path": tiny_bert,
-            "train_file": text_file,
-            "cache_dir": tmp_path / "cache",
-        }
-        values |= {
-            "output_dir": tmp_path / output,
-            "skip_from": 2,
-            "max_length": 24,
-            "eval_steps": 3,
-        }
-        values["per_device_train_batch_size"] = 4
-        return [
-            f"--{name}={value}" for name, value in (values | flags).items() if value is not None
-        ]
+        values = COMMON | {"model_name_or_path": tiny_bert, "train_file": text_file}
+        values |= {"cache_dir": tmp_path / "cache", "output_dir": tmp_path / output}
+        values |= {"skip_from": 2, "max_length": 24, "eval_steps": 3}
+        values |= {"per_device_train_batch_size": 4, **flags}
+        return [f"--{name}={value}" for name, value in values.items() if value is not None]
 
     return arguments
 

@@ -19,9 +19,8 @@ def test_stage_one_resumes_bit_for_bit_and_feeds_stage_two(aux, unsup, tmp_path)
     run_pretrain_aux.main(aux("whole"))
     whole, cut = tmp_path / "whole", shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     log = history(whole)
-    assert {"eval_mlm", "eval_aux_mlm", "eval_aux_mlm_shuffled_cls"} <= {
-        name for line in log for name in line
-    }
+    seen = {name for line in log for name in line}
+    assert {"eval_mlm", "eval_aux_mlm", "eval_aux_mlm_shuffled_cls"} <= seen
     for line in log:
         if "mlm" in line:
             assert line["loss"] == pytest.approx(line["mlm"] + line["aux_mlm"], rel=1e-4)
@@ -36,14 +35,8 @@ def test_stage_one_resumes_bit_for_bit_and_feeds_stage_two(aux, unsup, tmp_path)
 
 
 def test_a_head_that_reads_the_clean_text_feeds_stage_two(aux, unsup, tmp_path):
-    options = {
-        "aux_cls": "clean",
-        "aux_mask_rate": 0.5,
-        "head_init": "encoder_top",
-        "bow_weight": 0.1,
-        "skip_from": 0,
-    }
-    run_pretrain_aux.main(aux(**options))
+    options = {"aux_cls": "clean", "aux_mask_rate": 0.5, "head_init": "encoder_top"}
+    run_pretrain_aux.main(aux(**options, bow_weight=0.1, skip_from=0))
     seen = {name for line in history(tmp_path / "aux") for name in line}
     assert {"eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_bow", "tokens"} <= seen
     run_unsup.main(unsup(model_name_or_path=tmp_path / "aux", skip_from=0, max_steps=2))
@@ -53,13 +46,12 @@ def test_a_head_that_reads_the_clean_text_feeds_stage_two(aux, unsup, tmp_path):
 def test_a_finished_encoder_without_an_output_head_goes_through_both_stages(
     aux, unsup, tiny_bert, tmp_path
 ):
-    AutoModel.from_pretrained(tiny_bert, add_pooling_layer=False).save_pretrained(
-        tmp_path / "start"
-    )
-    load_tokenizer(str(tiny_bert)).save_pretrained(tmp_path / "start")
+    start = tmp_path / "start"
+    AutoModel.from_pretrained(tiny_bert, add_pooling_layer=False).save_pretrained(start)
+    load_tokenizer(str(tiny_bert)).save_pretrained(start)
     with pytest.raises(BadInput, match=r"lacks .* tensors of a "):
-        run_pretrain_aux.main(aux(model_name_or_path=tmp_path / "start"))
-    run_pretrain_aux.main(aux(model_name_or_path=tmp_path / "start", output_init="new"))
+        run_pretrain_aux.main(aux(model_name_or_path=start))
+    run_pretrain_aux.main(aux(model_name_or_path=start, output_init="new"))
     run_unsup.main(unsup(model_name_or_path=tmp_path / "aux", max_steps=2))
     assert record(tmp_path / "run")["status"] == "finished"
 
@@ -67,16 +59,13 @@ def test_a_finished_encoder_without_an_output_head_goes_through_both_stages(
 def test_a_plain_masked_language_model_keeps_no_head_of_its_start(
     aux, unsup, stage_one_folder, tmp_path
 ):
-    assert {"skip_from", "head_layers"} <= json.loads(
-        (stage_one_folder / "config.json").read_text()
-    ).keys()
-    run_pretrain_aux.main(
-        aux(model_name_or_path=stage_one_folder, head_layers=0, skip_from=99, max_steps=2)
+    flags = {"head_layers": 0, "skip_from": 99, "max_steps": 2}
+    run_pretrain_aux.main(aux(model_name_or_path=stage_one_folder, **flags))
+    before, after = (
+        json.loads((folder / "config.json").read_text()).keys() & {"skip_from", "head_layers"}
+        for folder in (stage_one_folder, tmp_path / "aux")
     )
-    assert (
-        not {"skip_from", "head_layers"}
-        & json.loads((tmp_path / "aux" / "config.json").read_text()).keys()
-    )
+    assert len(before) == 2 and not after
     assert not (tmp_path / "aux" / "aux_head.safetensors").exists()
     with pytest.raises(BadInput, match="no pre-trained auxiliary head"):
         run_unsup.main(unsup(model_name_or_path=tmp_path / "aux"))
@@ -88,40 +77,31 @@ def test_a_trained_head_is_continued_whatever_initialises_a_new_one(
     flags = {"model_name_or_path": stage_one_folder, "max_steps": 1, "head_init": "encoder_top"}
     run_pretrain_aux.main(aux(**flags, learning_rate=0))
     assert same_weights(tmp_path / "aux", stage_one_folder, "aux_head.safetensors")
-    with pytest.raises(
-        BadInput, match=r"--skip_from 3: the head in .* was trained with skip_from 2"
-    ):
+    with pytest.raises(BadInput, match=r"--skip_from 3: the head .* trained with skip_from 2"):
         run_pretrain_aux.main(aux("other", **flags | {"skip_from": 3}))
 
 
-SCRATCH = {"model_name_or_path": None, "config_name": "config"}
+@pytest.fixture
+def scratch(tmp_path):
+    """The flags of a model from scratch, whose configuration asks for bfloat16."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4}
+    config = BertConfig(**sizes, intermediate_size=64, dtype="bfloat16")
+    config.save_pretrained(tmp_path / "config")
+    return {"model_name_or_path": None, "config_name": tmp_path / "config", "max_steps": 2}
 
 
-def test_from_scratch_learns_a_vocabulary_and_a_model(aux, tmp_path):
-    sizes = {
-        "hidden_size": 32,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 4,
-        "intermediate_size": 64,
-    }
-    BertConfig(**sizes, max_position_embeddings=64, dtype="bfloat16").save_pretrained(
-        tmp_path / "config"
-    )
-    flags = SCRATCH | {"config_name": tmp_path / "config", "vocabulary_size": 300}
-    run_pretrain_aux.main(aux(**flags, max_steps=2, save_steps=2))
+def test_from_scratch_learns_a_vocabulary_and_a_model(aux, scratch, tmp_path):
+    run_pretrain_aux.main(aux(**scratch, vocabulary_size=300))
     config = AutoModelForMaskedLM.from_pretrained(tmp_path / "aux").config
     assert config.vocab_size <= 300
-    assert {
-        value.dtype for value in load_file(tmp_path / "aux" / "model.safetensors").values()
-    } == {torch.float32}
+    tensors = load_file(tmp_path / "aux" / "model.safetensors").values()
+    assert {value.dtype for value in tensors} == {torch.float32}
     assert (config.skip_from, config.head_layers) == (2, 2)
 
 
-def test_from_scratch_with_the_tokenizer_of_a_folder(aux, tiny_bert, tmp_path):
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-    BertConfig(**sizes, intermediate_size=64).save_pretrained(tmp_path / "config")
-    flags = SCRATCH | {"config_name": tmp_path / "config", "tokenizer_name": tiny_bert}
-    run_pretrain_aux.main(aux(**flags, skip_from=0, max_steps=2, save_steps=2))
+def test_from_scratch_with_the_tokenizer_of_a_folder(aux, scratch, tiny_bert, tmp_path):
+    flags = scratch | {"tokenizer_name": tiny_bert}
+    run_pretrain_aux.main(aux(**flags))
     theirs, ours = (load_tokenizer(folder) for folder in (tiny_bert, tmp_path / "aux"))
     assert ours.get_vocab() == theirs.get_vocab()
     with pytest.raises(BadInput, match="vocabulary_size"):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from common.errors import BadInput, StorageError, run_command, unwritable
+from common.errors import DISK, BadInput, StorageError, run_command, unwritable
 from tests.sources import ROOT
 
 TOKEN = "hf_" + "aB3" * 11
@@ -42,9 +42,7 @@ def test_a_message_is_one_printable_line(message, line, capsys):
     assert failed(raising(error), capsys) == (2, f"error: {line}\n")
 
 
-@pytest.mark.parametrize(
-    "number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO]
-)
+@pytest.mark.parametrize("number", DISK)
 def test_a_failing_disk_is_a_storage_error_wherever_the_write_happened(number, capsys):
     error = OSError(number, os.strerror(number), "folder/scores.json")
     assert type(unwritable(error, "x")) is StorageError

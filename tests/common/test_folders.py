@@ -17,11 +17,8 @@ from tests.faults.forked import meanwhile
 from tests.refusals import refused
 from tests.sources import ROOT
 
-FILES = {
-    "model.safetensors": b"\x00" * 500,
-    "optimizer.pt": bytes(range(256)),
-    "1_Pooling/config.json": b"{}",
-}
+FILES = {"model.safetensors": b"\x00" * 500, "optimizer.pt": bytes(range(256))}
+FILES |= {"1_Pooling/config.json": b"{}"}
 
 
 def fill(folder, files=FILES):
@@ -133,9 +130,8 @@ def test_what_is_in_the_place_of_a_folder_is_replaced_and_a_link_is_not_followed
 def test_everything_is_flushed_before_the_rename_and_the_rename_after_it(tmp_path, monkeypatch):
     events, rename = [], Path.rename
     monkeypatch.setattr(folders, "sync", lambda path: events.append(path.name))
-    monkeypatch.setattr(
-        Path, "rename", lambda path, target: events.append("renamed") or rename(path, target)
-    )
+    renamed = lambda path, target: events.append("renamed") or rename(path, target)  # noqa: E731
+    monkeypatch.setattr(Path, "rename", renamed)
     folder_of(tmp_path / "x")
     before, after = events[: events.index("renamed")], events[events.index("renamed") :]
     written = [*(Path(file).name for file in FILES), MANIFEST, "1_Pooling"]

@@ -32,9 +32,8 @@ def batch_of(*indices, epoch=0):
 
 
 def equal(first, second):
-    return first.keys() == second.keys() and all(
-        np.array_equal(first[name], second[name]) for name in first
-    )
+    same = [np.array_equal(value, second[name]) for name, value in first.items()]
+    return first.keys() == second.keys() and all(same)
 
 
 def reverse(ids, starts, rng):
@@ -53,16 +52,13 @@ def hide_the_second(ids, starts, rng):
 def test_ids_are_those_of_the_tokenizer(text, tokenizer, sentences, max_length):
     indices = [5, 0, 299, 17, 17, 100]
     made = collator(text, tokenizer, max_length=max_length)(batch_of(*indices))
+    tokenizer_flags = {"truncation": True, "max_length": max_length, "padding": True}
     texts = [sentences[i] for i in indices]
-    expected = tokenizer(
-        texts, truncation=True, max_length=max_length, padding=True, return_tensors="pt"
-    )
+    expected = tokenizer(texts, return_tensors="pt", **tokenizer_flags)
     assert made.keys() == {"input_ids", "attention_mask", "seed"}
-    del made["seed"]
-    for name, value in made.items():
-        assert value.dtype == torch.int64
-        for view in value:
-            assert torch.equal(view, expected[name]), name
+    for name in ("input_ids", "attention_mask"):
+        assert made[name].dtype == torch.int64
+        assert all(torch.equal(view, expected[name]) for view in made[name]), name
 
 
 @pytest.mark.parametrize("length", [-1, 2])
@@ -79,9 +75,8 @@ def test_the_masked_views_are_those_asked_for(text, tokenizer, views):
     length = made["input_ids"].shape[2]
     assert made["input_ids"].shape == made["attention_mask"].shape == (3, 4, length)
     assert made["masked_input_ids"].shape == made["masked_labels"].shape == (len(views), 4, length)
-    for ids, labels, view in zip(
-        made["masked_input_ids"], made["masked_labels"], views, strict=True
-    ):
+    masked = zip(made["masked_input_ids"], made["masked_labels"], views, strict=True)
+    for ids, labels, view in masked:
         chosen = labels != IGNORED
         assert chosen.any()
         assert torch.equal(torch.where(chosen, labels, ids), made["input_ids"][view])
@@ -98,13 +93,11 @@ def test_special_tokens_also_those_in_the_text_and_padding_are_never_masked(
     texts = load_tokenised(Source((tmp_path / "text.txt",)), tokenizer, tmp_path)
     masking = Masking(1.0, scheme="mask", whole_words=whole_words)
     made = collator(texts, tokenizer, masking=masking)(batch_of(*range(64)))
-    [labels] = made["masked_labels"]
-    ids = made["input_ids"][0].tolist()
-    special = [
-        tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in ids
-    ]
-    assert torch.equal(labels == IGNORED, torch.tensor(special).bool())
-    assert torch.tensor(special).sum(1).min() >= 4  # two of them in the text
+    [labels], special_of = made["masked_labels"], tokenizer.get_special_tokens_mask
+    rows = made["input_ids"][0].tolist()
+    special = torch.tensor([special_of(row, already_has_special_tokens=True) for row in rows])
+    assert torch.equal(labels == IGNORED, special.bool())
+    assert special.sum(1).min() >= 4  # two of them in the text
     assert 0 < (made["attention_mask"] == 0).sum() < 64 * 4
 
 
@@ -138,9 +131,8 @@ def masked_rows(made):
 def test_a_sentence_s_batch_does_not_depend_on_its_neighbours(
     text, tokenizer, sentences, whole_words
 ):
-    collate = collator(
-        text, tokenizer, max_length=64, masking=Masking(0.3, whole_words=whole_words, views=(0, 1))
-    )
+    masking = Masking(0.3, whole_words=whole_words, views=(0, 1))
+    collate = collator(text, tokenizer, max_length=64, masking=masking)
     lengths = text.lengths(np.arange(len(text)), 0)
     order = np.argsort(lengths, kind="stable").tolist()
     shortest, longest = order[0], order[-1]
@@ -200,10 +192,8 @@ def test_which_tokens_are_masked_is_independent_of_what_replaces_them(text, toke
     made = collator(text, tokenizer, masking=Masking(0.3))(batch_of(*range(300)))
     chosen = made["masked_labels"][0] != IGNORED
     is_mask = made["masked_input_ids"][0][chosen] == tokenizer.mask_token_id
-    n = len(is_mask)
-    assert abs(is_mask.float().mean().item() - 0.8) < 5 * np.sqrt(0.8 * 0.2 / n) + 0.1 / len(
-        tokenizer
-    )
+    noise = 5 * np.sqrt(0.8 * 0.2 / len(is_mask)) + 0.1 / len(tokenizer)
+    assert abs(is_mask.float().mean().item() - 0.8) < noise
 
 
 def test_an_edit_is_drawn_anew_each_epoch_from_the_sentence_s_own_key(text, tokenizer):
@@ -281,18 +271,15 @@ def test_a_perturbation_is_drawn_for_real_tokens_from_the_sentence_s_own_key(tex
     assert batch["positions"].shape == (2, 30, length) and bits.shape == (2, 30, length, 1)
     kept = torch.from_numpy(np.unpackbits(bits, axis=-1, count=6)).bool()
     assert kept[0].all() and (batch["positions"][0] == torch.arange(length)).all()
-    for positions, rows, count in zip(
-        batch["positions"][1], kept[1].all(-1), counts.tolist(), strict=True
-    ):
+    perturbed = zip(batch["positions"][1], kept[1].all(-1), counts.tolist(), strict=True)
+    for positions, rows, count in perturbed:
         assert sorted(positions[:count].tolist()) == list(range(count))
         assert positions[count:].tolist() == list(range(count, length))
         assert (~rows[:count]).sum() == 1 and rows[count:].all()
-    again = made(7, 3)
-    for number, index in enumerate((7, 3)):
+    again = made(7, 3)["positions"][1]
+    for moved, index in zip(again, (7, 3), strict=True):
         count = int(counts[index])
-        assert torch.equal(
-            again["positions"][1, number, :count], batch["positions"][1, index, :count]
-        )
+        assert torch.equal(moved[:count], batch["positions"][1, index, :count])
     assert not torch.equal(made(*range(30), epoch=1)["positions"], batch["positions"])
     assert "kept" not in collator(text, tokenizer)(batch_of(1))
 

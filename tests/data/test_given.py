@@ -62,26 +62,18 @@ def test_a_value_that_is_not_text_is_refused_with_its_row(row, tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        {"text": ["a", "b"]},
-        DatasetDict({"train": Dataset.from_dict({"text": ["a"]})}),
-        DataFrame({"text": ["a"]}),
-        7,
-    ],
-)
+SPLITS = DatasetDict({"train": Dataset.from_dict({"text": ["a"]})})
+
+
+@pytest.mark.parametrize("text", [{"text": ["a", "b"]}, SPLITS, DataFrame({"text": ["a"]}), 7])
 def test_a_text_of_another_kind_is_refused(text, tmp_path):
     with pytest.raises(BadInput, match=rf"text of type {type(text).__name__}: give sentences"):
         with_text(text, {"cache_dir": tmp_path})
 
 
-def test_the_cache_is_a_folder_s_name():
+def test_the_cache_is_a_folder_s_name_and_a_text_is_given_once(tmp_path):
     with pytest.raises(BadInput, match="--cache_dir 3: must be text or"):
         with_text(["a"], {"cache_dir": 3})
-
-
-def test_a_text_is_given_once(tmp_path):
     for text in (["a dog"], tmp_path / "text.txt"):
         with pytest.raises(BadInput, match="give the text or train_file, not both"):
             with_text(text, {"train_file": "other.txt"})

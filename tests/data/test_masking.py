@@ -63,9 +63,8 @@ def test_a_text_whose_words_are_all_too_long_is_masked_too(words):
     special[0, [0, 31]] = True
     special[0, 1] = words[0] == 1
     for seed in range(5):
-        positions = np.flatnonzero(
-            choose_words(text, special, starts, 0.15, RNG(seed).random((1, 32)))
-        )
+        uniform = RNG(seed).random((1, 32))
+        positions = np.flatnonzero(choose_words(text, special, starts, 0.15, uniform))
         assert len(positions) == 4 and (np.diff(positions) == 1).all()
         assert positions[0] in np.flatnonzero(starts | special)
 
@@ -90,9 +89,8 @@ def test_labels_are_the_original_ids_where_chosen(scheme):
 
 
 def test_the_bounds_of_the_scheme():
-    uniform = np.array(
-        [[0.0, np.nextafter(0.8, 0), 0.8, np.nextafter(0.9, 0), 0.9, np.nextafter(1, 0)]]
-    )
+    below = np.nextafter([0.8, 0.9, 1], 0)  # the numbers before these
+    uniform = np.array([[0.0, below[0], 0.8, below[1], 0.9, below[2]]])
     ids = np.full((1, 6), 3)
     masked, _ = corrupt(ids, np.ones((1, 6), dtype=bool), "bert", 9, 10, uniform)
     assert masked[0, [0, 1, 4, 5]].tolist() == [9, 9, 3, 3]

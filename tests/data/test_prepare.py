@@ -115,11 +115,11 @@ def test_a_hostile_or_damaged_archive_is_refused_and_writes_nothing(hub, tmp_pat
 
 def test_a_killed_command_leaves_whole_files_and_the_same_command_ends(hub, tmp_path):
     """While it unpacks and moves."""
+
+    def placed_whole(root):
+        return {name: body for name, body in placed(root).items() if not name.endswith(".part")}
+
     check_kills(lambda folder: prepare(["sts"], folder), tmp_path, placed_whole, 6)
-
-
-def placed_whole(root):
-    return {name: body for name, body in placed(root).items() if not name.endswith(".part")}
 
 
 def test_the_unlabelled_text_has_every_sentence_of_every_split(tmp_path):

@@ -64,9 +64,8 @@ def parquet_of(columns):
     return in_arrow(pa.table(columns), pa.parquet.write_table)
 
 
-NOT_UTF_8 = pa.Array.from_buffers(
-    pa.string(), 1, [*pa.array(["ab"]).buffers()[:2], pa.py_buffer(b"\xff\xfe")]
-)
+BUFFERS = [*pa.array(["ab"]).buffers()[:2], pa.py_buffer(b"\xff\xfe")]
+NOT_UTF_8 = pa.Array.from_buffers(pa.string(), 1, BUFFERS)
 TABLE = DataFrame({"id": range(len(TEXTS)), "text": TEXTS, "title": ["", *"abcdef"]})
 BEIR = TABLE.rename(columns={"id": "_id"}).assign(metadata=[{"n": 1}, {}] * 3 + [{}])
 FORMATS = {
@@ -304,8 +303,7 @@ def test_the_column_of_the_label_can_be_named(tmp_path):
     row = {"gold_label": "neutral", "sentence1": "a dog", "sentence2": "an animal"}
     (tmp_path / "snli.jsonl").write_text(json.dumps(row) + "\n")
     names = ["sentence1", "sentence2", "gold_label"]
-    source = source_of(
-        ScoredArguments(train_file=[str(tmp_path / "snli.jsonl")], text_column=names), labelled=True
-    )
+    args = ScoredArguments(train_file=[str(tmp_path / "snli.jsonl")], text_column=names)
+    source = source_of(args, labelled=True)
     [read_row] = read_text(source, tmp_path / "cache").rows
     assert read_row == {"0": "a dog", "1": "an animal", "label": NLI_LABELS.index("neutral")}

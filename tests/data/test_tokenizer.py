@@ -38,10 +38,8 @@ def test_the_tokens_that_begin_words_in_every_kind_of_tokenizer(
     assert starts.tolist() == [False, True, False, True, False, False, True, True, False, False]
 
     pieces = xlm_tokenizer.convert_ids_to_tokens(range(len(xlm_tokenizer)))
-    starts = word_starts(xlm_tokenizer)
-    assert starts.tolist() == [
-        piece.startswith("▁") or piece in "猫は庭で寝ています。" for piece in pieces
-    ]
+    starts, letters = word_starts(xlm_tokenizer), "猫は庭で寝ています。"
+    assert starts.tolist() == [piece.startswith("▁") or piece in letters for piece in pieces]
     ids = xlm_tokenizer("the dog 猫は庭", add_special_tokens=False)["input_ids"]
     assert starts[ids].sum() == 6 < len(ids)
 

@@ -17,13 +17,8 @@ TWO_PROCESSES = "two_cpu_processes"
 
 def flags(**values):
     """A command line of a short run on a CPU; None leaves a flag out."""
-    common = {
-        "test_tasks": "none",
-        "per_device_train_batch_size": 4,
-        "use_cpu": "true",
-        "bf16": "false",
-        "disable_tqdm": "true",
-    }
+    common = {"test_tasks": "none", "per_device_train_batch_size": 4, "use_cpu": "true"}
+    common |= {"bf16": "false", "disable_tqdm": "true"}
     given = {name: value for name, value in (common | values).items() if value is not None}
     return [f"--{name}={value}" for name, value in given.items()]
 
@@ -54,10 +49,8 @@ def start_machines(arguments, script="run_unsup"):
     """Start a run as on two machines: a launcher for each, with two processes."""
     options = ["--num_processes=4", "--main_process_ip=127.0.0.1"]
     options.append(f"--main_process_port={free_port()}")
-    return [
-        start(arguments, script, "multi_node", [*options, f"--machine_rank={rank}"])
-        for rank in (0, 1)
-    ]
+    ranks = [[*options, f"--machine_rank={rank}"] for rank in (0, 1)]
+    return [start(arguments, script, "multi_node", options) for options in ranks]
 
 
 def finish(process, seconds=300):

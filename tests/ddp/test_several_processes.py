@@ -45,16 +45,8 @@ from training.methods import load_method
 ROWS = 8
 PACKED = ["infocse", "simcse_mlm", "diffcse", "consert"]
 BATCH_NORM = ["infocse", "diffcse"]
-CACHED = [
-    "infocse",
-    "simcse_mlm",
-    "esimcse",
-    "infocse_rtd",
-    "nli",
-    "sg_opt",
-    "is_bert",
-    "tsdae, words",
-]
+CACHED = ["infocse", "simcse_mlm", "esimcse", "infocse_rtd", "nli", "sg_opt", "is_bert"]
+CACHED += methods.WORDS
 DECODER = "decoder, sharded"  # by FSDP2, which nothing but this test does, see docs/scale.md
 STAGE_ONE = {"stage 1": False, "stage 1, packed": True}
 CASES = [*methods.CASES, *(f"{case}, packed" for case in PACKED), *STAGE_ONE]
@@ -78,10 +70,8 @@ def small_decoder():
     backbone = AutoModel.from_config(config)
     encoder = SentenceEncoder(backbone, "last_token")
     head, method = projection_named("linear_tanh", config.hidden_size, 0.3), load_method("simcse")
-    objectives = method.build(
-        method.arguments(temperature=0.1), encoder, head, Checkpoint("", backbone)
-    )
-    return EncoderForTraining(encoder, head, objectives).train()
+    given = method.arguments(temperature=0.1), encoder, head, Checkpoint("", backbone)
+    return EncoderForTraining(encoder, head, method.build(*given)).train()
 
 
 def make_batch(case, folder, seed=4):
@@ -94,13 +84,9 @@ def make_batch(case, folder, seed=4):
     method = "infocse" if case in STAGE_ONE else case.removesuffix(", packed")
     batch = methods.make_batch(method, folder, mask, rate, seed)
     for name in (name for name in batch if name.endswith("_labels")):
-        counts = [
-            (batch[name][:, half] != -100).sum().item() for half in (slice(0, 4), slice(4, 8))
-        ]
-        assert counts[0] > 1.5 * counts[1] > 0
-    if case not in STAGE_ONE:
-        return batch
-    return methods.one_view(batch)
+        first, second = ((half != -100).sum() for half in batch[name].chunk(2, 1))
+        assert first > 1.5 * second > 0
+    return methods.one_view(batch) if case in STAGE_ONE else batch
 
 
 def make_batches(case, folder, steps):
@@ -128,14 +114,14 @@ def measure(model, wrapped, batches):
         model.zero_grad(set_to_none=True)
     loss = sum(wrapped(**batch).loss for batch in batches) / len(batches)
     loss.backward()
-    gradients = {
-        name: (p.grad.full_tensor() if isinstance(p.grad, DTensor) else p.grad).clone()
-        for name, p in model.named_parameters()
-        if p.grad is not None
-    }
-    buffers = {
-        name: value.clone() for name, value in model.named_buffers() if value.is_floating_point()
-    }
+    gradients, buffers = {}, {}
+    for name, p in model.named_parameters():
+        if p.grad is not None:
+            whole = p.grad.full_tensor() if isinstance(p.grad, DTensor) else p.grad
+            gradients[name] = whole.clone()
+    for name, value in model.named_buffers():
+        if value.is_floating_point():
+            buffers[name] = value.clone()
     return loss.detach(), gradients, buffers
 
 
@@ -151,9 +137,8 @@ class Cached:
 
     def __call__(self, **batch):
         self.calls += 1
-        output = self.cache.backward(
-            Batch.of(**batch), 1 / self.steps, self.calls % self.steps == 0
-        )
+        last = self.calls % self.steps == 0
+        output = self.cache.backward(Batch.of(**batch), 1 / self.steps, last)
         output.loss.requires_grad_()  # for a backward pass that changes nothing
         return output
 
@@ -211,10 +196,8 @@ def measure_in(tmp_path_factory):
     groups = {}
 
     def start(processes):
-        store, pipes = (
-            tmp_path_factory.mktemp("group") / "store",
-            [FORKED.Pipe() for _ in range(processes)],
-        )
+        store = tmp_path_factory.mktemp("group") / "store"
+        pipes = [FORKED.Pipe() for _ in range(processes)]
         for rank, (_, theirs) in enumerate(pipes):
             FORKED.Process(target=serve, args=(rank, processes, store, theirs), daemon=True).start()
             theirs.close()  # so that the pipe breaks when the process ends
@@ -239,10 +222,8 @@ def measure_in(tmp_path_factory):
 def worst_ratio(first, second):
     """Largest |g1 - g2| over 1e-5 |g| + 1e-7 |gradient of the whole model|; at most 1 is equal."""
     whole = torch.cat([g.flatten() for g in first.values()]).norm()
-    return max(
-        ((first[n] - second[n]).norm() / (1e-5 * first[n].norm() + 1e-7 * whole)).item()
-        for n in first
-    )
+    apart = {name: (g - second[name]).norm() for name, g in first.items()}
+    return max(apart[name] / (1e-5 * g.norm() + 1e-7 * whole) for name, g in first.items()).item()
 
 
 FOUR = ["simcse", "infocse", "esimcse", "moco", "diffcse, packed", "stage 1, packed"]
@@ -280,14 +261,9 @@ def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, measure_
     assert worst_ratio(gradients, two[0][1]) > 100
 
 
+INFOCSE = {"method": "infocse", "aux_init": "random", "aux_weight": 1, "skip_from": 2}
 TRAINED = {
-    "infocse": {
-        "method": "infocse",
-        "aux_init": "random",
-        "aux_weight": 1,
-        "skip_from": 2,
-        "projection": "batch_norm",
-    },
+    "infocse": INFOCSE | {"projection": "batch_norm"},
     "moco": {"method": "moco", "queue_size": 11, "momentum": 0.5},
     "stage 1": {"skip_from": 2, "max_length": 24, "test_tasks": None},
 }
@@ -310,12 +286,10 @@ def script_of(case):
 
 def check_equal(case, alone, several, steps):
     """Two runs have the same log, weights at the end, best model, and result."""
-    middle, end = (
-        load_file(alone / f"checkpoint-{step}" / "model.safetensors")
-        for step in (steps // 2, steps)
-    )
+    files = [f"checkpoint-{step}/model.safetensors" for step in (steps // 2, steps)]
+    middle, end = (load_file(alone / file) for file in files)
     assert max((end[name] - middle[name]).abs().max().item() for name in end) > 1e-3
-    for file in (f"checkpoint-{steps}/model.safetensors", "model.safetensors"):
+    for file in (files[1], "model.safetensors"):
         one, other = load_file(alone / file), load_file(several / file)
         assert one.keys() == other.keys()
         for name in one:
@@ -324,10 +298,8 @@ def check_equal(case, alone, several, steps):
         for name in LOGGED & set(a):
             close = 1e-3 if name == "grad_norm" else 3e-4
             assert a[name] == pytest.approx(b[name], rel=close, abs=1e-5), (name, a["step"])
-        # Two nearly equal cosines of thirty may change places.
-        assert a.get("eval_dev_spearman", 0) == pytest.approx(
-            b.get("eval_dev_spearman", 0), abs=1.0
-        )
+        score, other = (line.get("eval_dev_spearman", 0) for line in (a, b))
+        assert score == pytest.approx(other, abs=1.0), "two nearly equal cosines may change places"
     if case != "stage 1":
         assert record(alone)["best"]["step"] == record(several)["best"]["step"]
 
@@ -346,12 +318,8 @@ def test_several_processes_train_what_one_trains(
     """From sampling to the best model: 2 x 4 sentences against 1 x 8, or 4 x 2."""
     common = settings(case, tiny_bert, text_file, dev_file, tmp_path, 4)
     common["gradient_accumulation_steps"] = accumulation
-    several = flags(
-        **common,
-        output_dir=tmp_path / "several",
-        per_device_train_batch_size=4 // machines,
-        chunk_size=chunk_size or None,
-    )
+    own = {"output_dir": tmp_path / "several", "per_device_train_batch_size": 4 // machines}
+    several = flags(**common, **own, chunk_size=chunk_size or None)
     script = script_of(case)
     if launched:
         said = finish(start(several))
@@ -399,7 +367,5 @@ def test_two_machines_build_the_index_that_one_process_builds(tiny_bert, text_fi
     search([*words, f"--output={tmp_path / 'one'}", f"--cache_dir={tmp_path / 'other'}"])
     for file in (tmp_path / "one").rglob("*"):
         if file.is_file() and file.name != "infocse.json":
-            assert (
-                file.read_bytes()
-                == (tmp_path / "two" / file.relative_to(tmp_path / "one")).read_bytes()
-            )
+            other = tmp_path / "two" / file.relative_to(tmp_path / "one")
+            assert file.read_bytes() == other.read_bytes(), file

@@ -25,12 +25,8 @@ STOPS = int(os.environ.get("FAULT_STOPS", "1"))
 def arguments(tiny_bert, text_file, dev_file, tmp_path):
     steps = 60 * STOPS
     files = {"model_name_or_path": tiny_bert, "train_file": text_file, "dev_file": dev_file}
-    counts = {
-        "max_steps": steps,
-        "eval_steps": steps,
-        "save_steps": 20 if STOPS == 1 else steps,
-        "logging_steps": 1,
-    }
+    counts = {"max_steps": steps, "eval_steps": steps, "logging_steps": 1}
+    counts["save_steps"] = 20 if STOPS == 1 else steps
     return flags(method="simcse", cache_dir=tmp_path / "cache", **files, **counts)
 
 

@@ -60,12 +60,8 @@ def watch_events(folder, faults, seen):
 
 def break_numbers(faults):
     """Make a loss, a gradient or a weight NaN at an optimizer step."""
-    value = float("nan")
-    step, after, count = (
-        EmbeddingTrainer.training_step,
-        EncoderForTraining.after_step,
-        EmbeddingTrainer.count_terms,
-    )
+    value, after = float("nan"), EncoderForTraining.after_step
+    step, count = EmbeddingTrainer.training_step, EmbeddingTrainer.count_terms
 
     def training_step(self, model, inputs, *others):
         now = self.state.global_step + 1

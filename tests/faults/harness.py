@@ -22,19 +22,9 @@ from training.run_folder import checkpoint_problem, checkpoints, read_run, step_
 # for it forever. What is named here is imported once, by the process that all are forked from.
 multiprocessing.set_forkserver_preload(["pytest", "tests.methods", "tests.faults.harness"])
 FORKED = multiprocessing.get_context("forkserver")
-FLAGS = {
-    "method": "simcse",
-    "max_steps": 8,
-    "eval_steps": 2,
-    "save_steps": 3,
-    "logging_steps": 1,
-    "per_device_train_batch_size": 8,
-    "learning_rate": "1e-3",
-    "test_tasks": "none",
-    "use_cpu": "true",
-    "bf16": "false",
-    "disable_tqdm": "true",
-}
+FLAGS = {"method": "simcse", "max_steps": 8, "eval_steps": 2, "save_steps": 3, "logging_steps": 1}
+FLAGS |= {"per_device_train_batch_size": 8, "learning_rate": "1e-3", "test_tasks": "none"}
+FLAGS |= {"use_cpu": "true", "bf16": "false", "disable_tqdm": "true"}
 
 
 class Run:
@@ -143,9 +133,8 @@ class Runs:
 def weights(folder):
     """sha256 of the result of a finished run."""
     assert read_run(folder)["status"] == "finished"
-    return hashlib.sha256(
-        b"".join(path.read_bytes() for path in sorted(folder.glob("*.safetensors")))
-    ).hexdigest()
+    files = sorted(folder.glob("*.safetensors"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 def check_at_rest(folder):
@@ -160,9 +149,8 @@ def check_at_rest(folder):
         assert checkpoint_problem(checkpoint, run_id) is None, checkpoint
     for file in folder.rglob("*.safetensors"):
         if not any(part.startswith(".") for part in file.relative_to(folder).parts):
-            assert all(
-                torch.isfinite(t).all() for t in load_file(file).values() if t.is_floating_point()
-            ), file
+            floats = [t for t in load_file(file).values() if t.is_floating_point()]
+            assert all(t.isfinite().all() for t in floats), file
 
 
 def newest_step(folder):

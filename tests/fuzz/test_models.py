@@ -40,10 +40,8 @@ def damaged(draw, valid, scraps=()):
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(content)))
         stop = min(start + draw(st.sampled_from([0, 1, 2, 8, 64, 1 << 20])), len(content))
-        new = draw(
-            st.sampled_from([b"", bytes(content[start:stop]) * 2, *_BYTES, *scraps])
-            | st.binary(max_size=4)
-        )
+        known = st.sampled_from([b"", bytes(content[start:stop]) * 2, *_BYTES, *scraps])
+        new = draw(known | st.binary(max_size=4))
         content[start:stop] = new
     return bytes(content)
 
@@ -78,10 +76,8 @@ def _parts(content):
 
 def as_json(valid):
     """The bytes of an altered JSON value, or of a damaged file of it."""
-    text = json.dumps(valid)
-    return altered(valid).map(lambda content: json.dumps(content).encode()) | damaged(
-        text.encode(), [b"[" * 5000]
-    )
+    changed = altered(valid).map(lambda content: json.dumps(content).encode())
+    return changed | damaged(json.dumps(valid).encode(), [b"[" * 5000])
 
 
 def result(parse, *arguments):
@@ -176,12 +172,12 @@ def heads():
     """A backbone and its head's file in our form and in Condenser's, of two versions of torch."""
     backbone = BertForMaskedLM(BertConfig(**_SIZES)).base_model
     state = {f"c_head.{name}": value for name, value in new_head(backbone, 1).state_dict().items()}
-    files = {HEAD_FILE: [save(state)], CONDENSER_FILE: []}
+    files = [(HEAD_FILE, save(state))]
     for new in (True, False):
         stream = io.BytesIO()
         torch.save(state, stream, _use_new_zipfile_serialization=new)
-        files[CONDENSER_FILE].append(stream.getvalue())
-    return backbone, [(name, content) for name, contents in files.items() for content in contents]
+        files.append((CONDENSER_FILE, stream.getvalue()))
+    return backbone, files
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
@@ -217,7 +213,6 @@ def test_damaged_weights_of_a_backbone_are_read_or_refused(
     for path in folder.glob("*model.*"):
         path.unlink()
     valid = (backbone_folder / weights.name).read_bytes()
-    weights.write_bytes(
-        data.draw(damaged(valid, _PICKLED if pickled else [b"F16", b"[8]", b"[9,8]"]))
-    )
+    scraps = _PICKLED if pickled else [b"F16", b"[8]", b"[9,8]"]
+    weights.write_bytes(data.draw(damaged(valid, scraps)))
     result(load_backbone, str(folder))

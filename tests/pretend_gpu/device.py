@@ -29,24 +29,10 @@ from common.files import ROOT
 
 DEVICE = torch.device("cuda:0")
 _ROOT, _HERE = str(ROOT), str(Path(__file__).parent)
-_WAITING = (
-    "_local_scalar_dense.",
-    "equal.",
-    "nonzero.",
-    "masked_select.",
-    "_unique2.",
-    "unique_dim.",
-    "unique_consecutive.",
-    "repeat_interleave.Tensor",
-    "bincount.",
-)
-_INDEXING = (
-    "aten.index.Tensor",
-    "aten._unsafe_index.Tensor",
-    "aten.index_put_.default",
-    "aten.index_put.default",
-    "aten._index_put_impl_.default",
-)
+_WAITING = ("_local_scalar_dense.", "equal.", "nonzero.", "masked_select.", "bincount.")
+_WAITING += ("_unique2.", "unique_dim.", "unique_consecutive.", "repeat_interleave.Tensor")
+_INDEXING = ("index.Tensor", "_unsafe_index.Tensor", "index_put_.default", "index_put.default")
+_INDEXING += ("_index_put_impl_.default",)
 
 
 class Log:
@@ -124,9 +110,8 @@ def _run(func, args: tuple, kwargs: dict):
         return func(*args, **kwargs)
     if LOG.active:
         _count(func, args, kwargs, flat, ours, target)
-    cpu_args, cpu_kwargs = tree_map(
-        lambda x: x.held if isinstance(x, Pretend) else x, (args, kwargs)
-    )
+    held = lambda x: x.held if isinstance(x, Pretend) else x  # noqa: E731
+    cpu_args, cpu_kwargs = tree_map(held, (args, kwargs))
     if target == "cuda":
         cpu_kwargs |= {"device": torch.device("cpu")}
         cpu_kwargs.pop("pin_memory", None)
@@ -134,28 +119,29 @@ def _run(func, args: tuple, kwargs: dict):
     if target == "cpu":
         return out
     known = {id(x.held): x for x in ours} if func._schema.is_mutable else {}
-    wrapped = tree_map(
-        lambda x: (known[id(x)] if id(x) in known else Pretend(x)) if _on_host(x) else x, out
-    )
-    aliases = func.is_view or any(
-        returned.alias_info is not None for returned in func._schema.returns
-    )
-    return return_and_correct_aliasing(func, args, kwargs, wrapped) if aliases else wrapped
+
+    def wrap(x):
+        if not _on_host(x):
+            return x
+        return known[id(x)] if id(x) in known else Pretend(x)
+
+    wrapped = tree_map(wrap, out)
+    returned = [value.alias_info is not None for value in func._schema.returns]
+    if func.is_view or any(returned):
+        return return_and_correct_aliasing(func, args, kwargs, wrapped)
+    return wrapped
 
 
 def _count(func, args: tuple, kwargs: dict, flat: list, ours: list, target: str | None) -> None:
-    name, host = str(func), [x for x in flat if _on_host(x)]
+    name, host = str(func).removeprefix("aten."), [x for x in flat if _on_host(x)]
     LOG.operations += not func.is_view
-    if name.removeprefix("aten.").startswith(_WAITING):
+    if name.startswith(_WAITING):
         LOG.wait(name)
-    if name in ("aten._to_copy.default", "aten.copy_.default"):
-        to_device = (
-            isinstance(args[0], Pretend) if name == "aten.copy_.default" else target == "cuda"
-        )
+    if name in ("_to_copy.default", "copy_.default"):
+        to_device = isinstance(args[0], Pretend) if name == "copy_.default" else target == "cuda"
         asynchronous = to_device and (kwargs.get("non_blocking") or args[2:3] == (True,))
-        if (
-            not ours or host or target == "cpu"
-        ) and not asynchronous:  # copies to the host are read at once
+        crosses = not ours or host or target == "cpu"  # copies to the host are read at once
+        if crosses and not asynchronous:
             LOG.wait("copy")
         return
     indices = [x for x in args[1] if x is not None] if name in _INDEXING else []
@@ -180,11 +166,8 @@ class _Functions(TorchFunctionMode):
             parts = args[1] if isinstance(args[1], tuple) else (args[1],)
             if any(isinstance(part, list) for part in parts):
                 LOG.wait("list index")
-                parts = tuple(
-                    Pretend(torch.tensor(part)) if isinstance(part, list) else part
-                    for part in parts
-                )
-                return func(args[0], parts)
+                made = lambda x: Pretend(torch.tensor(x)) if isinstance(x, list) else x  # noqa: E731
+                return func(args[0], tuple(map(made, parts)))
         elif func in (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor):
             return self._from_host(func, args, kwargs)
         elif func is nn.functional.scaled_dot_product_attention and isinstance(args[0], Pretend):
@@ -224,14 +207,12 @@ def move(module: nn.Module) -> nn.Module:
     for part in module.modules():
         for name, held in part._parameters.items():
             if held is not None and id(held) not in moved:
-                moved[id(held)] = nn.Parameter(
-                    Pretend(held.detach().clone()), requires_grad=held.requires_grad
-                )
+                copied = Pretend(held.detach().clone())
+                moved[id(held)] = nn.Parameter(copied, requires_grad=held.requires_grad)
             part._parameters[name] = moved.get(id(held))
         for name, held in part._buffers.items():
-            part._buffers[name] = (
-                None if held is None else moved.setdefault(id(held), Pretend(held.clone()))
-            )
+            if held is not None:
+                part._buffers[name] = moved.setdefault(id(held), Pretend(held.clone()))
     return module
 
 

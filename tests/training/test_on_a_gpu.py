@@ -1,6 +1,7 @@
 """What a run does otherwise on a GPU, where the tests have none: here each is one by name."""
 
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from training.run_arguments import RunArguments, check_machine
 from training.run_folder import open_run, write_run
 from training.settings import fill
 from training.stages import new_record
+from training.trainer import Steps
 
 
 @pytest.fixture
@@ -62,3 +64,10 @@ def test_tf32_is_an_option_and_in_the_plan(arguments, monkeypatch):
 def test_two_gpus_in_one_process_are_refused():
     with pytest.raises(BadInput, match=r"nn.DataParallel .*one_gpu.yaml"):
         check_machine(SimpleNamespace(n_gpu=2), 1000, 0)
+
+
+@pytest.mark.parametrize("skipped", [False, True])
+def test_a_step_that_fp16_skips_does_not_move_the_momentum_encoder(skipped):
+    model, optimizer = mock.Mock(), SimpleNamespace(step_was_skipped=skipped)
+    Steps(None, model).on_optimizer_step(None, None, None, optimizer=optimizer)
+    assert model.after_step.called is not skipped
