@@ -116,23 +116,18 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
         return
     path = Path(output)
     output_folder(path.absolute().parent)
-    read = any(
-        name and path.exists() and Path(name).exists() and path.samefile(name) for name in inputs
-    )
-    if read or (path.exists() and not _is_replaceable(path, first)):
+    if not path.exists():
+        return
+    refused = any(name and Path(name).exists() and path.samefile(name) for name in inputs)
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(len(first)).lower()
+        refused |= head != first and bool(head.strip(b"[]\n"))  # it may be an empty list
+    if refused or not path.is_file():
         raise BadInput(
             f"--output {output}: is an input of this command, or has content this command did not "
             "write"
         )
-
-
-def _is_replaceable(path: Path, first: bytes) -> bool:
-    """Whether an existing file begins as given, or is empty or an empty list."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        head = file.read(len(first)).lower()
-    return head == first or not head.strip(b"[]\n")
 
 
 def add_pooling(parser: argparse.ArgumentParser) -> None:
