@@ -101,12 +101,7 @@ def output_folder(path: str | Path, flag: str = "output") -> Path:
 
 
 def check_output(output: str | None, inputs: Iterable[str | None], first: bytes) -> None:
-    """Check `--output` before any work is done.
-
-    Args:
-        output: the file to write, or None.
-        inputs: files the command reads, None for those not given.
-        first: the bytes that every file written there begins with.
+    """Check `--output` before any work; `first` are the bytes with which the command's files begin.
 
     Raises:
         BadInput: `output` is an input or not a file of this command, or is in a folder that cannot

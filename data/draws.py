@@ -31,11 +31,7 @@ def keys(
 ) -> np.ndarray:
     """Return one 64-bit key per example, (B,) uint64, or (P, B) for P purposes.
 
-    Args:
-        seed: of the run.
-        epochs: of the examples, (B,).
-        indices: of the examples, (B,).
-        purpose: what is drawn, or several such names.
+    `epochs` and `indices` are those of the examples, (B,).
     """
     folded = _begun(seed, purpose if isinstance(purpose, str) else tuple(purpose))
     for field in (epochs.astype(np.uint64), indices.astype(np.uint64)):
@@ -73,7 +69,7 @@ class KeyedSampler(Sampler):
     """Yields keys in the order of a permutation keyed by (seed, epoch).
 
     Args:
-        seed: seed of the permutation.
+        seed: of the permutation.
         total: number of examples, held-out ones included.
         batch_size: examples of all processes in one forward pass; defines the steps, so draws per
             batch agree between processes.

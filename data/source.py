@@ -103,12 +103,7 @@ class Source:
 
 
 def source_of(args, labelled: bool = False, written: Sequence[str | Path] = ()) -> Source:
-    """Return the text that the flags name.
-
-    Args:
-        args: `common.arguments.DataArguments`.
-        labelled: the rows are labelled pairs.
-        written: folders that the command writes.
+    """Return the text that the flags, `DataArguments`, name; `written`: the command's own folders.
 
     Raises:
         BadInput: the flags name no text or two, or columns that the text would silently not be read

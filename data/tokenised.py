@@ -218,12 +218,9 @@ def _blocks(
 
 
 def cut(words: np.ndarray, total: int, length: int) -> list[int]:
-    """Return 0 and the ends of full blocks of at most `length` ids.
+    """Return 0 and the ends of full blocks of at most `length` of `total` ids.
 
-    Args:
-        words: where words begin, ascending.
-        total: number of ids.
-        length: of a block.
+    `words` is where words begin, ascending.
     """
     cuts = [0]
     while total - cuts[-1] > length:

@@ -50,11 +50,7 @@ def save_best(
 ) -> tuple[dict[str, Any], str]:
     """Write the best model into the run's folder, and compare it with the initial one.
 
-    Args:
-        trainer: after training.
-        tokenizer: the encoder's.
-        dev: the examples that selected the best model.
-        initial: what `measure_initial` returned.
+    `initial` is what `measure_initial` returned.
 
     Returns:
         Facts for the record (best step and score, verdict), and the verdict in words.

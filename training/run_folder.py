@@ -121,11 +121,9 @@ class Start(NamedTuple):
 
 
 def open_run(folder: str, trajectory: dict[str, Any]) -> Start:
-    """Decide how a command begins in `folder`; writes nothing.
+    """Decide how a command begins in its output folder; writes nothing.
 
-    Args:
-        folder: the output folder.
-        trajectory: every setting that determines the weights, as JSON values.
+    `trajectory` is every setting that determines the weights, as JSON values.
 
     Raises:
         BadInput: the folder contains something that is not a run.
@@ -298,13 +296,8 @@ def keep_if_best(
 ) -> None:
     """Write `best/` if a dev score is a new maximum; ties keep the earlier model.
 
-    Args:
-        root: the run's folder.
-        run_id: its owner.
-        state: the Trainer's state before this score; only the main process writes.
-        name: the metric.
-        value: its value.
-        save: writes the model into an empty folder.
+    `state` is the Trainer's before this score, and `save` writes the model into an empty folder;
+    only the main process writes.
 
     Raises:
         NonFinite: the score is NaN or infinite.

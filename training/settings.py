@@ -99,12 +99,7 @@ class Settings:
 
 
 def read(script: str, argv: Sequence[str] | None, description: str) -> Settings:
-    """The settings of a command line (None: of this process).
-
-    Args:
-        script: `STAGE_ONE`, `UNSUP` or `SUP`.
-        argv: its words.
-        description: what the script does, for --help.
+    """The settings of a command line (None: of this process); `description` is for --help.
 
     Raises:
         BadInput: an unknown name, a value of the wrong type or out of range, a file that is not a
@@ -120,11 +115,9 @@ def read(script: str, argv: Sequence[str] | None, description: str) -> Settings:
 
 
 def fill(script: str, values: Mapping[str, Any]) -> Settings:
-    """The settings that these values give, over the file or files `config` if it is among them.
+    """The settings that values by flag name give, over the files of `config` if it is among them.
 
-    Args:
-        script: `STAGE_ONE`, `UNSUP` or `SUP`.
-        values: by flag name; None leaves a flag out.
+    None leaves a flag out.
 
     Raises:
         BadInput: see `read`.

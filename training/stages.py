@@ -220,11 +220,8 @@ def new_record(
 ) -> dict[str, Any]:
     """The record of a run that begins: its settings, what determines its weights, and its machine.
 
-    Args:
-        settings: what the run does.
-        identity: what else determines the weights: hashes of the text, the dev set and the initial
-            model.
-        files: names of the text's files.
+    `identity` is what determines the weights beside the settings: hashes of the text, the dev set
+    and the initial model; `files` are the names of the text's files.
 
     Raises:
         BadInput: the processes differ in their settings, or are not connected; there is no folder.

@@ -130,7 +130,11 @@ def test_what_is_in_the_place_of_a_folder_is_replaced_and_a_link_is_not_followed
 def test_everything_is_flushed_before_the_rename_and_the_rename_after_it(tmp_path, monkeypatch):
     events, rename = [], Path.rename
     monkeypatch.setattr(folders, "sync", lambda path: events.append(path.name))
-    renamed = lambda path, target: events.append("renamed") or rename(path, target)  # noqa: E731
+
+    def renamed(path, target):
+        events.append("renamed")
+        rename(path, target)
+
     monkeypatch.setattr(Path, "rename", renamed)
     folder_of(tmp_path / "x")
     before, after = events[: events.index("renamed")], events[events.index("renamed") :]

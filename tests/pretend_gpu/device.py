@@ -101,6 +101,10 @@ def _on_host(x: object) -> bool:
     return isinstance(x, Tensor) and not isinstance(x, Pretend)
 
 
+def _held(x: object) -> object:
+    return x.held if isinstance(x, Pretend) else x
+
+
 def _run(func, args: tuple, kwargs: dict):
     """Count one aten operation and compute it on the CPU."""
     flat, _ = tree_flatten((args, kwargs))
@@ -110,8 +114,7 @@ def _run(func, args: tuple, kwargs: dict):
         return func(*args, **kwargs)
     if LOG.active:
         _count(func, args, kwargs, flat, ours, target)
-    held = lambda x: x.held if isinstance(x, Pretend) else x  # noqa: E731
-    cpu_args, cpu_kwargs = tree_map(held, (args, kwargs))
+    cpu_args, cpu_kwargs = tree_map(_held, (args, kwargs))
     if target == "cuda":
         cpu_kwargs |= {"device": torch.device("cpu")}
         cpu_kwargs.pop("pin_memory", None)
@@ -157,6 +160,10 @@ class _Operations(TorchDispatchMode):
         return _run(func, args, kwargs or {})
 
 
+def _from_list(part: object) -> object:
+    return Pretend(torch.tensor(part)) if isinstance(part, list) else part
+
+
 class _Functions(TorchFunctionMode):
     """Functions that do not reach the dispatcher as they would with a GPU."""
 
@@ -166,8 +173,7 @@ class _Functions(TorchFunctionMode):
             parts = args[1] if isinstance(args[1], tuple) else (args[1],)
             if any(isinstance(part, list) for part in parts):
                 LOG.wait("list index")
-                made = lambda x: Pretend(torch.tensor(x)) if isinstance(x, list) else x  # noqa: E731
-                return func(args[0], tuple(map(made, parts)))
+                return func(args[0], tuple(map(_from_list, parts)))
         elif func in (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor):
             return self._from_host(func, args, kwargs)
         elif func is nn.functional.scaled_dot_product_attention and isinstance(args[0], Pretend):
