@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import platform
 import subprocess
 from collections.abc import Mapping
@@ -15,7 +14,6 @@ import torch
 from common.files import ROOT
 from models.folder import hashes_of
 
-logger = logging.getLogger(__name__)
 _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tokenizers", "numpy", "scipy")
 
 
@@ -76,21 +74,3 @@ def _files(value: Any) -> dict[str, str]:
         for file, content in (files or {"": item}).items():
             numbered[f"{number} {file}".rstrip()] = content
     return numbered if found else {}
-
-
-def earlier_starts(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The differing environments of earlier starts of a run; warns about other package versions."""
-    names = ("commit", "versions", "hardware", "command")
-    before = {name: old.get(name) for name in names}
-    listed = [start for start in old.get("earlier_starts", []) if start != before]
-    if before == {name: new[name] for name in names}:
-        return listed
-    then = before["versions"] or {}
-    changed = []
-    for name, now in new["versions"].items():
-        if then.get(name) != now:
-            changed.append(f"{name} {then.get(name)}")
-    if changed:
-        said = "the run began with %s: its numbers may depend on both versions"
-        logger.warning(said, ", ".join(changed))
-    return [*listed, before]

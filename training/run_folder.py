@@ -19,7 +19,7 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ from common.folders import (
     commit,
     facts_of,
     filling,
+    locked,
     problem,
     read_manifest,
     recover,
@@ -120,25 +121,70 @@ class Start(NamedTuple):
     checkpoint: str | None
 
 
-def open_run(folder: str, trajectory: dict[str, Any]) -> Start:
-    """Decide how a command begins in its output folder; writes nothing.
+def begin(root: Path, record: dict[str, Any], stack: ExitStack) -> Start:
+    """Decide how a command begins in its output folder, which `stack` then keeps locked.
+
+    The run's id and what its earlier starts ran on go into `record`.
+
+    Raises:
+        BadInput, CheckpointRefused: see `open_run`.
+        FolderInUse: another command is working in the folder.
+    """
+    if _status(root, record["trajectory"]) != "finished":
+        stack.enter_context(locked(root / RUN_FILE))
+        clean(root)
+    # The status again, locked: another command may have been running.
+    start = open_run(root, record["trajectory"])
+    if not start.finished and (root / RUN_FILE).is_file():
+        old = read_run(root)
+        record["run_id"] = old.get("run_id") or record["run_id"]
+        if start.checkpoint:  # otherwise step 0 replaces all of the earlier attempt, best/ too
+            record["earlier_starts"] = _earlier_starts(old, record)
+        else:
+            logger.warning("%s: no checkpoint was saved: from step 0 again", root)
+    return start
+
+
+def _earlier_starts(old: dict[str, Any], new: dict[str, Any]) -> list[dict[str, Any]]:
+    """The differing environments of earlier starts of a run; warns about other package versions."""
+    names = ("commit", "versions", "hardware", "command")
+    before = {name: old.get(name) for name in names}
+    listed = [start for start in old.get("earlier_starts", []) if start != before]
+    if before == {name: new[name] for name in names}:
+        return listed
+    then = before["versions"] or {}
+    changed = []
+    for name, now in new["versions"].items():
+        if then.get(name) != now:
+            changed.append(f"{name} {then.get(name)}")
+    if changed:
+        said = "the run began with %s: its numbers may depend on both versions"
+        logger.warning(said, ", ".join(changed))
+    return [*listed, before]
+
+
+def open_run(folder: str | Path, trajectory: dict[str, Any]) -> Start:
+    """How a command would begin in its output folder; writes nothing.
 
     `trajectory` is every setting that determines the weights, as JSON values.
 
     Raises:
         BadInput: the folder contains something that is not a run.
-        CheckpointRefused: it contains a run with other settings (named) or only invalid
-            checkpoints.
+        CheckpointRefused: it contains a run with other settings (named), only invalid checkpoints,
+            or a finished one whose result has changed; other files beside the result may change.
     """
-    status, root = status_of(folder, trajectory), Path(folder)
+    root = Path(folder)
+    status = _status(root, trajectory)
     if status == "running":
         return Start(False, last_valid(root, read_run(root).get("run_id")))
+    if status == "finished":
+        remedy = "the run has finished; restore the file, or remove the folder to train again"
+        facts_of(root, remedy, error=CheckpointRefused)
     return Start(status == "finished", None)
 
 
-def status_of(folder: str | Path, trajectory: dict[str, Any]) -> str:
-    """`new`, `running` or `finished`; raises like `open_run`, but reads no checkpoint."""
-    root = Path(folder)
+def _status(root: Path, trajectory: dict[str, Any]) -> str:
+    """`new`, `running` or `finished`; raises like `open_run`, but reads no other file."""
     if not root.exists() or all(path.name.startswith(".") for path in root.iterdir()):
         return "new"  # hidden files are the lock's, or what a killed command left
     if not (root / RUN_FILE).is_file():
@@ -364,16 +410,6 @@ def installing_result(root: Path, run_id: str) -> Iterator[Path]:
         sync(root)
     finally:
         remove(folder)
-
-
-def check_result(folder: Path) -> None:
-    """Check that the result of a finished run is unchanged; other files in the folder may change.
-
-    Raises:
-        CheckpointRefused: a file of the result is missing or has changed.
-    """
-    remedy = "the run has finished; restore the file, or remove the folder to train again"
-    facts_of(folder, remedy, error=CheckpointRefused)
 
 
 def discard(root: Path, run_id: str | None) -> None:

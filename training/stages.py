@@ -28,7 +28,6 @@ from common.errors import (
     unwritable,
 )
 from common.files import digest
-from common.folders import locked
 from common.signals import STOPPING
 from common.streams import show
 from data.source import Source, source_of
@@ -42,21 +41,16 @@ from eval.tasks import Options, Task, tasks_named
 from models.collectives import sum_over_processes, wait_for_everyone
 from models.loading import load_tokenizer
 from models.pooling import pooling_named
-from training.provenance import contents, earlier_starts, provenance, start_of
+from training.provenance import contents, provenance, start_of
 from training.run_arguments import IN_STEP, RunArguments, determines_weights, settle_packing
 from training.run_folder import (
     FORMAT,
-    RUN_FILE,
     Start,
+    begin,
     check_agreement,
-    check_result,
-    clean,
     installing_result,
     misfit,
-    open_run,
-    read_run,
     state_of,
-    status_of,
     write_run,
 )
 from training.settings import Settings
@@ -256,7 +250,7 @@ def new_record(
 def opened(args: RunArguments, record: dict[str, Any], dry_run: bool) -> Iterator[Start]:
     """Lock the run's folder while the block runs, and yield how to begin.
 
-    The main process decides for all, see `_begin`. A dry run has a temporary folder.
+    The main process decides for all. A dry run has a temporary folder.
 
     Raises:
         ProjectError: the folder is refused, locked by another command, or not writable.
@@ -270,7 +264,7 @@ def opened(args: RunArguments, record: dict[str, Any], dry_run: bool) -> Iterato
         decision: Start | ProjectError | None = None
         if args.process_index == 0:
             try:
-                decision = _begin(Path(args.output_dir), record, stack)
+                decision = begin(Path(args.output_dir), record, stack)
             except ProjectError as error:
                 decision = error
             except OSError as error:  # a parent is a file, a dangling link, a name that is too long
@@ -283,28 +277,6 @@ def opened(args: RunArguments, record: dict[str, Any], dry_run: bool) -> Iterato
         if decision.finished:
             logger.info("%s: already finished; nothing to do", args.output_dir)
         yield decision
-
-
-def _begin(root: Path, record: dict[str, Any], stack: ExitStack) -> Start:
-    """Decide how to begin: new, from a checkpoint, or finished; `stack` then holds the lock.
-
-    An earlier start's facts go into `record`.
-    """
-    if status_of(root, record["trajectory"]) == "finished":
-        check_result(root)
-        return Start(True, None)
-    stack.enter_context(locked(root / RUN_FILE))
-    clean(root)
-    # Again, locked: another command may have been running.
-    start = open_run(str(root), record["trajectory"])
-    if (root / RUN_FILE).is_file():
-        old = read_run(root)
-        record["run_id"] = old.get("run_id") or record["run_id"]
-        if start.checkpoint:  # otherwise step 0 replaces all of the earlier attempt, best/ too
-            record["earlier_starts"] = earlier_starts(old, record)
-        elif not start.finished:
-            logger.warning("%s: no checkpoint was saved: from step 0 again", root)
-    return start
 
 
 def announce(settings: Settings, plan: str) -> None:

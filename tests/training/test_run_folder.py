@@ -14,7 +14,6 @@ from training.run_folder import (
     FORMAT,
     RUN_FILE,
     Start,
-    check_result,
     checkpoint_problem,
     clean,
     installing_result,
@@ -158,7 +157,8 @@ def test_folders_that_only_resemble_checkpoints_are_ignored(run):
 
 @pytest.mark.parametrize("status", ["running", "finished"])
 def test_a_run_of_a_newer_version_is_refused(run, status):
-    write_run(run, RECORD | {"format": FORMAT, "status": status})
+    with installing_result(run, "one"):
+        write_run(run, RECORD | {"format": FORMAT, "status": status})
     checkpoint(run, 5)
     open_run(str(run), SETTINGS)
     write_run(run, RECORD | {"format": FORMAT + 1, "status": status, "settings": {}})
@@ -182,7 +182,6 @@ def test_the_result_of_a_finished_run_must_be_unchanged(run, name):
     with installing_result(run, "one") as folder:
         (folder / "tokenizer.json").write_text("{}")
     write_run(run, RECORD | {"status": "finished"})
-    check_result(run)
+    assert open_run(str(run), SETTINGS) == Start(True, None)
     (run / name).unlink()
-    said = refused(check_result, run, error=CheckpointRefused)
-    assert f"{name} is missing; the run has finished" in said
+    assert f"{name} is missing; the run has finished" in refusal(CheckpointRefused, run)
