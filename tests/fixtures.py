@@ -14,6 +14,7 @@ writes loads its own model from the folder (`from_pretrained`) or copies the fol
     tiny_bert          folder: BertForMaskedLM (4 layers of 32, 4 heads, 64 positions, dropout 0.1)
                        with bert_tokenizer
     tiny_roberta       folder: RobertaForMaskedLM (the same, 66 positions), roberta_tokenizer
+    tiny_xlm_roberta   folder: XLMRobertaForMaskedLM (the same, 66 positions), xlm_tokenizer
     tiny               function: the name of any family of models.families -> folder of the same
 """
 
@@ -158,12 +159,21 @@ def tiny_bert(bert_tokenizer, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_roberta(roberta_tokenizer, tmp_path_factory) -> Path:
-    of = roberta_tokenizer
-    ids = {"vocab_size": len(of), "pad_token_id": of.pad_token_id}
-    ids |= {"bos_token_id": of.bos_token_id, "eos_token_id": of.eos_token_id}
+    return _like_roberta("roberta", roberta_tokenizer, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def tiny_xlm_roberta(xlm_tokenizer, tmp_path_factory) -> Path:
+    return _like_roberta("xlm-roberta", xlm_tokenizer, tmp_path_factory)
+
+
+def _like_roberta(name, tokenizer, tmp_path_factory):
+    ids = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+    ids |= {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
     kind = {"type_vocab_size": 1, "layer_norm_eps": 1e-5}
     kind["max_position_embeddings"] = 66  # two more: positions start behind the padding index
-    return _saved(AutoConfig.for_model("roberta", **ids, **kind, **_SIZE), of, tmp_path_factory)
+    config = AutoConfig.for_model(name, **ids, **kind, **_SIZE)
+    return _saved(config, tokenizer, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
