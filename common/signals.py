@@ -5,6 +5,7 @@ Imports nothing slow, because signals may arrive during the slow imports.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -89,13 +90,26 @@ class Stopping:
 
 
 def outlast_signals(_: int) -> None:
-    """Make a data worker, of any number, ignore the signals; its parent ends it by their queue.
+    """Make a data worker, of any number, ignore all signals but its parent's SIGTERM.
 
     A launcher, a scheduler or Ctrl-C signals the whole job, but the parent needs more batches to
-    finish its step.
+    finish its step. A parent that fails ends its workers by SIGTERM, and waits for them for ever.
+    Not for workers that Linux does not fork: libraries have started threads there, which still
+    receive signals.
     """
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+    process = multiprocessing.parent_process()  # `os.getppid` may be a fork server's
+    if process is None or not hasattr(signal, "sigwaitinfo"):  # macOS
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+    def wait() -> None:
+        asked = False
+        while not asked:
+            received = signal.sigwaitinfo(SIGNALS)
+            asked = received.si_signo == signal.SIGTERM and received.si_pid == process.pid
+        os._exit(128 + signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 STOPPING = Stopping()  # signals belong to the process

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import check_at_rest, last_logged, newest_step, weights
+from common.signals import SIGNALS, outlast_signals
+from tests.faults.harness import FORKED, check_at_rest, last_logged, newest_step, weights
 from tests.sources import ROOT
 
 
@@ -93,6 +94,29 @@ def test_a_signal_to_the_whole_job_spares_the_data_workers_until_the_step_ends(s
     assert server.wait(pid) == 75, server.said("workers")
     assert newest_step(server.folder / "workers") > 0 and "Traceback" not in server.said("workers")
     assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+
+
+def _work(ready):
+    outlast_signals(0)
+    ready.set()
+    time.sleep(60)
+
+
+def test_a_data_worker_ends_by_a_signal_of_its_parent_alone():
+    """A run that fails sends it SIGTERM and waits for it."""
+    ready = FORKED.Event()
+    worker = FORKED.Process(target=_work, args=(ready,), daemon=True)
+    worker.start()
+    assert ready.wait(60)
+    for number in SIGNALS:
+        subprocess.run(["kill", f"-{int(number)}", str(worker.pid)], check=True)
+    worker.join(0.1)
+    assert worker.is_alive()
+    worker.terminate()
+    worker.join(10)
+    code = worker.exitcode
+    worker.kill()
+    assert code == 128 + signal.SIGTERM
 
 
 def test_a_disk_that_fails_leaves_the_older_checkpoint(server, reference):
