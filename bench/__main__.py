@@ -22,6 +22,7 @@ SUBJECTS = {
     "step": "time and memory of a step against the published one and sentence-transformers",
     "text": "time and memory of a run of one step on millions of generated lines",
 }
+REPEATED = ("eval", "step")
 MACHINE = ("machine", "torch", "threads", "device", "part")  # columns that the table leaves out
 
 
@@ -31,8 +32,9 @@ def main(argv: Sequence[str] | None = None) -> list[dict]:
     subjects = parser.add_subparsers(dest="subject", required=True)
     for name, title in SUBJECTS.items():
         sub = subjects.add_parser(name, help=title, description=title)
-        repeated = "repetitions; the table shows medians"
-        sub.add_argument("--runs", type=positive, default=1, help=repeated)
+        if name in REPEATED:
+            repeated = "repetitions; the table shows medians"
+            sub.add_argument("--runs", type=positive, default=1, help=repeated)
         threads = "threads of torch; 1 gives comparable CPU times"
         sub.add_argument("--threads", type=positive, default=1, help=threads)
         sub.add_argument("--output", help="write the rows to this JSON file")

@@ -224,6 +224,8 @@ def page_of(entries: Sequence[Mapping[str, Any]]) -> str:
             lines.append(entry["note"])
         device, versions = made["hardware"]["device"], made["versions"]
         lines.append(f"one run on {device}, commit {made['commit']}, torch {versions['torch']}")
+        if made["changed_files"]:
+            lines.append(f"{made['changed_files']} files were not those of the commit")
         parts.append(f"## {entry['name']}\n\n" + "\n".join(f"- {line}" for line in lines))
     return "\n\n".join(parts) + "\n"
 

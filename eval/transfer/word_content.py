@@ -22,7 +22,11 @@ LONGEST = 20  # words of a sentence, so that no encoder cuts it
 def read(data_dir: Path) -> dict[str, Examples]:
     """The first sentences of the text that hold one of the words, by split."""
     path = data_dir / TEXT
-    lines = list(dict.fromkeys(tidy(line) for line in read_lines(path)))
+    wanted = "put sentences there, one a line (400,000 suffice)"
+    try:
+        lines = list(dict.fromkeys(tidy(line) for line in read_lines(path)))
+    except BadInput as error:
+        raise BadInput(f"{error}; {wanted}") from error
     sets = [frozenset(re.findall(r"[a-z]+", line.lower())) for line in lines]
     counts = Counter(word for words in sets for word in words)
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
@@ -34,10 +38,7 @@ def read(data_dir: Path) -> dict[str, Examples]:
             found[labels[held[0]]].append(line)
     needed = sum(SPLITS.values())
     if min(map(len, found)) < needed:
-        raise BadInput(
-            f"{path}: has words with fewer than {needed} sentences; give it more sentences, one a "
-            "line (400,000 do)"
-        )
+        raise BadInput(f"{path}: has words with fewer than {needed} sentences; {wanted}")
     splits, start = {}, 0
     for split, size in SPLITS.items():
         rows = [((text,), label) for label in range(WORDS) for text in found[label][start:][:size]]

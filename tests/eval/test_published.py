@@ -98,6 +98,8 @@ def test_a_local_copy_is_scored_and_the_page_keeps_what_was_there(
 def test_the_page_in_results_is_that_of_its_figures_and_has_what_is_published_now():
     entries = json.loads((ROOT / "results" / "published.json").read_text())
     assert (ROOT / "results" / "published.md").read_text() == command.page_of(entries)
+    entries[0]["provenance"]["changed_files"] = 2
+    assert "- 2 files were not those of the commit\n" in command.page_of(entries)
     for entry in entries:
         record = published(checkpoints()[entry["name"]]["record"])
         for score in entry["scores"]:

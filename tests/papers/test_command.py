@@ -32,6 +32,7 @@ def test_only_what_is_missing_is_trained_and_the_same_run_serves_two_tables(
     assert labels == ["InfoCSE", "w/o MLM loss", "w/o contrastive loss"]
     assert written.with_suffix(".md").read_text().startswith("# InfoCSE (arXiv")
     filled("--seeds", "0", "1")
+    assert [row["ours_runs"] for row in filled("--seeds", "0", "1", "2", "--collect")] == [2] * 3
     assert len(runner.asked) == 6
     filled("--seeds", "0", "1", "2")
     assert len(runner.asked) == 9 and runner.asked[-1]["seed"] == "2"

@@ -46,5 +46,8 @@ def test_vectors_that_know_the_word_are_right_and_others_guess(text):
 def test_too_little_text_is_refused(text):
     path = text / word_content.TEXT
     path.write_text("\n".join(path.read_text().splitlines()[:100]), encoding="utf-8")
-    with pytest.raises(BadInput, match="more sentences"):
+    with pytest.raises(BadInput, match="words with fewer than 60 sentences; put sentences there"):
+        word_content.read(text)
+    path.unlink()
+    with pytest.raises(BadInput, match="no such file or directory; put sentences there"):
         word_content.read(text)
