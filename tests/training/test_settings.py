@@ -220,6 +220,7 @@ def test_a_bad_file_is_refused_by_name_and_key(config, text, said):
         (["--max_length", "many"], "--max_length"),
         (["--seed", "3", "4"], "unknown argument '4'"),
         (["--no_seed", "3", "4"], "unknown argument '--no_seed'; did you mean '--seed'?"),
+        (["--method=nli"], "--method nli: train it with run_sup.py"),
         (["--method=spans"], "--method spans: it is 'cropping' now; choose one of"),
         (["--method=infocse", "--mask_recipe=mask"], "'--mask_recipe'; it is '--mask_scheme' now"),
         (["--method=memory_bank", "--queue_size=4"], "'--queue_size'; it is '--negatives' now"),
