@@ -225,6 +225,8 @@ def test_the_command_prints_a_table(files, tmp_path, capsys):
     with pytest.raises(BadInput, match="no figure in common"):
         command.main([a, b, "--output", str(tmp_path / "none.json")])
     assert not (tmp_path / "none.json").exists()
+    with pytest.raises(BadInput, match="is an input of this command"):
+        command.main([a, b, "--output", a])
     command.main(["--list"])
     assert "| infocse-bert-base " in capsys.readouterr().out
 
