@@ -51,6 +51,7 @@ def test_a_set_is_ranked_by_each_search(beir, monkeypatch):
     beir.write()
     rankings = {}
     monkeypatch.setattr("eval.retrieval.beir.COSINES", 90)  # two queries at a time
+    monkeypatch.setattr("eval.retrieval.beir.QUERIES", 1)
     monkeypatch.setattr("eval.retrieval.beir.per_query", lambda rankings, _: [*rankings])
     for search in SEARCHES:
         task = BeirTask("small", search=search)
