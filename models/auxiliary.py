@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +105,17 @@ class VocabularyHead(nn.Module):
         return states.token_loss(self.transform, self.decoder, labels)
 
 
+@dataclass(frozen=True)
+class Words:
+    """The last step to logits, (..., H) -> (..., vocabulary)."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __call__(self, states: Tensor) -> Tensor:
+        return F.linear(states, self.weight, self.bias)
+
+
 class TiedHead(nn.Module):
     """A model's output head, whose matrix is the encoder's word embeddings, not a copy.
 
@@ -118,10 +129,10 @@ class TiedHead(nn.Module):
         tied = decoder.weight is lm.get_input_embeddings().weight
         self.weight = None if tied else copy.deepcopy(decoder.weight)
 
-    def words(self, backbone: PreTrainedModel) -> Callable[[Tensor], Tensor]:
-        """The last step to logits, (..., H) -> (..., vocabulary)."""
+    def words(self, backbone: PreTrainedModel) -> Words:
+        """The step after the transform, with the embeddings of the encoder's backbone."""
         weight: Any = backbone.get_input_embeddings().weight if self.weight is None else self.weight
-        return partial(F.linear, weight=weight, bias=self.bias)
+        return Words(weight, self.bias)
 
     def token_loss(
         self, backbone: PreTrainedModel, states: fast.States, labels: Tensor

@@ -21,6 +21,7 @@ from models.contrast import at_least_float32
 from models.families import embed, family_of, layers_of
 from models.fast.dropout import on_cpu
 from models.fast.packing import filled, fixed_number, places
+from models.fast.vocabulary_loss import vocabulary_loss
 from models.perturb import Perturbation
 
 SAMPLED = "sampled"  # attention with rates from the batch, registered in `models.fast.packed`
@@ -31,11 +32,13 @@ Layers = Sequence[Callable[..., Tensor]] | nn.ModuleList
 class Labelled(NamedTuple):
     """States of the labelled tokens and others, (1, M, H), with their labels, (M,).
 
-    The label of the others is IGNORED.
+    The label of the others is IGNORED. `in_pieces`: whether only some of their logits may be in
+    memory at once.
     """
 
     states: Tensor
     labels: Tensor
+    in_pieces: bool
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class States:
     def labelled(self, labels: Tensor) -> Labelled:
         """The states for a loss at the labels, (B, L)."""
         marked, targets = self.tokens.marked(labels)
-        return Labelled(self.at(marked), targets)
+        return Labelled(self.at(marked), targets, self.tokens.waits)
 
     def both(self, labels: Tensor) -> tuple[Tensor, Labelled]:
         """`first` and `labelled` in one reading."""
@@ -102,24 +105,27 @@ class States:
             read = places(unread, min(len(first) + len(marked), len(unread)))
             states = States(self.tokens, self.at(read))
             first, marked = (torch.searchsorted(read, part) for part in (first, marked))
-        return states.at(first)[0], Labelled(states.at(marked), targets)
+        return states.at(first)[0], Labelled(states.at(marked), targets, self.tokens.waits)
 
     def token_loss(
-        self, transform: nn.Module, decoder: Callable[[Tensor], Tensor], labels: Tensor
+        self, transform: nn.Module, decoder: Any, labels: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Sum of the cross entropies of the labels, (B, L), and their number."""
         return token_loss(transform, decoder, self.labelled(labels))
 
 
-def token_loss(
-    transform: nn.Module, decoder: Callable[[Tensor], Tensor], labelled: Labelled
-) -> tuple[Tensor, Tensor]:
+def token_loss(transform: nn.Module, decoder: Any, labelled: Labelled) -> tuple[Tensor, Tensor]:
     """Sum of the cross entropies of the labels, and their number.
 
-    Logits, through transform and vocabulary matrix, are computed only for the labelled tokens.
+    Logits, through transform and vocabulary matrix (a linear layer, or its weight and bias), are
+    computed only for the labelled tokens.
     """
-    logits = at_least_float32(decoder(transform(labelled.states)[0]))  # (M, vocabulary)
-    total = F.cross_entropy(logits, labelled.labels, ignore_index=IGNORED, reduction="sum")
+    states = transform(labelled.states)[0]
+    if labelled.in_pieces:
+        total = vocabulary_loss(decoder, states, labelled.labels)
+    else:
+        logits = at_least_float32(decoder(states))  # (M, vocabulary)
+        total = F.cross_entropy(logits, labelled.labels, ignore_index=IGNORED, reduction="sum")
     return total, (labelled.labels != IGNORED).sum()
 
 
@@ -145,7 +151,7 @@ class Tokens:
     source: Tensor
     first: Tensor
     rates: Tensor | None = None
-    waits = False  # whether a last layer may wait
+    waits = False  # whether a last layer may wait, and logits be computed in pieces
 
     def causal(self) -> Tokens:
         """The same batch with causal attention; its padding must be on the right."""
