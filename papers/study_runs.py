@@ -197,22 +197,24 @@ def scores_in(folder: Path, files: Iterable[str]) -> dict[str, dict[str, float]]
 def refuse_mixed(study: Study, rows: Rows) -> None:
     """Raise BadInput unless all runs have the same text, steps and precision.
 
-    Those of one `stage_one`, or of none, must also have the same checkpoint; a level may set its
-    own steps.
-    Rows of older versions lack some of these facts.
+    Those of one `stage_one`, or of none, must also have the same checkpoint, by seed if each seed
+    has a stage 1 of its own; a level may set its own steps. Rows of older versions lack some of
+    these facts.
     """
     facts = []
-    for (levels, _), of_run in rows.items():
+    for (levels, seed), of_run in rows.items():
         flags = study.combinations[levels]
         usual = read_once(*config_files(flags["config"])).get("model_name_or_path")
-        start = flags.get("stage_one", "aux_init" not in flags and usual)
+        start = str(flags.get("stage_one", "aux_init" not in flags and usual))
+        if "stage_one" in flags and "seed" not in flags["stage_one"]:
+            start += f" of seed {seed}"
         for row in of_run:
             recorded = row.get("facts", row)
             facts += [
                 (row["name"], "text", "", recorded.get("text")),
                 (row["name"], "steps", str(flags.get("max_steps")), recorded.get("steps")),
                 (row["name"], "precision", "", row.get("precision")),
-                (row["name"], "start", str(start), recorded.get("start")),
+                (row["name"], "start", start, recorded.get("start")),
             ]
     table = pd.DataFrame(facts, columns=["run", "fact", "of", "value"]).dropna()
     for (fact, _), group in table.groupby(["fact", "of"], sort=False):

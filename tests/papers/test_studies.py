@@ -139,6 +139,12 @@ def test_rows_of_the_file_stay_and_are_not_trained_again(asked, filled, tmp_path
         filled("infocse-seeds-mini", "--rows=simcse-mini", "--seeds=2", model="other")
 
 
+def test_each_seed_may_have_a_stage_1_of_its_own(asked, filled):
+    rows = filled("infocse-cause", "--rows", "RetroMAE-style", "--seeds", "0", "1")
+    starts = {row["seed"]: row["facts"]["start"] for row in rows}
+    assert len(rows) == 10 and len({row["facts"]["start"] for row in rows}) == len(starts) == 2
+
+
 def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, filled, capsys):
     flags = ["--rows", "no pre-training", "RetroMAE-style", "--seeds", "0", "1"]
     rows = filled("infocse-factorial-mini", *flags)

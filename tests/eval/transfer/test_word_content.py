@@ -38,8 +38,8 @@ def test_every_sentence_holds_one_word_and_is_in_one_split(text):
 
 def test_vectors_that_know_the_word_are_right_and_others_guess(text):
     (task,) = word_content.tasks()
-    know = task.score(lambda texts: np.array([[s.count("cat"), 1.0] for s in texts]), text)
-    guess = task.score(lambda texts: np.ones((len(texts), 2)), text)
+    know = task.score(lambda texts: np.array([64 * [1 - 2 * s.count("cat")] for s in texts]), text)
+    guess = task.score(lambda texts: np.ones((len(texts), 64)), text)
     assert (know.rows[0]["value"], guess.rows[0]["value"]) == (100, 50)
 
 
