@@ -137,10 +137,20 @@ _PACKINGS: dict[str, tuple[re.Pattern, Callable[[], Any]]] = {
 
 def reader_of(path: Path) -> str:
     """How a file is read, by its name: csv, json, parquet, arrow, or text for lines."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in _PACKINGS:
-        suffixes.pop()
-    return _READERS.get(suffixes[-1][1:], "text") if suffixes else "text"
+    return _READERS.get(_ending(path), "text")
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file has named columns, by its name: lines with tabs have, in a .tsv."""
+    return reader_of(path) != "text" or _ending(path) == "tsv"
+
+
+def _ending(path: Path) -> str:
+    """The last suffix of a file's name, that of its compression left out."""
+    name = Path(path.name.lower())
+    if name.suffix in _PACKINGS:
+        name = name.with_suffix("")
+    return name.suffix[1:]
 
 
 def texts_by_line(path: Path) -> Iterator[tuple[int, str]]:

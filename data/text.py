@@ -203,7 +203,8 @@ def _split(source: Source, path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
         # Strict: otherwise a missing quotation mark would join all that follows.
         for cells in csv.reader(lines(), strict=True):
-            yield number, cells
+            if cells:  # a blank line is no row
+                yield number, cells
     except csv.Error as error:
         raise BadInput(f"{path}:{number}: not CSV ({error})") from error
 

@@ -17,7 +17,7 @@ import yaml
 
 from common.errors import BadInput, brief
 from common.files import files_of, open_regular
-from data.lines import numbered_lines, reader_of
+from data.lines import is_table, numbered_lines, reader_of
 from data.source import Source
 from data.text import rows_of
 from eval.retrieval.lexical import Words, normal, word_places
@@ -118,7 +118,7 @@ def _documents(
             if line.strip():
                 where, name = f"{path}:{number}", f"{path.name}:{number}"
                 yield where, _record(where, name, line, text_column, title_column or "title")
-    elif kind != "text" or suffix == ".tsv":
+    elif is_table(path):
         names = (title_column, text_column or "text")
         titled = title_column is not None
         source = Source((path,), names=tuple(filter(None, names)), titled=titled)

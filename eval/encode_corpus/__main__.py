@@ -15,7 +15,7 @@ from common.errors import BadInput, run_command
 from common.files import files_of, open_regular, sha256
 from common.flags import Parser, add_encoder, add_prompts
 from common.folders import MANIFEST, cached, read_manifest, refuse_existing, share
-from data.lines import reader_of, texts_by_line
+from data.lines import is_table, texts_by_line
 from data.source import Source
 from data.text import rows_of
 from eval.encode import Encode, device_here
@@ -39,7 +39,7 @@ def parser() -> Parser:
         "inputs",
         nargs="+",
         metavar="SHARD",
-        help="UTF-8 lines (also .gz, .xz, .bz2, .zst) or tables (.parquet, .arrow, .csv, .jsonl); "
+        help="UTF-8 lines (also .gz, .xz, .bz2, .zst) or tables (.parquet, .arrow, .csv, .tsv, .jsonl); "
         "a folder stands for all files below it",
     )
     p.add_argument("--model", required=True, help="as for `python -m eval`")
@@ -115,7 +115,7 @@ def encode_shard(
     open_regular(path).close()  # BadInput for a missing file or a pipe
     facts = {"model": encode.identity, "max_length": encode.max_length, "dtype": dtype}
     facts |= {"source": path.name, "sha256": sha256(path)}
-    if reader_of(path) != "text":
+    if is_table(path):
         facts["column"] = column
 
     def parts() -> Iterator[np.ndarray]:
@@ -165,12 +165,12 @@ def stem_of(path: Path) -> str:
 
 def _texts(path: Path, column: str) -> Iterator[str]:
     """The text of every row or line; one that is empty is an empty text, so no row is lost."""
-    if reader_of(path) == "text":
-        for _, line in texts_by_line(path):
-            yield line
+    if is_table(path):
+        for _, row in rows_of(Source((path,), names=(column,))):
+            yield "" if isinstance(row, str) else row[0]
         return
-    for _, row in rows_of(Source((path,), names=(column,))):
-        yield "" if isinstance(row, str) else row[0]
+    for _, line in texts_by_line(path):
+        yield line
 
 
 if __name__ == "__main__":

@@ -160,6 +160,26 @@ def test_a_bad_shard_is_named_and_leaves_no_output(tmp_path, name, content, said
     assert names(tmp_path / "out") == []
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", "id\tbody\n1\tbat\n2\t\n3\tcat\n"),
+        ("a.tsv.gz", "id\tbody\n1\tbat\n2\t\n3\tcat\n"),
+        ("a.csv", 'id,body\n\n1,bat\n2,""\n\n3,cat\n\n'),
+        ("a.jsonl", '{"body": "bat"}\n\n{"body": null}\n{"body": "cat"}\n'),
+    ],
+)
+def test_a_table_of_text_gives_a_vector_for_every_row_of_its_column(
+    name, content, tmp_path, letters
+):
+    data = content.encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    [facts] = letters(tmp_path / "out", tmp_path / name)
+    [folder] = (tmp_path / "out").iterdir()
+    assert facts["column"] == "body"
+    assert np.array_equal(np.load(folder / "vectors.npy"), Letters()(["bat", "", "cat"]))
+
+
 def test_shards_with_the_same_output_are_refused_before_encoding(shards, tmp_path, letters):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a.txt.zst").write_text("text")
