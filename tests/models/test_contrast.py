@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from models.contrast import info_nce, mean_cosine, uniformity
 
 
-def slow_info_nce(query, key, temperature, negatives=()):
-    """Equation 1 of SimCSE, term by term in plain Python floats."""
+def slow_info_nce(query, key, temperature, negatives=(), log_alpha=0.0):
+    """Equations 1 and 8 of SimCSE, term by term in plain Python floats."""
 
     def similarity(a, b):
         dot = sum(x * y for x, y in zip(a, b, strict=True))
@@ -21,19 +21,22 @@ def slow_info_nce(query, key, temperature, negatives=()):
     losses = []
     for i, q in enumerate(query.tolist()):
         scores = [similarity(q, k) for k in key.tolist() + [n.tolist() for n in negatives]]
+        if log_alpha:  # alpha times exp(s) of the sentence's own hard negative
+            scores[len(key) + i] += log_alpha
         losses.append(-scores[i] + math.log(sum(math.exp(s) for s in scores)))
     return sum(losses) / len(losses)
 
 
 @pytest.mark.parametrize(
-    ("rows", "extra", "temperature"), [(1, 2, 0.05), (5, 0, 0.05), (8, 3, 0.5), (4, 9, 1.0)]
+    ("rows", "extra", "temperature", "log_alpha"),
+    [(1, 2, 0.05, 0), (5, 0, 0.05, 0), (8, 3, 0.5, 0), (4, 9, 1.0, 0), (6, 6, 0.5, 1.5)],
 )
-def test_info_nce_equals_the_slow_loop(rows, extra, temperature):
+def test_info_nce_equals_the_slow_loop(rows, extra, temperature, log_alpha):
     torch.manual_seed(rows)
     query, key, negatives = torch.randn(rows, 7), torch.randn(rows, 7), torch.randn(extra, 7)
-    fast = info_nce(query, key, temperature, negatives if extra else None)
+    fast = info_nce(query, key, temperature, negatives if extra else None, log_alpha)
     assert fast.item() == pytest.approx(
-        slow_info_nce(query, key, temperature, negatives), rel=1e-4, abs=1e-6
+        slow_info_nce(query, key, temperature, negatives, log_alpha), rel=1e-4, abs=1e-6
     )
 
 

@@ -29,7 +29,7 @@ def test_rows_of_three_have_every_sentence_masked_and_a_hard_negative(
     assert (
         batch["masked_input_ids"].shape == batch["input_ids"].shape and len(batch["input_ids"]) == 3
     )
-    model = build_model("simcse_mlm", folder, packed, mlm_weight=0.3)
+    model = build_model("simcse_mlm", folder, packed, mlm_weight=0.3, hard_negative_weight=0.7)
     out = model(**batch)
 
     lm = AutoModelForMaskedLM.from_pretrained(folder).eval()
@@ -50,7 +50,7 @@ def test_rows_of_three_have_every_sentence_masked_and_a_hard_negative(
                     if labels[i] != -100
                 ]
     first, second, hard = map(torch.stack, vectors)
-    contrast = slow_info_nce(first, second, 0.1, hard)  # equation 5, alpha 1
+    contrast = slow_info_nce(first, second, 0.1, hard, 0.7)  # equation 8
     assert len(losses) > 20 and all(
         (batch["masked_labels"][number] != -100).any() for number in range(3)
     )
