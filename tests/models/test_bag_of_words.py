@@ -5,9 +5,6 @@ import pytest
 import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM
 
-from data.collator import Collator
-from data.source import Source
-from data.tokenised import load_tokenised
 from data.views import IGNORED, View
 from models.auxiliary import TiedHead, load_masked_lm
 from models.bag_of_words import BagOfWords
@@ -18,13 +15,9 @@ from tests.methods import build_model
 
 
 @pytest.fixture
-def batch(folder, text_file, tmp_path):
-    tokenizer = load_tokenizer(folder)
-    text = load_tokenised(Source((text_file,)), tokenizer, tmp_path)
+def batch(folder, text_file, collated):
     shorter = View(lambda ids, starts, generator: np.repeat(ids[::2], 2))
-    return Collator(text, tokenizer, [View(), shorter], 64, 5, words=True)(
-        [(0, index, 0) for index in range(6)]
-    )
+    return collated(folder, text_file, [View(), shorter], range(6), words=True)
 
 
 def test_the_words_are_those_of_the_text_before_its_edit(folder, batch, sentences):
@@ -35,9 +28,8 @@ def test_the_words_are_those_of_the_text_before_its_edit(folder, batch, sentence
             tokens = words[words != IGNORED].tolist()
             assert len(tokens) == len(set(tokens))
             assert set(tokens) == set(tokenizer(sentences[row])["input_ids"]) - special
-    assert (batch["words"][0] != IGNORED).sum() < (batch["attention_mask"][0] == 1).sum(), (
-        "some words are repeated"
-    )
+    distinct = (batch["words"][0] != IGNORED).sum()
+    assert distinct < batch["attention_mask"][0].sum(), "some words are repeated"
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -48,10 +40,10 @@ def test_the_term_is_the_checkpoint_s_head_on_the_pooled_vectors(
     config = load_config(folder)
     config.tie_word_embeddings = tied
     lm = AutoModelForMaskedLM.from_config(config).eval()
-    lm.save_pretrained(tmp_path / "lm")
-    load_tokenizer(str(folder)).save_pretrained(tmp_path / "lm")
-    model = build_model("simcse", str(tmp_path / "lm"), pooling=pooling)
-    model.objectives.append(BagOfWords(TiedHead(load_masked_lm(str(tmp_path / "lm"))), 0.7))
+    for part in (lm, load_tokenizer(folder)):
+        part.save_pretrained(tmp_path)
+    model = build_model("simcse", tmp_path, pooling=pooling)
+    model.objectives.append(BagOfWords(TiedHead(load_masked_lm(str(tmp_path))), 0.7))
     output = model(**batch)
     (transform, decoder), total, count = output_of(lm), 0.0, 0
     parts = (batch[n].flatten(0, 1) for n in ("input_ids", "attention_mask", "words"))
@@ -62,9 +54,8 @@ def test_the_term_is_the_checkpoint_s_head_on_the_pooled_vectors(
         for word in words[words != IGNORED].tolist():
             total, count = total - log_p[word].item(), count + 1
     assert output.terms["bow"].item() == pytest.approx(total / count, rel=1e-4)
-    assert output.loss.item() == pytest.approx(
-        output.terms["contrastive"].item() + 0.7 * total / count, rel=1e-4
-    )
+    expected = output.terms["contrastive"].item() + 0.7 * total / count
+    assert output.loss.item() == pytest.approx(expected, rel=1e-4)
     objective = model.objectives[-1]
     assert objective.tokens(Batch.of(**batch)) == count
     assert (objective.head.weight is None) == tied, "a tied matrix is the encoder's own"

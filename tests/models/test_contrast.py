@@ -1,4 +1,4 @@
-"""InfoNCE against the formula written as a loop, and closed forms."""
+"""The contrastive losses against their formulas written as loops, and closed forms."""
 
 import math
 
@@ -7,24 +7,43 @@ import torch
 import torch.nn.functional as F
 
 from models.contrast import info_nce, mean_cosine, uniformity
+from models.objectives import consert, cropping, mirror_bert
+
+
+def softmax(values):
+    total = sum(math.exp(v) for v in values)
+    return [math.exp(v) / total for v in values]
+
+
+def cosine(a, b):
+    a, b = a.tolist(), b.tolist()
+    return sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b)
 
 
 def slow_info_nce(query, key, temperature, negatives=(), log_alpha=0.0):
     """Equations 1 and 8 of SimCSE, term by term in plain Python floats."""
-
-    def similarity(a, b):
-        dot = sum(x * y for x, y in zip(a, b, strict=True))
-        return (
-            dot / math.sqrt(sum(x * x for x in a)) / math.sqrt(sum(y * y for y in b)) / temperature
-        )
-
-    losses = []
-    for i, q in enumerate(query.tolist()):
-        scores = [similarity(q, k) for k in key.tolist() + [n.tolist() for n in negatives]]
+    total = 0.0
+    for i, q in enumerate(query):
+        scores = [cosine(q, k) / temperature for k in (*key, *negatives)]
         if log_alpha:  # alpha times exp(s) of the sentence's own hard negative
             scores[len(key) + i] += log_alpha
-        losses.append(-scores[i] + math.log(sum(math.exp(s) for s in scores)))
-    return sum(losses) / len(losses)
+        total -= math.log(softmax(scores)[i])
+    return total / len(query)
+
+
+def slow_nt_xent(first, second, temperature):
+    """Equation 1 of ConSERT: each vector of both views against all others, averaged over 2N."""
+    total = 0.0
+    for i in range(len(first)):
+        a, b = first[i : i + 1], second[i : i + 1]
+        others = [v for view in (first, second) for j, v in enumerate(view) if j != i]
+        total += slow_info_nce(a, b, temperature, others) + slow_info_nce(b, a, temperature, others)
+    return total / len(first) / 2
+
+
+def slow_both_ways(first, second, temperature):
+    ways = (first, second), (second, first)
+    return sum(slow_info_nce(*way, temperature) for way in ways) / 2
 
 
 @pytest.mark.parametrize(
@@ -38,6 +57,21 @@ def test_info_nce_equals_the_slow_loop(rows, extra, temperature, log_alpha):
     assert fast.item() == pytest.approx(
         slow_info_nce(query, key, temperature, negatives, log_alpha), rel=1e-4, abs=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "factor", "formula"),
+    [
+        (mirror_bert, 1, slow_nt_xent),
+        (consert, 2, slow_nt_xent),  # the official code adds both directions up
+        (cropping, 1, slow_both_ways),
+    ],
+)
+def test_a_method_s_loss_of_two_views_is_its_formula(method, factor, formula):
+    first, second = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(1))
+    [made] = method.METHOD.build(method.Arguments(temperature=0.3), None, None, None)
+    expected = factor * formula(first, second, 0.3)
+    assert made.loss(first, second).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_similarities_are_float32_under_autocast():

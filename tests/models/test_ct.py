@@ -37,14 +37,6 @@ def test_too_few_rows_for_different_pairs_are_refused(count, negatives):
         ct.pairing(count, negatives)
 
 
-def test_the_loss_equals_its_formula():
-    torch.manual_seed(0)
-    first, second, same = torch.randn(6, 5), torch.randn(6, 5), torch.arange(6) % 3 == 0
-    pairs = zip(first, second, same, strict=True)
-    want = sum(entropy(float(a @ b), bool(y)) for a, b, y in pairs) / 6
-    assert ct.tension(first, second, same).item() == pytest.approx(want, rel=1e-5)
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_model_s_loss_equals_a_computation_pair_by_pair(tiny_bert, packed):
     model, batch = made(tiny_bert, packed, negatives=3)

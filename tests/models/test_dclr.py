@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 from models.contrast import info_nce
 from models.objectives import dclr
 from tests.methods import build_model, make_batch
-from tests.models.test_rankcse import softmax
+from tests.models.test_contrast import softmax
 
 
 def binary(logits, negative):

@@ -1,35 +1,35 @@
 """The auxiliary objective: its loss by hand, where its gradient goes, and its ablations."""
 
+from itertools import product
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from common.errors import BadInput
-from models.auxiliary import load_masked_lm, new_head
+from models.auxiliary import load_masked_lm
+from models.families import output_of
 from models.loading import load_backbone, load_tokenizer
-from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives import infocse
-from tests.methods import build_model, make_batch, mask_of
+from tests import methods
 
 
 @pytest.fixture
 def stage_one(folder, tmp_path):
     """A folder with an auxiliary head, as stage 1 leaves it."""
-    torch.manual_seed(5)
-    lm = load_masked_lm(folder)
-    head = new_head(lm.base_model, 2)
-    for parameter in head.parameters():
+    model = methods.stage_one(folder)
+    for parameter in model.c_head.parameters():
         parameter.data += 0.2 * torch.randn_like(parameter)
-    AuxiliaryMaskedLM(lm, head, 2).save(str(tmp_path), load_tokenizer(folder))
+    model.save(str(tmp_path), load_tokenizer(folder))
     return str(tmp_path)
 
 
 def build(folder, head="batch_norm", aux_init="checkpoint", **options):
-    return build_model("infocse", folder, head=head, aux_init=aux_init, **options)
+    return methods.build_model("infocse", folder, head=head, aux_init=aux_init, **options)
 
 
 def batch_of(folder, **options):
-    return make_batch("infocse", folder, mask_of([10, 9, 8, 7]), **options)
+    return methods.make_batch("infocse", folder, methods.mask_of([10, 9, 8, 7]), **options)
 
 
 def auxiliary_of(model):
@@ -40,33 +40,28 @@ def auxiliary_of(model):
     ("flags", "away", "views"),
     [({}, 0, 2), ({"aux_cls": "other"}, 1, 2), ({"aux_views": "first"}, 0, 1)],
 )
+@torch.no_grad()
 def test_the_auxiliary_loss_equals_a_computation_sentence_by_sentence(
     stage_one, flags, away, views
 ):
     model, batch = build(stage_one, **flags), batch_of(stage_one, **flags)
     aux, terms = auxiliary_of(model), model(**batch).terms
-    lm = load_masked_lm(stage_one).eval()
-    for parameter in lm.parameters():
-        parameter.requires_grad_(False)
-    total, count = 0.0, 0
-    for view in range(views):
-        for row in range(batch["input_ids"].shape[1]):
-            length = int(batch["attention_mask"][view, row].sum())
-            read = int(batch["attention_mask"][view, row - away].sum())
-            clean = batch["input_ids"][view, row - away, :read].unsqueeze(0)
-            masked = batch["masked_input_ids"][view, row : row + 1, :length]
-            h = lm.base_model(input_ids=clean).last_hidden_state[:, :1]
-            lower = lm(input_ids=masked, output_hidden_states=True).hidden_states[2][:, 1:]
-            states = torch.cat([h, lower], dim=1)
-            for layer in aux.c_head:
-                states = layer(states)
-            output = lm.cls if hasattr(lm, "cls") else lm.lm_head
-            log_p = F.log_softmax(output(states)[0], dim=-1)
-            for position, label in enumerate(batch["masked_labels"][view, row, :length].tolist()):
-                if label != -100:
-                    total, count = total - log_p[position, label].item(), count + 1
-    assert count > 10
-    assert terms["aux_mlm"].item() == pytest.approx(total / count, rel=1e-4)
+    lm, losses = load_masked_lm(stage_one).eval(), []
+    transform, decoder = output_of(lm)
+    for view, row in product(range(views), range(batch["input_ids"].shape[1])):
+        length, read = (int(batch["attention_mask"][view, n].sum()) for n in (row, row - away))
+        clean = batch["input_ids"][view, row - away, :read].unsqueeze(0)
+        masked = batch["masked_input_ids"][view, row : row + 1, :length]
+        h = lm.base_model(input_ids=clean).last_hidden_state[:, :1]
+        lower = lm(input_ids=masked, output_hidden_states=True).hidden_states[2][:, 1:]
+        states = torch.cat([h, lower], dim=1)
+        for layer in aux.c_head:
+            states = layer(states)
+        labels = batch["masked_labels"][view, row, :length]
+        logits = decoder(transform(states[0]))[labels != -100]
+        losses += F.cross_entropy(logits, labels[labels != -100], reduction="none")
+    assert len(losses) > 10
+    assert terms["aux_mlm"].item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-4)
 
 
 def test_gradient_reaches_the_encoder_only_through_cls_and_the_frozen_copy_not_at_all(stage_one):
@@ -112,8 +107,6 @@ def test_a_missing_head_is_refused_unless_said_otherwise(tiny_bert):
     with pytest.raises(BadInput, match="--head_layers 9"):
         build(folder, head_layers=9, aux_init="encoder_top")
     top = auxiliary_of(build(folder, aux_init="encoder_top"))
-    encoder = load_backbone(folder)
-    assert torch.equal(
-        top.c_head[1].output.dense.weight, encoder.encoder.layer[-1].output.dense.weight
-    )
+    last = load_backbone(folder).encoder.layer[-1]
+    assert torch.equal(top.c_head[1].output.dense.weight, last.output.dense.weight)
     assert build(folder, aux_init="random")(**batch_of(folder)).loss.isfinite()

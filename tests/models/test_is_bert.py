@@ -46,14 +46,6 @@ def convolved(states, convolution):
     return torch.stack(made)
 
 
-def test_the_estimate_equals_its_formula():
-    torch.manual_seed(0)
-    features, vectors, rows = torch.randn(2, 3, 4), torch.randn(4, 4), torch.tensor([2, 0])
-    mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
-    want = -estimate(features[0], vectors, 2) - estimate(features[1][:2], vectors, 0)
-    assert jensen_shannon(features, mask, vectors, rows).item() == pytest.approx(want, rel=1e-5)
-
-
 def test_nothing_known_is_zero_and_everything_known_is_two_log_two():
     mask, rows = torch.ones(3, 2), torch.arange(3)
     assert jensen_shannon(

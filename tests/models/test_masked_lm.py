@@ -1,11 +1,13 @@
 """Stage 1's options against the equations, one sentence at a time, without padding."""
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from data.views import IGNORED
 from models.auxiliary import load_masked_lm, new_head
+from models.families import output_of
 from models.masked_lm import AuxiliaryMaskedLM
 from tests.methods import mask_of
 
@@ -48,33 +50,30 @@ def model_of(lm, packed, layers=2, skip_from=1, bow_weight=0.3, clean=False):
 
 
 def slow(model, batch):
-    """Loss name -> (sum, number of targets)."""
-    lm, sums = model.lm, {}
-    output = lm.get_submodule("cls.predictions" if hasattr(lm, "cls") else "lm_head")
+    """Loss name -> the losses of its targets."""
+    lm, losses = model.lm, {}
+    transform, decoder = output_of(lm)
 
     def add(name, states, labels):
-        for state, label in zip(states, labels.tolist(), strict=True):
-            if label != IGNORED:
-                total, count = sums.get(name, (0.0, 0))
-                sums[name] = total - F.log_softmax(output(state), dim=-1)[label].item(), count + 1
+        logits = decoder(transform(states[labels != IGNORED]))
+        made = F.cross_entropy(logits, labels[labels != IGNORED], reduction="none")
+        losses.setdefault(name, []).extend(made.tolist())
 
     for row, length in enumerate(LENGTHS):
         part = {name: value[0, row : row + 1, :length] for name, value in batch.items()}
-        read = [name for name in part if name.endswith("input_ids")]
-        states = {
-            name: lm(input_ids=part[name], output_hidden_states=True).hidden_states for name in read
-        }
+        states = {}
+        for name in (name for name in part if name.endswith("input_ids")):
+            states[name] = lm(part[name], output_hidden_states=True).hidden_states
         cls = states["input_ids" if model.clean_cls else "masked_input_ids"][-1][0, 0]
         add("mlm", states["masked_input_ids"][-1][0], part["masked_labels"][0])
         head = states.get("aux_input_ids", states["masked_input_ids"])[model.skip_from].clone()
         head[0, 0] = cls
         for layer in model.c_head:
             head = layer(head)
-        if model.c_head:
-            add("aux_mlm", head[0], part.get("aux_labels", part["masked_labels"])[0])
-        for word in part["words"][0].tolist() if "words" in part else ():
-            add("bow", [cls], torch.tensor([word]))
-    return sums
+        add("aux_mlm", head[0], part.get("aux_labels", part["masked_labels"])[0])
+        if "words" in part:
+            add("bow", cls.expand(length, -1), part["words"][0])
+    return losses
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -88,20 +87,18 @@ def test_every_option_equals_the_slow_computation(lm, option, skip_from, packed)
         out, expected = model(**batch), slow(model, batch)
     assert out.terms.keys() == expected.keys()
     loss = 0.0
-    for name, (total, count) in expected.items():
-        assert out.terms[name].item() == pytest.approx(total / count, rel=1e-4)
-        loss += total / count * (0.3 if name == "bow" else 1.0)
+    for name, losses in expected.items():
+        assert out.terms[name].item() == pytest.approx(np.mean(losses), rel=1e-4)
+        loss += np.mean(losses) * (0.3 if name == "bow" else 1.0)
     assert out.loss.item() == pytest.approx(loss, rel=1e-4)
-    assert model.count_targets(batch).tolist() == [count for _, count in expected.values()]
+    assert model.count_targets(batch).tolist() == [*map(len, expected.values())]
 
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_without_head_layers_it_is_the_plain_masked_language_model(lm, packed):
     model, batch = model_of(lm, packed, layers=0), batch_of(lm.config)
     batch = {name: batch[name] for name in PLAIN}
-    ids, mask, labels = (
-        batch[name][0] for name in ("masked_input_ids", "attention_mask", "masked_labels")
-    )
+    _, mask, ids, labels = (value[0] for value in batch.values())
     with torch.no_grad():
         theirs, out = lm(ids, mask, labels=labels).loss, model(**batch)
     assert out.loss.item() == pytest.approx(theirs.item(), rel=1e-4)
@@ -114,20 +111,16 @@ def test_gradient_reaches_the_encoder_through_the_clean_cls_alone(lm, packed):
     """Over the embeddings and with a clean [CLS], the loss trains every layer."""
     model, batch = model_of(lm, packed, skip_from=0, clean=True), batch_of(lm.config)
     batch = {name: batch[name] for name in (*PLAIN, *OWN)}
-    model(
-        **batch | {"masked_labels": torch.full_like(batch["masked_labels"], IGNORED)}
-    ).loss.backward()
-    norms = [
-        sum(p.grad.norm() for p in layer.parameters()) for layer in lm.base_model.encoder.layer
-    ]
-    assert all(norm > 0 for norm in norms)
+    batch["masked_labels"].fill_(IGNORED)
+    model(**batch).loss.backward()
+    for layer in lm.base_model.encoder.layer:
+        assert sum(p.grad.norm() for p in layer.parameters()) > 0
 
 
 def test_the_probe_gives_every_row_the_cls_of_another(lm):
     model, batch = model_of(lm, True, clean=True), batch_of(lm.config)
     # Equal lengths, so that rows can change places.
     batch = {name: batch[name][:, :, :4] for name in PLAIN}
-    other = batch | {"input_ids": batch["input_ids"].roll(1, 1)}
-    assert model.probe(**batch)["aux_mlm_shuffled_cls"] == pytest.approx(
-        model.probe(**other)["aux_mlm"], rel=1e-5
-    )
+    other = model.probe(**batch | {"input_ids": batch["input_ids"].roll(1, 1)})
+    shuffled = model.probe(**batch)["aux_mlm_shuffled_cls"]
+    assert shuffled == pytest.approx(other["aux_mlm"], rel=1e-5)

@@ -17,20 +17,15 @@ def test_negatives_are_the_stored_vectors_of_earlier_steps(tiny_bert):
     for step in range(5):
         batch = make_batch("memory_bank", tiny_bert, torch.ones(ROWS, 8), seed=step)
         with torch.no_grad():
-            views = [
-                [
-                    model.projection(model.encoder.backbone(input_ids=ids[None])[0][:, 0])[0]
-                    for ids in view
-                ]
-                for view in batch["input_ids"]
-            ]
+            states = [model.encoder.backbone(input_ids=ids)[0] for ids in batch["input_ids"]]
+            first, second = (model.projection(state[:, 0]) for state in states)
         held = min(ROWS * step, 12)
         slots = {number % 12: vector for number, vector in enumerate(bank)}  # the newest in a slot
         negatives = [slots[slot] for slot in drawn(held, step, 4)]
-        expected = slow_info_nce(torch.stack(views[0]), torch.stack(views[1]), TAU, negatives)
+        expected = slow_info_nce(first, second, TAU, negatives)
         out = model(**batch, seed=step)
         assert len(negatives) == min(4, held) and out.loss.item() == approx(expected, rel=1e-4)
-        bank += views[1]
+        bank += [*second]
         out.loss.backward()
         with torch.no_grad():
             for p in model.parameters():
@@ -43,9 +38,8 @@ def test_every_slot_of_a_full_bank_is_drawn_and_none_twice_in_a_step():
     bank, seen = BankContrast(TAU, count=8, size=64, width=2), set()
     for step in range(100):
         numbers = torch.arange(8.0).add(8 * step).remainder(64)  # of the slot where each will be
-        views = torch.stack([numbers, numbers], dim=1).expand(2, -1, -1)
         encoded = Encoded(None, None, None, None)
-        encoded.projected = views
+        encoded.projected = numbers.view(1, 8, 1).expand(2, 8, 2)
         _, _, stored = bank.vectors(encoded, Batch(None, None, seed=step))
         assert len({*stored[:, 0].tolist()}) == len(stored) == min(8, 8 * step)
         seen |= {*stored[:, 0].tolist()} if step > 8 else set()

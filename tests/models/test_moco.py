@@ -22,20 +22,15 @@ def by_hand(model, method, batch, queue):
     """The loss, and the keys that follow the earlier ones."""
     memory, (first, second) = model.objectives[0].memory, batch["input_ids"]
 
-    def vector(backbone, projection, ids):
-        state = backbone(input_ids=ids[None]).last_hidden_state[0, :1]
-        return projection(state)[0]
+    def vectors(backbone, projection, ids):
+        return projection(backbone(input_ids=ids).last_hidden_state[:, 0])
 
     slow = model.projection if method == "esimcse" else memory.keys.projection
-    query = [vector(model.encoder.backbone, model.projection, ids) for ids in first]
-    keyed = first if method == "esimcse" else second
-    kept = [vector(memory.keys.encoder.backbone, slow, ids) for ids in keyed]
-    positive = (
-        kept
-        if method == "moco"
-        else [vector(model.encoder.backbone, model.projection, ids) for ids in second]
-    )
-    return slow_info_nce(torch.stack(query), torch.stack(positive), TAU, queue), kept
+    backbone = model.encoder.backbone
+    query = vectors(backbone, model.projection, first)
+    kept = vectors(memory.keys.encoder.backbone, slow, first if method == "esimcse" else second)
+    positive = kept if method == "moco" else vectors(backbone, model.projection, second)
+    return slow_info_nce(query, positive, TAU, queue), [*kept]
 
 
 @pytest.mark.parametrize("method", ["moco", "esimcse"])
@@ -52,9 +47,8 @@ def test_the_loss_counts_the_queue_and_the_queue_holds_the_last_keys(tiny_bert, 
         held = (held + keys)[-QUEUE:]
         queue = model.objectives[0].memory.queue
         oldest = int(queue.pushed) % QUEUE if len(held) == QUEUE else 0
-        torch.testing.assert_close(
-            queue.contents().roll(-oldest, 0), torch.stack(held), atol=1e-5, rtol=1e-4
-        )
+        ordered = queue.contents().roll(-oldest, 0)
+        torch.testing.assert_close(ordered, torch.stack(held), atol=1e-5, rtol=1e-4)
         loss.backward()
         with torch.no_grad():
             for p in model.parameters():
@@ -100,10 +94,7 @@ def test_the_moving_average_after_n_steps_has_its_closed_form(parts):
     encoder, projection = parts
     slow = MomentumEncoder(encoder, projection, 0.9, dropout=False)
     start = {name: p.clone() for name, p in encoder.named_parameters()}
-    step = {
-        name: torch.randn(p.shape, generator=torch.Generator().manual_seed(1))
-        for name, p in start.items()
-    }
+    step = {name: torch.randn_like(p) for name, p in start.items()}
     for n in range(1, 6):
         for name, p in encoder.named_parameters():
             p.data = start[name] + n * step[name]
@@ -118,10 +109,7 @@ def test_the_moving_average_after_n_steps_has_its_closed_form(parts):
 
 def test_a_key_encoder_never_learns_and_has_dropout_only_where_asked(parts):
     encoder, _ = parts
-    ids, mask = (
-        torch.randint(10, 90, (4, 7), generator=torch.Generator().manual_seed(0)),
-        torch.ones(4, 7).long(),
-    )
+    ids, mask = torch.arange(10, 38).view(4, 7), torch.ones(4, 7).long()
     for dropout in (True, False):
         slow = MomentumEncoder(encoder, None, 0.99, dropout).train()
         assert not any(p.requires_grad for p in slow.parameters())

@@ -15,13 +15,9 @@ from models.loading import load_tokenizer
 from models.objectives import rankcse
 from models.teacher import Teacher, load_teacher
 from tests.methods import build_model, make_batch, mask_of
+from tests.models.test_contrast import softmax
 
 MASK = mask_of([9, 4, 7, 3, 6, 8])
-
-
-def softmax(values):
-    total = sum(math.exp(v) for v in values)
-    return [math.exp(v) / total for v in values]
 
 
 def jensen_shannon(rows, others):

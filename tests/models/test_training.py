@@ -18,10 +18,8 @@ def test_recomputed_layers_have_the_same_gradients(tiny_bert, case, packed):
     results = []
     for again in (False, True):
         if case == "stage 1":
-            model, made = (
-                methods.stage_one(tiny_bert, packed, dropout=0.1),
-                methods.stage_one_batch(tiny_bert, LENGTHS),
-            )
+            model = methods.stage_one(tiny_bert, packed, dropout=0.1)
+            made = methods.stage_one_batch(tiny_bert, LENGTHS)
             layers = model.lm.bert.encoder.layer
         else:
             model = methods.build_model(case, tiny_bert, packed, dropout=0.1)
@@ -36,18 +34,16 @@ def test_recomputed_layers_have_the_same_gradients(tiny_bert, case, packed):
         results.append(([p.grad for p in model.parameters()], len(computed)))
     (plain, once), (other, twice) = results
     assert twice > once
-    assert all(
-        (a is None and b is None) or torch.equal(a, b) for a, b in zip(plain, other, strict=True)
-    )
+    for a, b in zip(plain, other, strict=True):
+        assert (a is None and b is None) or torch.equal(a, b)
 
 
 @pytest.mark.parametrize("method", ["simcse", "infocse", "simcse_mlm", "tsdae"])
 def test_the_initial_model_is_loaded_once(tiny_bert, short_run, monkeypatch, method):
     """Copies of its layers and of its output head are taken from memory."""
     read, path = [], str(tiny_bert)
-    monkeypatch.setattr(
-        "models.loading.weights_of", lambda folder: read.append(folder) or weights_of(folder)
-    )
+    counted = lambda folder: read.append(folder) or weights_of(folder)  # noqa: E731
+    monkeypatch.setattr("models.loading.weights_of", counted)
     flags = {"skip_from": 2, "aux_init": "encoder_top"} if method == "infocse" else {}
     run_unsup.main(short_run(path, method=method, bow_weight=0.1, **flags))
     assert read.count(path) == 1

@@ -7,9 +7,6 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import DenoisingAutoEncoderLoss
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-from data.collator import Collator
-from data.source import Source
-from data.tokenised import load_tokenised
 from models.families import output_of
 from models.loading import load_tokenizer
 from models.objectives import tsdae
@@ -18,11 +15,8 @@ from tests.methods import build_model
 
 
 @pytest.fixture
-def batch(folder, text_file, tmp_path):
-    tokenizer = load_tokenizer(folder)
-    text = load_tokenised(Source((text_file,)), tokenizer, tmp_path)
-    views = tsdae.METHOD.views(tsdae.Arguments())
-    return Collator(text, tokenizer, views, 64, 5)([(0, index, 0) for index in range(12)])
+def batch(folder, text_file, collated):
+    return collated(folder, text_file, tsdae.METHOD.views(tsdae.Arguments()), range(12))
 
 
 def parts(model, loss):
@@ -48,14 +42,9 @@ def test_loss_and_gradients_are_those_of_sentence_transformers(folder, batch, pa
     model = build_model("tsdae", folder, packed=packed, pooling=ours)
     for part, their in parts(model, loss):
         part.load_state_dict(their.state_dict())  # their cross-attention is new
-    features = [
-        {
-            name.removeprefix(view): batch[name][0]
-            for name in (f"{view}input_ids", f"{view}attention_mask")
-        }
-        for view in ("", "target_")
-    ]
-    expected = loss(features, None)
+    names = ("input_ids", "attention_mask")
+    deleted, whole = ({n: batch[of + n][0] for n in names} for of in ("", "target_"))
+    expected = loss([deleted, whole], None)
     expected.backward()
     value = model(**batch).loss
     value.backward()
