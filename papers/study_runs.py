@@ -36,16 +36,16 @@ def plan_of(study: Study, levels: Levels, choice: Choice) -> RunPlan:
         flags["max_steps"] = str(choice.steps)
     if choice.train_file:
         flags["train_file"] = choice.train_file
-    return _plan(flags, choice)
+    return plan_of_flags(flags, choice)
 
 
-def _plan(flags: Mapping[str, Any], choice: Choice) -> RunPlan:
+def plan_of_flags(flags: Mapping[str, Any], choice: Choice) -> RunPlan:
     """The plan of a run with these flags, one of which may be `stage_one`."""
     name, files = flags["config"], config_files(flags["config"])
     given = {name: value for name, value in flags.items() if name != "stage_one"}
     given["config"] = files
     if "stage_one" in flags:
-        return RunPlan(name, given, _plan(flags["stage_one"], choice))
+        return RunPlan(name, given, plan_of_flags(flags["stage_one"], choice))
     start = start_flags(files, given, choice.model, choice.stage_one)
     return RunPlan(name, {**start, **given})
 
