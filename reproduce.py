@@ -152,6 +152,8 @@ def main(argv: Sequence[str] | None = None) -> str | None:
     first = is_first()
     if "RANK" not in os.environ:  # one process that measures a step would wait for the others
         show(plan(args, scale))
+    elif first:
+        show("under a launcher no step is measured: `python reproduce.py --dry_run` has the plan")
     if args.dry_run:
         return None
     if first:
