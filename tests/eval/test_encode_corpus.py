@@ -102,7 +102,7 @@ def test_a_shard_is_encoded_once_again_if_damaged_and_refused_if_of_others(tmp_p
     texts, out = tmp_path / "a.txt", tmp_path / "out"
     texts.write_text("a\nbat\n")
     facts = command.encode_shard(Letters(), out, texts, "int8")
-    assert (facts["rows"], facts["width"], facts["new"]) == (2, 6, True)
+    assert (facts["rows"], facts["width"], facts["new"]) == (2, 8, True)
     assert names(out / "a") == ["infocse.json", "scales.npy", "vectors.npy"]
     assert command.encode_shard(Letters(), out, texts, "int8") == facts | {"new": False}
     before = (out / "a" / name).read_bytes()

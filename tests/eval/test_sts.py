@@ -13,16 +13,13 @@ from tests.sources import ROOT
 
 HEADER = "sentence1\tsentence2\tscore\n"
 COLUMNS = ("score", "sentence1", "sentence2")
+SCORE = " is not a score from 0 to 5"
 
 
 def put(folder, content, name="pairs.tsv"):
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
-
-
-def refusal(path, columns=COLUMNS):
-    return refused(read_columns, path, columns)
 
 
 def year(folder, texts, golds):
@@ -46,13 +43,9 @@ def test_a_subset_of_a_year_is_read_and_unscored_pairs_are_dropped(tmp_path):
     ("texts", "golds", "said"),
     [
         ("a\tb\nno tab\n", "1\n2\n", "STS.input.X.txt:2: 1 columns separated by tabs"),
-        ("a\tb\nc\td\n", "1\nfive\n", "STS.gs.X.txt:2: 'five' is not a score from 0 to 5"),
-        ("a\tb\nc\td\ne\tf\n", "1\n\n5.1\n", "STS.gs.X.txt:3: '5.1' is not"),
-        (
-            "a\tb\nZw\xf6lf\td\n".encode("latin-1"),
-            "1\n2\n",
-            "STS.input.X.txt: cannot be read ('utf-8' codec",
-        ),
+        ("a\tb\nc\td\n", "1\nfive\n", f"STS.gs.X.txt:2: 'five'{SCORE}"),
+        ("a\tb\nc\td\ne\tf\n", "1\n\n5.1\n", f"STS.gs.X.txt:3: '5.1'{SCORE}"),
+        (b"a\tb\nZw\xf6lf\td\n", "1\n2\n", "STS.input.X.txt: cannot be read ('utf-8' codec"),
     ],
 )
 def test_a_bad_subset_is_refused_with_its_file_and_line(tmp_path, texts, golds, said):
@@ -79,28 +72,23 @@ def test_lone_quotes_keep_rows_apart_and_words_stay_text(tmp_path):
     assert pairs.gold == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("score", ["nan", "inf", "", "5.0001", "-1", "five", "1,5"])
-def test_a_bad_score_is_refused_with_its_line(tmp_path, score):
-    path = put(tmp_path, HEADER + f"a\tb\t1\nc\td\t{score}\ne\tf\t2\n")
-    assert refusal(path) == f"{path}:3: '{score}' is not a score from 0 to 5"
+BAD = [  # content, line, what is said
+    (f"{HEADER}a\tb\t1\nc d\t2\n", 3, "2 columns separated by tabs; expected at least 3"),
+    (f"{HEADER}a\tb\t1\n\nc\td\t2\n", 3, "1 columns separated by tabs; expected at least 3"),
+    (f"{HEADER}a\tb\tan extra tab\t2\nc\td\t2\n", 2, f"'an extra tab'{SCORE}"),
+    ("a\tb\t1\nc\td\t2\n", 1, "the header needs the columns score, sentence1, sentence2"),
+    ("", 1, "'score' occurs 0 times"),
+    ("sentence1\tsentence2\tscore\tscore\na\tb\t1\t2\n", 1, "'score' occurs 2 times"),
+]
+for score in ("nan", "inf", "", "5.0001", "-1", "five", "1,5"):
+    BAD.append((f"{HEADER}a\tb\t1\nc\td\t{score}\ne\tf\t2\n", 3, f": '{score}'{SCORE}"))
 
 
-@pytest.mark.parametrize(
-    ("content", "line", "said"),
-    [
-        (HEADER + "a\tb\t1\nc d\t2\n", 3, "2 columns separated by tabs; expected at least 3"),
-        (HEADER + "a\tb\t1\n\nc\td\t2\n", 3, "1 columns separated by tabs; expected at least 3"),
-        (HEADER + "a\tb\tan extra tab\t2\nc\td\t2\n", 2, "'an extra tab' is not a score"),
-        ("a\tb\t1\nc\td\t2\n", 1, "the header needs the columns score, sentence1, sentence2"),
-        ("", 1, "'score' occurs 0 times"),
-        ("sentence1\tsentence2\tscore\tscore\na\tb\t1\t2\n", 1, "'score' occurs 2 times"),
-    ],
-)
+@pytest.mark.parametrize(("content", "line", "said"), BAD)
 def test_a_bad_row_is_refused_with_its_line(tmp_path, content, line, said):
-    path = put(tmp_path, content.encode("latin-1"))
-    message = refusal(path)
-    assert message.startswith(f"{path}:{line}: ")
-    assert said in message
+    path = put(tmp_path, content)
+    message = refused(read_columns, path, COLUMNS)
+    assert message.startswith(f"{path}:{line}: ") and said in message
 
 
 def test_a_collapsed_model_scores_0():

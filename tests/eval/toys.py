@@ -128,8 +128,14 @@ class BeirFolder:
         return [f"{self.titles.get(name, '')} {text}".strip() for name, text in documents]
 
 
+def letters(texts):
+    """Vectors by letter counts, which only the text decides."""
+    rows = [[text.lower().count(letter) for letter in "abcdefgh"] for text in texts]
+    return np.array(rows, dtype=np.float32)
+
+
 class Letters:
-    """An encoder that counts letters: a vector that only the text decides."""
+    """`letters` as an encoder."""
 
     max_length, progress = 32, False
 
@@ -137,8 +143,7 @@ class Letters:
         self.identity = identity
 
     def __call__(self, texts):
-        counts = [[text.count(letter) for letter in "aeiost"] for text in texts]
-        return np.array(counts, dtype=np.float32)
+        return letters(texts)
 
     def to(self, device):
         return self

@@ -11,11 +11,13 @@ import search.index
 from common.errors import BadInput
 from common.folders import filling
 from embedder import Embedder
+from eval.metrics.cosine import unit
 from eval.retrieval.hybrid import fused
 from eval.retrieval.lexical import Lexical
 from search.export import export
 from search.index import Document, Index
 from search.recipe import Recipe
+from tests.eval.toys import letters
 from tests.faults.forked import run
 from tests.folders import change_json
 from tests.refusals import refused
@@ -24,14 +26,6 @@ from tests.refusals import refused
 @pytest.fixture
 def model(tiny_bert, sentences):
     return Embedder(tiny_bert, pooling="avg").build_index(sentences[:60], lexical=True)
-
-
-def encode(texts):
-    """Vectors by letter counts."""
-    return np.array(
-        [[1 + text.lower().count(letter) for letter in "abcdefgh"] for text in texts],
-        dtype=np.float32,
-    )
 
 
 def test_both_scores_are_added_and_the_best_window_stands_for_its_document(monkeypatch):
@@ -43,33 +37,35 @@ def test_both_scores_are_added_and_the_best_window_stands_for_its_document(monke
     def cut(text):
         return [(start, min(start + 6, len(text))) for start in range(0, max(1, len(text)), 4)]
 
+    seen = []
+
+    def encode(texts):
+        seen.extend(texts)
+        return letters(texts)
+
     index = Index.build(encode, documents, cut)
     windows = [(i, *window) for i, text in enumerate(texts) for window in cut(text)]
     parts = [texts[i][start:end] for i, start, end in windows]
-    vectors = encode(parts) / np.linalg.norm(encode(parts), axis=1, keepdims=True)
-    lexical = Lexical.of(parts)
-    queries = ["dad", "cab bed", "", "unheardof"]
+    assert sorted(seen) == sorted({*parts}) and len(seen) < len(parts), "each once"
+    lexical, queries = Lexical.of(parts), ["dad", "cab bed", "", "unheardof"]
     for weight in (0.0, 0.7, 1.0):
-        for query, hits in zip(
-            queries, index.search(encode(queries), queries, 9, weight), strict=True
-        ):
-            [vector] = encode([query])
-            cosines = (vectors @ (vector / np.linalg.norm(vector))).astype(np.float32)
-            scores = fused(cosines, lexical.scores(query), weight)
-            expected = {}
-            for window, score in zip(windows, scores, strict=True):
-                if window[0] not in expected or score > expected[window[0]][0] + 1e-6:
-                    expected[window[0]] = (score, window)
+        found = index.search(letters(queries), queries, 9, weight)
+        for query, hits in zip(queries, found, strict=True):
+            cosines = (unit(letters(parts)) @ unit(letters([query]))[0]).astype(np.float32)
+            words = lexical.scores(query)
+            best = {}
+            for window, score in zip(windows, fused(cosines, words, weight), strict=True):
+                if window[0] not in best or score > best[window[0]][0] + 1e-6:
+                    best[window[0]] = (score, window)
             assert sorted(hit.document for hit in hits) == [0, 1, 2, 3, 4]
-            assert [hit.score for hit in hits] == pytest.approx(
-                sorted((s for s, _ in expected.values()), reverse=True), abs=1e-4
-            )
+            expected = sorted((score for score, _ in best.values()), reverse=True)
+            assert [hit.score for hit in hits] == pytest.approx(expected, abs=1e-4)
             for hit in hits:
-                assert expected[hit.document][1] == hit[:3]
+                assert best[hit.document][1] == hit[:3]
                 assert hit.cosine == pytest.approx(cosines[windows.index(hit[:3])], abs=1e-5)
-                assert hit.bm25 == lexical.scores(query)[windows.index(hit[:3])]
+                assert hit.bm25 == words[windows.index(hit[:3])]
     with pytest.raises(BadInput, match=r"weight 1.1 must be from 0 .* to 1"):
-        index.search(encode(["a"]), ["a"], 1, 1.1)
+        index.search(letters(["a"]), ["a"], 1, 1.1)
 
 
 @pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-6), ("float16", 1e-3), ("int8", 2e-2)])
@@ -125,14 +121,14 @@ def test_the_model_of_an_index_that_has_moved_is_asked_for(model, tmp_path):
 
 def test_only_documents_below_a_path_are_found():
     names = ["a/b.md", "a/c/d.md", "ab.md", "a"]
-    index = Index.build(encode, [Document(name, "", "a cat") for name in names])
+    index = Index.build(letters, [Document(name, "", "a cat") for name in names])
     everything = [0, 1, 2, 3]
     cases = {"a": [0, 1, 3], "./a/c/": [1], "ab.md": [2], None: everything, "./": everything}
     for under, found in cases.items():
-        [hits] = index.search(encode(["cat"]), ["cat"], 9, under=under)
+        [hits] = index.search(letters(["cat"]), ["cat"], 9, under=under)
         assert [hit.document for hit in hits] == found
     with pytest.raises(BadInput, match=r"'b': the index has no document below it"):
-        index.search(encode(["cat"]), ["cat"], 9, under="b")
+        index.search(letters(["cat"]), ["cat"], 9, under="b")
 
 
 def test_another_model_other_prompts_and_another_folder_are_refused(model, tiny_roberta, tmp_path):
@@ -142,8 +138,8 @@ def test_another_model_other_prompts_and_another_folder_are_refused(model, tiny_
     with pytest.raises(BadInput, match="exists already; remove it"):
         Embedder(tiny_roberta, pooling="avg").build_index(["a text"]).save(tmp_path / "index")
     assert Embedder.load_index(tmp_path / "index", pooling="avg").texts
-    refused_pooling = refused(Embedder.load_index, tmp_path / "index", pooling="cls_before_pooler")
-    assert "is not the model" in refused_pooling
+    said = refused(Embedder.load_index, tmp_path / "index", pooling="cls_before_pooler")
+    assert "is not the model" in said
     folder = tmp_path / "model"
     model.encoder.module.save(str(folder), model.tokenizer)
     Embedder(folder).build_index(["a text"]).save(tmp_path / "other")
@@ -151,8 +147,6 @@ def test_another_model_other_prompts_and_another_folder_are_refused(model, tiny_
     change_json(folder / "config_sentence_transformers.json", **prompts)
     change_json(folder / "config.json", sentence_embedding=...)
     assert "or has other prompts" in refused(Embedder.load_index, tmp_path / "other")
-    with pytest.raises(BadInput, match=r"no index, which .* build"):
-        Embedder.load_index(tmp_path)
 
 
 def test_of_large_files_numbers_that_are_not_finite_are_refused_and_others_on_request(
@@ -183,24 +177,6 @@ def test_other_folders_and_formats_are_refused(model, tmp_path, monkeypatch):
         patch.setattr(search.index, "FORMAT", 5)
         model.save(tmp_path / "new")
     assert "an index of format 5, this version reads 4" in refused(Index.load, tmp_path / "new")
-
-
-def test_what_is_known_keeps_its_vector_and_only_the_rest_is_encoded(monkeypatch):
-    monkeypatch.setattr(search.index, "ENCODED", 2)
-    seen = []
-
-    def encoded(texts):
-        seen.extend(texts)
-        return encode(texts)
-
-    names = ["a cab", "bad", "dad", "a cab", "egg"]
-    old = Index.build(encoded, [Document(str(i), "", name) for i, name in enumerate(names[:3])])
-    assert seen == names[:3]
-    documents = [Document(str(i), "", name) for i, name in enumerate([*names[1:], "fed"])]
-    new, whole = (Index.build(encoded, documents, old=there) for there in (old, None))
-    assert seen[3:] == ["egg", "fed", *dict.fromkeys([*names[1:], "fed"])]
-    assert (new.vectors.entries == whole.vectors.entries).all()
-    assert new.all_documents() == documents and new.lexical.scores("egg").any()
 
 
 def test_an_index_that_is_replaced_while_it_is_opened_is_whole(
@@ -245,8 +221,6 @@ def test_a_killed_update_leaves_the_old_index_or_the_new_one(model, sentences, t
 def test_a_damaged_recipe_is_refused(tmp_path, changed):
     Recipe(0.5, "german").write(tmp_path)
     assert Recipe.of(tmp_path) == (0.5, "german") and Recipe.of(tmp_path / "nowhere") is None
-    (tmp_path / "search.json").write_text(
-        json.dumps({"weight": 0.5, "language": "german"} | changed)
-    )
+    change_json(tmp_path / "search.json", **changed)
     with pytest.raises(BadInput, match=r"search\.json"):
         Recipe.of(tmp_path)

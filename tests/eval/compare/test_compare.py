@@ -43,21 +43,21 @@ def verdicts(lines):
 
 @pytest.fixture
 def pairs():
-    """Two tasks, noisy gold scores: `good` is far better than `bad`, `other` as good as `good`."""
+    """Gold scores of two tasks, and three noisy ones: two equally good, and far worse ones."""
     rng = np.random.default_rng(5)
     golds = {"STS12": rng.integers(0, 26, 300) / 5, "STS13": rng.integers(0, 26, 200) / 5}
-
-    def noisy(noise):
-        return {task: gold + noise * rng.normal(size=len(gold)) for task, gold in golds.items()}
-
-    return golds, noisy(1.0), noisy(1.0), noisy(4.0)
+    cosines = []
+    for noise in (1.0, 1.0, 4.0):
+        noisy = {task: gold + noise * rng.normal(size=len(gold)) for task, gold in golds.items()}
+        cosines.append(noisy)
+    return golds, cosines
 
 
 @pytest.fixture
 def files(pairs, tmp_path):
-    """Scores of `good` and of `other`."""
-    golds, good, other, _ = pairs
-    return scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
+    """Scores of the first two."""
+    golds, cosines = pairs
+    return [scored(tmp_path, "ab"[number], cosines[number], golds) for number in (0, 1)]
 
 
 def test_single_values_are_averaged_and_a_constant_has_no_correlation():
@@ -68,30 +68,27 @@ def test_single_values_are_averaged_and_a_constant_has_no_correlation():
         assert drawn == pytest.approx(expected)
 
 
-def test_the_average_is_taken_over_one_independent_draw_of_every_task(pairs, files, monkeypatch):
+@pytest.mark.parametrize(("other", "verdict"), [(1, INSIDE), (2, ABOVE)])
+def test_the_average_is_taken_over_one_independent_draw_of_every_task(
+    pairs, tmp_path, monkeypatch, other, verdict
+):
     monkeypatch.setattr("eval.compare.intervals.RESAMPLES", 100)
     monkeypatch.setattr("eval.compare.intervals.DRAWN_AT_ONCE", 9000)  # several parts
-    golds, good, other, _ = pairs
-    line = compare(*map(side, files))[-1]
+    golds, cosines = pairs
+    a, b = (side(scored(tmp_path, str(number), cosines[number], golds)) for number in (0, other))
     draws = []
     for task, gold in golds.items():
         rng = draws_of(Key(task, "test", "test", "spearman"))
         drawn = []
         for i in rng.integers(len(gold), size=(100, len(gold))):
-            first, second = (spearmanr(of[task][i], gold[i]).statistic for of in (good, other))
-            drawn.append(100 * (first - second))
+            left, right = (spearmanr(cosines[of][task][i], gold[i]) for of in (0, other))
+            drawn.append(100 * (left.statistic - right.statistic))
         draws.append(drawn)
-    ends = np.percentile(np.mean(draws, 0), [2.5, 97.5])
-    assert (line.outcome.low, line.outcome.high) == pytest.approx(tuple(ends))
-
-
-def test_two_files_get_one_verdict_per_task(pairs, tmp_path):
-    golds, good, other, bad = pairs
-    runs = {"a": good, "b": bad, "c": other}
-    a, b, c = (side(scored(tmp_path, name, cosines, golds)) for name, cosines in runs.items())
-    assert verdicts(compare(a, b)) == dict.fromkeys(["STS12", "STS13", "Avg."], ABOVE)
-    assert {*verdicts(compare(b, a)).values()} == {BELOW}
-    assert verdicts(compare(a, c))["Avg."] == INSIDE
+    lines = compare(a, b)
+    for line, drawn in zip(lines, [*draws, np.mean(draws, 0)], strict=True):
+        ends = np.percentile(drawn, [2.5, 97.5])
+        assert (line.outcome.low, line.outcome.high) == pytest.approx(tuple(ends))
+    assert verdicts(lines) == dict.fromkeys(["STS12", "STS13", "Avg."], verdict)
 
 
 def test_without_its_own_examples_a_figure_has_no_verdict(files):
@@ -104,18 +101,15 @@ def test_without_its_own_examples_a_figure_has_no_verdict(files):
     assert {*verdicts(compare(side(b), side(a))).values()} == {"cannot say: no examples of B"}
 
 
-@pytest.mark.parametrize("change", ["length", "example"])
-def test_files_scored_on_other_data_are_not_compared(files, change):
-    a, b = files
-    if change == "length":
-        rewrite(b, lambda row: {"n": 299} if row["task"] == "STS12" else {})
-    else:
-        for path, example in ((a, np.arange(300)), (b, np.arange(300) % 299)):
-            rewrite(path, lambda row: {"value": 100.0} if row["task"] == "STS12" else {})
-            arrays = {"value": np.ones(300), "example": example}
-            named = {f"STS12|test|test|{name}": values for name, values in arrays.items()}
-            np.savez(items_path(path), **named)
-    said = verdicts(compare(side(a), side(b)))
+@pytest.mark.parametrize(("n", "last"), [(299, 299), (300, 0)])
+def test_files_scored_on_other_data_are_not_compared(files, n, last):
+    for path, facts in zip(files, ((300, 299), (n, last)), strict=True):
+        row = {"n": facts[0], "value": 100.0}
+        rewrite(path, lambda old: row if old["task"] == "STS12" else {})  # noqa: B023
+        arrays = {"value": np.ones(300), "example": [*range(299), facts[1]]}
+        named = {f"STS12|test|test|{name}": values for name, values in arrays.items()}
+        np.savez(items_path(path), **named)
+    said = verdicts(compare(*map(side, files)))
     assert said["STS12"].startswith("cannot say: different examples")
     assert said["Avg."].startswith("cannot say")
 
@@ -152,15 +146,12 @@ def test_a_published_spread_says_whether_seeds_explain_the_difference(tmp_path, 
     assert verdicts(lines)["Avg."] == verdict and verdicts(lines)["STS12"] == "missing in B"
     opposite = {ABOVE: BELOW, BELOW: ABOVE, INSIDE: INSIDE}[verdict]
     assert verdicts(compare(spread, ours))["Avg."] == opposite
-    single = published("simcse-bert-base")
+    single, alone = published("simcse-bert-base"), "cannot say from one run"
     averages = [line for line in compare(ours, single) if line.key == AVERAGE]
-    assert [(line.b.mean, line.against) for line in averages] == [
-        (76.25, None),
-        (75.11, "simcse-bert-base-50-seeds"),
-    ]
-    assert [line.verdict for line in averages] == ["cannot say from one run", verdict]
+    found = [(line.b.mean, line.against, line.verdict) for line in averages]
+    assert found == [(76.25, None, alone), (75.11, "simcse-bert-base-50-seeds", verdict)]
     turned = [line.verdict for line in compare(single, ours) if line.key == AVERAGE]
-    assert turned == ["cannot say from one run", opposite]
+    assert turned == [alone, opposite]
 
 
 def test_figures_of_other_tasks_examples_or_protocols_are_not_compared(tmp_path):
@@ -169,12 +160,11 @@ def test_figures_of_other_tasks_examples_or_protocols_are_not_compared(tmp_path)
     said = verdicts(compare(side(a), side(b)))
     assert said == {"STS-B": "cannot say: protocol all against identical"}
     ours = side(of_values(tmp_path, "ours", {"STS12": 70.0, "STS13": 80.0}))
-    said = verdicts(compare(ours, published("simcse-bert-base-50-seeds")))
-    assert said["Avg."] == "cannot say: averages over different tasks"
     other = side(of_values(tmp_path, "other", {"STS12": 70.0, "STS14": 80.0}))
-    lines = verdicts(compare(ours, other))
-    assert lines["Avg."] == "cannot say: averages over different tasks"
-    assert (lines["STS13"], lines["STS14"]) == ("missing in B", "missing in A")
+    for theirs in (published("simcse-bert-base-50-seeds"), other):
+        said = verdicts(compare(ours, theirs))
+        assert said["Avg."] == "cannot say: averages over different tasks"
+    assert (said["STS13"], said["STS14"]) == ("missing in B", "missing in A")
     result = Result([row("STS-B retrieval", "test", "recall@1", "queries", 97, 80.0)])
     write_rows(tmp_path / "r.json", rows_of({"task": result}, "r", None))
     ours = side(tmp_path / "r.json")

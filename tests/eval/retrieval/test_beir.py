@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from datasets import Dataset
 
 import eval.retrieval.beir
 from common.errors import BadInput
@@ -30,35 +31,26 @@ def by_hand(ranking, grades):
     gains = [max(0, grades.get(document, 0)) for document in ranking]
     ideal = sorted((max(0, grade) for grade in grades.values()), reverse=True)
     relevant = sum(grade > 0 for grade in grades.values())
-    precisions, first, hits = 0.0, 0.0, 0
-    for rank, gain in enumerate(gains, start=1):
-        if gain > 0:
-            hits += 1
-            precisions += hits / rank
-            first = first or 1 / rank
-    recall = sum(gain > 0 for gain in gains[:100]) / relevant
-    return [
-        100 * x for x in (dcg(gains[:10]) / dcg(ideal[:10]), recall, precisions / relevant, first)
-    ]
+    ranks = [rank for rank, gain in enumerate(gains, start=1) if gain > 0]
+    recall = sum(rank <= 100 for rank in ranks) / relevant
+    precision = sum(hits / rank for hits, rank in enumerate(ranks, start=1)) / relevant
+    first = 1 / ranks[0] if ranks else 0
+    return 100 * np.array([dcg(gains[:10]) / dcg(ideal[:10]), recall, precision, first])
 
 
 def expected(folder, without_own_id=False, kept=1000):
     """Every query's four figures by a sort of all cosines."""
     names, values = list(folder.documents), []
     vectors = encode(folder.texts()).astype(np.float64)
-    norms = np.linalg.norm(vectors, axis=1)
+    lengths = np.maximum(np.linalg.norm(vectors, axis=1), 1e-9)
     for query, text in folder.queries.items():
         grades = folder.grades.get(query, {})
-        if not any(grade > 0 for grade in grades.values()):
-            continue
-        asked = encode([text])[0].astype(np.float64)
-        cosine = [vectors[i] @ asked / norms[i] if norms[i] else 0.0 for i in range(len(names))]
-        ranking = [
-            names[i] for i in sorted(range(len(names)), key=lambda i: (-round(cosine[i], 6), i))
-        ]
-        values.append(
-            by_hand([n for n in ranking if not (without_own_id and n == query)][:kept], grades)
-        )
+        if max(grades.values(), default=0) > 0:
+            cosines = vectors @ encode([text])[0] / lengths
+            ranking = [names[i] for i in np.argsort(-cosines.round(6), kind="stable")]
+            if without_own_id:
+                ranking = [name for name in ranking if name != query]
+            values.append(by_hand(ranking[:kept], grades))
     return np.array(values)
 
 
@@ -74,6 +66,7 @@ def means(values):
 def test_a_set_has_the_scores_of_slow_loops(beir, monkeypatch, kept):
     monkeypatch.setattr(eval.retrieval.beir, "DOCUMENTS", 7)
     monkeypatch.setattr(eval.retrieval.beir, "RETRIEVED", kept)
+    monkeypatch.setattr("eval.retrieval.hybrid._DOCUMENTS", 9)
     result = BeirTask("small").score(encode, beir.root)
     values = expected(beir, kept=kept)
     assert values.shape == (4, 4) and (len(np.unique(values)) > 8 or kept == 20)
@@ -92,10 +85,9 @@ def test_metrics_on_long_rankings_equal_the_formulas():
         rankings.append(names[: rng.integers(0, 300)])
         judgements.append({name: int(rng.integers(-2, 4)) for name in rng.permutation(names)[:60]})
     figures = per_query(rankings, judgements)
-    values = np.array([by_hand(*pair) for pair in zip(rankings, judgements, strict=True)])
-    assert np.stack([figures[name] for name in METRICS], axis=1) == pytest.approx(
-        values, abs=1e-4
-    )  # map is a float32
+    values = np.array([*map(by_hand, rankings, judgements)])
+    found = np.stack([figures[name] for name in METRICS], axis=1)
+    assert found == pytest.approx(values, abs=1e-4)  # map is a float32
 
 
 def test_a_document_with_the_id_of_the_query_is_dropped_where_the_set_says_so(beir):
@@ -148,30 +140,40 @@ def test_other_ways_to_write_the_same_files_give_the_same_scores(beir):
 
 
 NO_RECORD = "not a JSON object in UTF-8 with strings '_id', 'text' and perhaps 'title'"
-LINES = [
-    (b'{"_id": "d1", "text": "x\n', NO_RECORD),
-    (b"[" * 200_000 + b"\n", NO_RECORD),
-    (b'{"id": "d1", "text": "x"}\n', NO_RECORD),
-    (b'{"_id": 1, "text": "x"}\n', NO_RECORD),
-    (b'{"_id": "", "text": "x"}\n', NO_RECORD),
-    ('{"_id": "d1", "text": "Zwölf"}\n'.encode("latin-1"), NO_RECORD),
-    (b'{"_id": "d1", "text": "\\ud800"}\n', NO_RECORD),
-    (b'{"_id": "{first}", "text": "x"}\n', "id '{first}' is already used"),
+NO_JUDGEMENT = "expected query-id, corpus-id, score separated by tabs"
+DAMAGE = [  # file, line, its new content, what is said
+    ("qrels/test.tsv", 4, b"q0\td1\t1.0", NO_JUDGEMENT),
+    ("qrels/test.tsv", 4, b"q9\td1\t1", NO_JUDGEMENT),  # no such query
+    ("qrels/test.tsv", 4, b"q0\td0\t1", NO_JUDGEMENT),  # judged before
+    ("qrels/test.tsv", 4, b"q0\td\xf6\t1", NO_JUDGEMENT),
+    ("qrels/test.tsv", 1, b"query-id\tcorpus-id\tgrade", NO_JUDGEMENT),
+    ("corpus.jsonl", 3, b'{"_id": "d0", "text": "x"}', "id 'd0' is already used"),
+    ("queries.jsonl", 3, b'{"_id": "q0", "text": "x"}', "id 'q0' is already used"),
 ]
+for line in (
+    b'{"_id": "d1", "text": "x',
+    b"[" * 200_000,
+    b'{"id": "d1", "text": "x"}',
+    b'{"_id": 1, "text": "x"}',
+    b'{"_id": "", "text": "x"}',
+    b'{"_id": "d1", "text": "Zw\xf6lf"}',
+    b'{"_id": "d1", "text": "\\ud800"}',
+):
+    for file in ("corpus.jsonl", "queries.jsonl"):
+        DAMAGE.append((file, 3, line, NO_RECORD))
 
 
 def refusal(beir):
     return refused(BeirTask("small").score, None, beir.root)  # before anything is encoded
 
 
-@pytest.mark.parametrize(("file", "first"), [("corpus", "d0"), ("queries", "q0")])
-@pytest.mark.parametrize(("line", "said"), LINES)
-def test_a_bad_line_is_refused_with_its_number(beir, file, first, line, said):
-    path = beir.folder / f"{file}.jsonl"
+@pytest.mark.parametrize(("file", "number", "line", "said"), DAMAGE)
+def test_a_damaged_line_is_refused_with_its_number(beir, file, number, line, said):
+    path = beir.folder / file
     lines = path.read_bytes().splitlines(keepends=True)
-    lines[2] = line.replace(b"{first}", first.encode())
+    lines[number - 1] = line + b"\n"
     path.write_bytes(b"".join(lines))
-    assert refusal(beir).startswith(f"{path}:3: {said.format(first=first)}")
+    assert refusal(beir).startswith(f"{path}:{number}: {said}")
 
 
 @pytest.mark.parametrize("file", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
@@ -184,26 +186,6 @@ def test_a_missing_empty_or_cut_file_is_refused(beir, file):
     assert refusal(beir)
     path.unlink()
     assert refusal(beir).startswith(f"{path}: cannot be read (No such file or directory); ")
-
-
-@pytest.mark.parametrize(
-    ("number", "line"),
-    [
-        (4, "q0\td1\t1.0"),
-        (4, "q9\td1\t1"),  # no such query
-        (4, "q0\td0\t1"),  # judged before
-        (4, b"q0\td\xf6\t1"),
-        (1, "query-id\tcorpus-id\tgrade"),
-    ],
-)
-def test_a_bad_judgement_or_header_is_refused_with_its_line(beir, number, line):
-    path = beir.folder / "qrels" / "test.tsv"
-    lines = path.read_bytes().splitlines(keepends=True)
-    lines[number - 1] = (line if isinstance(line, bytes) else line.encode()) + b"\n"
-    path.write_bytes(b"".join(lines))
-    assert refusal(beir).startswith(
-        f"{path}:{number}: expected query-id, corpus-id, score separated by tabs"
-    )
 
 
 def test_a_judged_document_that_is_not_in_the_corpus_counts_as_not_found(beir, caplog):
@@ -243,3 +225,32 @@ def test_sets_are_chosen_by_name_and_shorthand():
     assert tasks_named(["STS-B"], Options())
     with pytest.raises(BadInput, match=r"--tasks beir needs --beir NAME \.\.\. .*paper14"):
         tasks_named(["beir"], Options())
+
+
+def test_a_nano_set_is_fetched_once(tmp_path, monkeypatch):
+    texts = ["a dog / and “a cat”\nby the river", "the sun", ""]
+    parts = {
+        "corpus": [{"_id": f"d{i}", "text": text} for i, text in enumerate(texts)],
+        "queries": [{"_id": "q0", "text": "a dog"}, {"_id": 'say "q1"', "text": "sunny"}],
+        "qrels": [
+            {"query-id": "q0", "corpus-id": "d0"},
+            {"query-id": 'say "q1"', "corpus-id": "d1"},
+        ],
+    }
+
+    def load_dataset(source, part, split):
+        assert (source, split) == ("zeta-alpha-ai/NanoNQ", "train")
+        return Dataset.from_list(parts.pop(part))
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    for _ in range(2):
+        data = BeirTask("NanoNQ").load(tmp_path)[""]
+    assert [*data.corpus.values()] == texts
+    assert data.queries == {"q0": "a dog", 'say "q1"': "sunny"}
+    assert data.grades == {"q0": {"d0": 1}, 'say "q1"': {"d1": 1}}
+
+
+def test_a_nano_set_that_cannot_be_found_is_one_error(tmp_path):
+    said = refused(BeirTask("NanoFEVER").load, tmp_path)
+    assert "NanoFEVER: not found, and zeta-alpha-ai/NanoFEVER cannot be loaded from" in said
+    assert not list(tmp_path.iterdir())

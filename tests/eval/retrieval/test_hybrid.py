@@ -6,6 +6,7 @@ import pytest
 from eval.retrieval.beir import SEARCHES, BeirTask
 from eval.retrieval.hybrid import best, cosines, fused, standardised
 from eval.retrieval.lexical import Lexical
+from tests.eval.toys import letters
 
 
 def test_cosines_are_standardised_over_the_corpus_and_bm25_is_scaled_over_its_matches():
@@ -28,23 +29,6 @@ def test_ties_go_to_the_lower_index(k):
     assert best(scores, k).tolist() == [1, 4, 0, 2, 6, 3, 5][:k]
 
 
-def test_cosines_of_all_documents_by_block(monkeypatch):
-    monkeypatch.setattr("eval.retrieval.hybrid._DOCUMENTS", 7)
-    rng = np.random.default_rng(1)
-    queries, documents = rng.normal(size=(3, 8)), rng.normal(size=(20, 8))
-    documents[4] = 0
-    lengths = np.maximum(np.linalg.norm(documents, axis=1), 1e-9)
-    expected = queries @ documents.T / np.linalg.norm(queries, axis=1)[:, None] / lengths
-    assert cosines(queries, documents) == pytest.approx(expected, abs=1e-6)
-
-
-def encode(texts):
-    """Vectors by letter counts."""
-    return np.array(
-        [[text.lower().count(letter) for letter in "abcdefgh"] for text in texts], dtype=np.float32
-    )
-
-
 def test_a_set_is_ranked_by_each_search(beir, monkeypatch):
     beir.queries |= {"empty": "", "unknown": "bcdqx"}
     beir.grades |= {"empty": {"d2": 1}, "unknown": {"d1": 1}}
@@ -56,16 +40,15 @@ def test_a_set_is_ranked_by_each_search(beir, monkeypatch):
     for search in SEARCHES:
         task = BeirTask("small", search=search)
         [data] = task.load(beir.root).values()
-        rankings[search] = dict(zip(data.queries, task.per_query(encode, data), strict=True))
-    texts, lexical = beir.texts(), Lexical.of(beir.texts())
-    dense = cosines(encode(list(data.queries.values())), encode(texts))
+        rankings[search] = dict(zip(data.queries, task.per_query(letters, data), strict=True))
+    lexical = Lexical.of(beir.texts())
+    dense = cosines(letters(list(data.queries.values())), letters(beir.texts()))
     for row, (query, text) in zip(dense, data.queries.items(), strict=True):
         words = lexical.scores(text)
         assert rankings["bm25"][query] == [f"d{i}" for i in best(words, 99) if words[i] > 0]
         assert rankings["hybrid"][query] == [f"d{i}" for i in best(fused(row, words), 99)]
         assert rankings["hybrid-0.2"][query] == [f"d{i}" for i in best(fused(row, words, 0.2), 99)]
-        assert len(rankings["hybrid"][query]) == len(texts)
+        assert len(rankings["hybrid"][query]) == len(dense[0])
     for query in ("empty", "unknown"):
-        assert (
-            rankings["bm25"][query] == [] and rankings["hybrid"][query] == rankings["dense"][query]
-        )
+        assert rankings["bm25"][query] == []
+        assert rankings["hybrid"][query] == rankings["dense"][query]
