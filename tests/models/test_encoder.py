@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config, load_tokenizer, usable_length
 from models.pooling import POOLINGS
+from tests.encoders import encode_of
 from tests.folders import change_json
 from tests.methods import OTHER_FAMILIES
 
@@ -31,16 +33,12 @@ def make_encoder(folder, pooling, head=None):
     trained = projection_named(head, backbone.config.hidden_size, 0.2) if head else None
     if trained is not None:
         trained(torch.randn(32, backbone.config.hidden_size))
-    length = usable_length(backbone, tokenizer)
-    return SentenceEncoder(
-        backbone, pooling, trained, length, place=mask_place(tokenizer)
-    ).eval(), tokenizer
+    length, place = usable_length(backbone, tokenizer), mask_place(tokenizer)
+    return SentenceEncoder(backbone, pooling, trained, length, place=place).eval(), tokenizer
 
 
-SAVED = [(name, None) for name in POOLINGS if name != "cls"] + [
-    ("cls", "linear_tanh"),
-    ("cls", "batch_norm"),
-]
+SAVED = [(name, None) for name in POOLINGS if name != "cls"]
+SAVED += [("cls", "linear_tanh"), ("cls", "batch_norm")]
 SAVED = [(family, *how) for family in ("bert", "roberta") for how in SAVED]
 SAVED += [(family, "avg", None) for family in OTHER_FAMILIES]
 
@@ -62,14 +60,10 @@ def test_a_saved_encoder_gives_the_same_vectors_everywhere(
     theirs = SentenceTransformer(str(tmp_path), device="cpu").encode(texts, show_progress_bar=False)
     assert np.abs(theirs - expected).max() < bound
     if head is None:
-        inputs = AutoTokenizer.from_pretrained(tmp_path)(
-            texts, padding=True, truncation=True, return_tensors="pt"
-        )
-        states = (
-            AutoModel.from_pretrained(tmp_path)
-            .eval()(**inputs, output_hidden_states=True)
-            .hidden_states
-        )
+        options = {"padding": True, "truncation": True, "return_tensors": "pt"}
+        inputs = AutoTokenizer.from_pretrained(tmp_path)(texts, **options)
+        model = AutoModel.from_pretrained(tmp_path).eval()
+        states = model(**inputs, output_hidden_states=True).hidden_states
         pooled = POOLINGS[pooling].pool(states, inputs["attention_mask"], again.place)
         if POOLINGS[pooling].at_mask:
             pooled = states[-1][inputs["input_ids"] == tokenizer.mask_token_id]  # one in each text
@@ -100,9 +94,7 @@ def test_a_folder_whose_modules_another_program_has_changed_is_refused(tiny_bert
     for name, further in changed.items():
         SentenceTransformer(modules=[model[0], *further], device="cpu").save(str(tmp_path / name))
     for name in (*changed, "old"):
-        with pytest.raises(
-            BadInput, match=r"modules\.json and 'sentence_embedding' .* describe different models"
-        ):
+        with pytest.raises(BadInput, match=r"modules\.json and 'sentence_embedding' "):
             load_encoder(str(tmp_path / name))
 
 
@@ -117,13 +109,20 @@ def test_a_pooling_that_replaces_a_model_s_own_is_warned_about(tiny_bert, tmp_pa
     assert "pooling avg replaces its own, cls, and drops its head" in caplog.text
 
 
-def test_an_unknown_saved_format_is_refused(tiny_bert, tmp_path):
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"format": 2}, "has format 2, but this version reads 1; update"),
+        ({"flow": {"width": 4, "steps": 2}}, "a flow, which an earlier version saved"),
+    ],
+)
+def test_the_saved_format_of_another_version_is_refused(tiny_bert, tmp_path, other, said):
     encoder, tokenizer = make_encoder(tiny_bert, "avg")
     encoder.save(str(tmp_path), tokenizer)
     described = json.loads((tmp_path / "config.json").read_text())["sentence_embedding"]
     assert described == {"format": 1, "pooling": "avg", "head": None, "max_length": 64}
-    change_json(tmp_path / "config.json", sentence_embedding=described | {"format": 2})
-    with pytest.raises(BadInput, match="has format 2, but this version reads 1; update"):
+    change_json(tmp_path / "config.json", sentence_embedding=described | other)
+    with pytest.raises(BadInput, match=said):
         load_encoder(str(tmp_path))
 
 
@@ -139,26 +138,14 @@ def test_weights_stored_in_half_precision_are_trained_and_compared_in_full(tiny_
     with_head.save(str(tmp_path / "head"), tokenizer)
     file = tmp_path / "head" / "2_Dense" / "model.safetensors"
     save_file({name: value.bfloat16() for name, value in load_file(file).items()}, file)
-    assert {p.dtype for p in load_encoder(str(tmp_path / "head"))[0].head.parameters()} == {
-        torch.float32
-    }
+    head = load_encoder(str(tmp_path / "head"))[0].head
+    assert {parameter.dtype for parameter in head.parameters()} == {torch.float32}
 
 
-@pytest.mark.parametrize(
-    ("config", "said"), [(None, "has no config.json"), ('{"model_type": "t5"}', "type 't5' is")]
-)
-def test_a_folder_without_an_encoder_is_refused(tmp_path, config, said):
-    if config:
-        (tmp_path / "config.json").write_text(config)
-    with pytest.raises(BadInput, match=said):
+def test_a_model_of_another_kind_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+    with pytest.raises(BadInput, match="type 't5' is"):
         load_backbone(str(tmp_path))
-
-
-def test_a_folder_without_tokenizer_files_is_refused(folder, tmp_path):
-    for file in ("config.json", "model.safetensors"):
-        shutil.copy(f"{folder}/{file}", tmp_path)
-    with pytest.raises(BadInput, match="tokenizer"):
-        load_tokenizer(str(tmp_path))
 
 
 def test_an_unfinished_run_is_refused_and_its_best_model_named(tmp_path):
@@ -183,17 +170,12 @@ def test_an_unreachable_hub_is_refused_unless_a_pooling_is_given(tiny_bert, monk
         raise LocalEntryNotFoundError("no connection")
 
     monkeypatch.setattr("models.folder.hf_hub_download", offline)
-    monkeypatch.setattr(
-        "models.encoder.load_config", lambda path: load_backbone(str(tiny_bert)).config
-    )
-    monkeypatch.setattr(
-        "models.encoder.load_tokenizer", lambda path: load_tokenizer(str(tiny_bert))
-    )
+    for load in (load_config, load_tokenizer):
+        found = partial(load, str(tiny_bert))
+        monkeypatch.setattr(f"models.encoder.{load.__name__}", lambda path, found=found: found())
     with pytest.raises(BadInput, match=r"cannot check for modules\.json without the hub"):
         load_encoder("owner/name")
-    monkeypatch.setattr(
-        "models.encoder.load_backbone", lambda path, config: load_backbone(str(tiny_bert))
-    )
+    monkeypatch.setattr("models.encoder.load_backbone", lambda *_: load_backbone(str(tiny_bert)))
     assert load_encoder("owner/name", pooling="avg")[0].pooling == "avg"
     assert "without the hub; go online once" in caplog.text
 
@@ -201,23 +183,17 @@ def test_an_unreachable_hub_is_refused_unless_a_pooling_is_given(tiny_bert, monk
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_the_checkpoints_own_pooler_is_a_pooling_and_is_saved(family, tiny, tmp_path, sentences):
     """As published supervised SimCSE models are evaluated: `pooler_output`."""
-    tokenizer = load_tokenizer(str(tiny(family)))
+    source, texts = str(tiny(family)), sentences[:9]
     torch.manual_seed(3)
-    model = AutoModel.from_config(load_config(str(tiny(family)))).eval()
-    for folder in (model, tokenizer):
-        folder.save_pretrained(tmp_path / "sup")
+    model, tokenizer = AutoModel.from_config(load_config(source)).eval(), load_tokenizer(source)
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "sup")
+    load_encoder(str(tmp_path / "sup"), "pooler")[0].save(tmp_path / "saved", tokenizer)
     with torch.no_grad():
-        expected = model(
-            **tokenizer(sentences[:9], padding=True, return_tensors="pt")
-        ).pooler_output.numpy()
-    encoder, tokenizer = load_encoder(str(tmp_path / "sup"), "pooler")
-    assert np.abs(Encode(encoder, tokenizer)(sentences[:9]) - expected).max() < 1e-6
-    encoder.save(tmp_path / "saved", tokenizer)
-    assert (
-        np.abs(Encode(*load_encoder(str(tmp_path / "saved")))(sentences[:9]) - expected).max()
-        < 1e-6
-    )
-    theirs = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(sentences[:9])
-    assert np.abs(theirs - expected).max() < 1e-6
+        given = tokenizer(texts, padding=True, return_tensors="pt")
+        expected = model(**given).pooler_output.numpy()
+    theirs = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(texts)
+    ours = [encode_of(tmp_path / "sup", "pooler")(texts), encode_of(tmp_path / "saved")(texts)]
+    assert np.abs(np.stack([*ours, theirs]) - expected).max() < 1e-6
     with pytest.raises(BadInput, match="a 'electra' has no pooler"):
         load_encoder(str(tiny("electra")), "pooler")

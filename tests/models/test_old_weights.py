@@ -1,7 +1,6 @@
 """`pytorch_model.bin` in the layouts of the SimCSE family gives the vectors of safetensors."""
 
 import logging
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,93 +10,70 @@ from transformers import AutoModel
 from transformers.utils import WEIGHTS_INDEX_NAME
 
 from common.errors import BadInput
-from eval.encode import Encode
 from models.encoder import load_encoder
 from models.loading import load_backbone, load_config, load_tokenizer
+from tests.encoders import encode_of
 from tests.folders import Evil, shard
 from tests.refusals import refused
 
-
-@dataclass
-class Layout:
-    """How the tensors of an encoder stand in a file.
-
-    Attributes:
-        head: the prefix of the head of SimCSE's training; "": it is left out.
-        others: other parts, which a model leaves out; `*`: a part of the encoder's shapes.
-        old: names of 2018.
-        bare: without the prefix of the family.
-    """
-
-    head: str = ""
-    others: tuple[str, ...] = ()
-    old: bool = False
-    bare: bool = False
-
-    def tensors(self, body, head, family):
-        named = {f"{self.head}.{name}": value for name, value in head.items() if self.head}
-        for name, value in body.items():
-            if self.old:
-                name = name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")
-            named[name if self.bare else f"{family}.{name}"] = value
-        for part in self.others:
-            prefix = part.removesuffix(".*").format(family=family)
-            shapes = body if part.endswith("*") else {"weight": torch.zeros(16, 16)}
-            named |= {
-                f"{prefix}.{name}": torch.randn_like(value)
-                for name, value in shapes.items()
-                if value.is_floating_point()
-            }
-        return named
-
-
-# ESimCSE's BERT has a pooler that was never trained; DiffCSE and InfoCSE project by `mlp.net`.
+# The prefix of the head of SimCSE's training; other parts, `*` being one of the encoder's shapes;
+# what a model leaves out. ESimCSE's BERT has a pooler that was never trained; DiffCSE and InfoCSE
+# project by `mlp.net`.
 LAYOUTS = {
-    "simcse": Layout("mlp.dense"),
-    "converted": Layout("pooler.dense", bare=True),  # by simcse_to_huggingface.py
-    "esimcse": Layout("mlp.dense", ("momentum_model.*", "{family}.pooler.dense")),
-    "diffcse": Layout(
-        "", ("aux_bert.*", "electra_head", "generator.distilbert.*", "lm_head.dense", "mlp.net.0")
+    "simcse": ("mlp.dense", "", "mlp"),
+    "converted": ("pooler.dense", "", "pooler"),  # by simcse_to_huggingface.py, without `bert.`
+    "esimcse": ("mlp.dense", "momentum_model.* FAMILY.pooler.dense", "mlp, momentum_model, pooler"),
+    "diffcse": (
+        "",
+        "aux_bert.* electra_head generator.distilbert.* lm_head.dense mlp.net.0",
+        "aux_bert, electra_head, generator, lm_head, mlp",
     ),
-    "infocse": Layout("", ("c_head.0.query", "lm_head.decoder", "mlm.{family}.*", "mlp.net.0")),
-    "bert": Layout("", ("cls.predictions.transform.dense", "cls.seq_relationship"), old=True),
+    "infocse": (
+        "",
+        "c_head.0.query lm_head.decoder mlm.FAMILY.* mlp.net.0",
+        "c_head, lm_head, mlm, mlp",
+    ),
+    "bert": ("", "cls.predictions.transform.dense cls.seq_relationship", "cls"),  # of 2018
 }
-LEFT_OUT = {
-    "simcse": "mlp",
-    "converted": "pooler",
-    "esimcse": "mlp, momentum_model, pooler",
-    "diffcse": "aux_bert, electra_head, generator, lm_head, mlp",
-    "infocse": "c_head, lm_head, mlm, mlp",
-    "bert": "cls",
-}
+
+
+def laid_out(layout, body, head, family):
+    """The tensors of an encoder and of the parts around it, as they stand in a file."""
+    trained, others, _ = LAYOUTS[layout]
+    named = {f"{trained}.{name}": value for name, value in head.items() if trained}
+    for name, value in body.items():
+        if layout == "bert":
+            name = name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")
+        named[name if layout == "converted" else f"{family}.{name}"] = value
+    for part in others.replace("FAMILY", family).split():
+        shapes = body if part.endswith("*") else {"weight": torch.zeros(16, 16)}
+        for name, value in shapes.items():
+            if value.is_floating_point():
+                named[f"{part.removesuffix('.*')}.{name}"] = torch.randn_like(value)
+    return named
 
 
 @pytest.fixture
 def checkpoint(request, tiny, tmp_path):
     """(folder without weights, tensors of the encoder, its head, its family, its vectors)."""
     family = getattr(request, "param", "bert")
-    source, folder = str(tiny(family)), tmp_path / "model"
-    load_tokenizer(source).save_pretrained(folder)
-    load_config(source).save_pretrained(folder)
+    source, folder, plain = str(tiny(family)), tmp_path / "model", tmp_path / "plain"
     torch.manual_seed(5)
     model = AutoModel.from_config(load_config(source))
-    model.save_pretrained(tmp_path / "plain")
-    load_tokenizer(source).save_pretrained(tmp_path / "plain")
-    tensors = {name: value.clone() for name, value in model.state_dict().items()}
-    head = {
-        name.split(".")[-1]: tensors.pop(name)
-        for name in list(tensors)
-        if name.startswith("pooler.")
-    }
-    expected = {
-        pooling: vectors(tmp_path / "plain", pooling) for pooling in ("cls_before_pooler", "pooler")
-    }
-    return folder, tensors, head, family, expected
+    for part, target in ((model.config, folder), (model, plain)):
+        part.save_pretrained(target)
+        load_tokenizer(source).save_pretrained(target)
+    body, head = {}, {}
+    for name, value in model.state_dict().items():
+        part = head if name.startswith("pooler.") else body
+        part[name.removeprefix("pooler.dense.")] = value.clone()
+    expected = {pooling: vectors(plain, pooling) for pooling in ("cls_before_pooler", "pooler")}
+    return folder, body, head, family, expected
 
 
 def vectors(folder, pooling):
     texts = ["the dog runs", "a river", "the cat sees the small house near a river"]
-    return Encode(*load_encoder(str(folder), pooling))(texts)
+    return encode_of(folder, pooling)(texts)
 
 
 @pytest.mark.parametrize(
@@ -107,29 +83,27 @@ def vectors(folder, pooling):
 )
 def test_every_layout_gives_the_vectors_of_safetensors_bit_for_bit(checkpoint, layout, caplog):
     folder, body, head, family, expected = checkpoint
-    tensors = LAYOUTS[layout].tensors(body, head, family)
+    tensors = laid_out(layout, body, head, family)
     torch.save(tensors, folder / "pytorch_model.bin")
     with caplog.at_level(logging.INFO, "models.loading"):
         assert np.array_equal(vectors(folder, "cls_before_pooler"), expected["cls_before_pooler"])
-    assert caplog.messages == [
-        f"'{folder}': weights from pytorch_model.bin, read as tensors only; left out: "
-        f"{LEFT_OUT[layout]}"
-    ]
-    if LAYOUTS[layout].head:
+    trained, _, left_out = LAYOUTS[layout]
+    [message] = caplog.messages
+    assert message.endswith(f"pytorch_model.bin, read as tensors only; left out: {left_out}")
+    if trained:
         assert np.array_equal(vectors(folder, "pooler"), expected["pooler"])
     else:
         with pytest.raises(BadInput, match=r"lacks 2 tensors .* pooler\.dense"):
             vectors(folder, "pooler")
     (folder / "pytorch_model.bin").unlink()
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    assert np.array_equal(vectors(folder, "cls_before_pooler"), expected["cls_before_pooler"])
-    if LAYOUTS[layout].head:
-        assert np.array_equal(vectors(folder, "pooler"), expected["pooler"])
+    for pooling in expected if trained else ["cls_before_pooler"]:
+        assert np.array_equal(vectors(folder, pooling), expected[pooling])
 
 
 def test_weights_in_several_files_in_the_format_before_zip_and_in_half_precision(checkpoint):
     folder, body, head, family, expected = checkpoint
-    tensors = LAYOUTS["esimcse"].tensors(body, head, family)
+    tensors = laid_out("esimcse", body, head, family)
     shard(folder, tensors)
     for pooling in expected:
         assert np.array_equal(vectors(folder, pooling), expected[pooling])
@@ -162,8 +136,7 @@ def test_damaged_or_unusual_weights_are_refused_in_both_formats(tiny_bert, tmp_p
     torch.save(changed, tmp_path / "pytorch_model.bin")
     with pytest.raises(BadInput, match=said):
         load_backbone(str(tmp_path))
-    if "contains more" not in said:
-        # Read before the pickle.
+    if "contains more" not in said:  # then safetensors are read before the pickle
         save_file(changed, tmp_path / "model.safetensors", {"format": "pt"})
         with pytest.raises(BadInput, match=said):
             load_backbone(str(tmp_path))
@@ -175,15 +148,10 @@ def test_a_pickle_that_would_run_code_is_refused_and_does_not(
     checkpoint, tmp_path, sharded, pooling
 ):
     folder, body, head, family, _ = checkpoint
-    file = (
-        shard(folder, LAYOUTS["simcse"].tensors(body, head, family))
-        if sharded
-        else folder / "pytorch_model.bin"
-    )
+    file = folder / "pytorch_model.bin"
+    if sharded:
+        file = shard(folder, laid_out("simcse", body, head, family))
     torch.save({"x": Evil(tmp_path / "ran")}, file)
-    message = refused(load_encoder, str(folder), pooling)
-    assert (
-        message
-        == f"{file}: damaged, or contains more than weights; refused, and no code of it was run"
-    )
+    said = f"{file}: damaged, or contains more than weights; refused, and no code of it was run"
+    assert refused(load_encoder, str(folder), pooling) == said
     assert not (tmp_path / "ran").exists()
