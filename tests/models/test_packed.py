@@ -1,5 +1,7 @@
 """Packed equals padded: losses, gradients, vectors; weights that are cast ahead change nothing."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -24,17 +26,13 @@ LENGTHS = {
 }
 
 
-def stage_two(folder, packed, case="infocse", **options):
-    """With the linear-tanh head: batch norm over a few rows multiplies rounding."""
-    return build_model(case, folder, packed=packed, spread=0.1, **options)
+def pair(folder, case="infocse", **options):
+    """Padded and packed, without batch norm, which over a few rows multiplies rounding."""
+    return [build_model(case, folder, packed, spread=0.1, **options) for packed in (False, True)]
 
 
 def batch_of(folder, lengths, case="infocse"):
     return make_batch(case, folder, mask_of(lengths))
-
-
-def pair(folder, case, **options):
-    return [stage_two(folder, packed, case, **options) for packed in (False, True)]
 
 
 def measured(model, batch):
@@ -60,11 +58,10 @@ def assert_equal(padded, packed, batch):
 
 # Its positions start behind the padding index.
 ROBERTA = ("infocse_rtd", "consert", "promptbert", "tsdae, words")
+BOTH = [("bert", case) for case in CASES] + [("roberta", case) for case in ROBERTA]
 
 
-@pytest.mark.parametrize(
-    ("family", "case"), [*(("bert", c) for c in CASES), *(("roberta", c) for c in ROBERTA)]
-)
+@pytest.mark.parametrize(("family", "case"), BOTH)
 def test_losses_and_gradients_equal_the_padded_ones(tiny, family, case):
     """In float64 too, at a length that leaves little to compare."""
     folder = str(tiny(family))
@@ -73,10 +70,10 @@ def test_losses_and_gradients_equal_the_padded_ones(tiny, family, case):
     assert_equal(*(model.double() for model in models), batch_of(folder, LENGTHS["one word"], case))
 
 
-@pytest.mark.parametrize(
-    ("family", "pooling"),
-    [*(("bert", name) for name in POOLINGS if name != "cls"), ("roberta", "avg_top2")],
-)
+POOLED = [("bert", name) for name in POOLINGS if name != "cls"] + [("roberta", "avg_top2")]
+
+
+@pytest.mark.parametrize(("family", "pooling"), POOLED)
 def test_every_pooling_at_every_length(tiny, family, pooling):
     folder = str(tiny(family))
     models = [model.encoder.eval() for model in pair(folder, "simcse", pooling=pooling)]
@@ -111,7 +108,7 @@ def test_stage_one_equals_the_padded_call(folder):
 def test_a_batch_without_a_masked_token_has_loss_zero_and_gradients_for_every_parameter(folder):
     batch = batch_of(folder, LENGTHS["random"])
     batch["masked_labels"].fill_(-100)
-    model = stage_two(folder, True)
+    _, model = pair(folder)
     output, gradients = measured(model, batch)
     assert output.terms["aux_mlm"].item() == 0
     assert set(gradients) == {name for name, p in model.named_parameters() if p.requires_grad}
@@ -120,8 +117,7 @@ def test_a_batch_without_a_masked_token_has_loss_zero_and_gradients_for_every_pa
 def test_bfloat16_stays_as_near_to_the_padded_call_as_that_to_float32(folder):
     """Both round to 8 bits in another order: 2 % in the loss, the gradient's direction."""
     batch, seen = batch_of(folder, LENGTHS["random"]), []
-    for packed in (False, True):
-        model = stage_two(folder, packed)
+    for model in pair(folder):
         cast_matrices(model.objectives[1], torch.bfloat16)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = model(**batch).loss
@@ -154,40 +150,23 @@ def test_the_number_of_tokens_is_rounded():
     assert len({filled(count) for count in range(1024, 2048)}) <= 17
 
 
-class Autocasting:
-    """Torch that says bf16 autocast is on.
-
-    Torch itself must not say so: autocast would restore that at its end.
-    """
-
-    is_autocast_enabled = staticmethod(lambda device: True)
-    get_autocast_dtype = staticmethod(lambda device: torch.bfloat16)
-
-    def __getattr__(self, name):
-        return getattr(torch, name)
-
-
 def test_cast_together_is_autocast_to_the_bit(monkeypatch):
     torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4, bias=False)
-    )
+    layers = nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4, bias=False)
     frozen = nn.Linear(4, 4).requires_grad_(False)
-    model.append(frozen)
+    model = nn.Sequential(*layers, frozen)
     x, results, cast = torch.randn(5, 8), [], []
-    monkeypatch.setattr(casting, "torch", Autocasting())
-    for device in ("cpu", "cuda"):  # by name: all is computed on the CPU
+    # Not torch itself: its autocast would restore at the end what it says.
+    said = {"is_autocast_enabled": lambda _: True, "get_autocast_dtype": lambda _: torch.bfloat16}
+    monkeypatch.setattr(casting, "torch", SimpleNamespace(**vars(torch) | said))
+    for device in map(torch.device, ("cpu", "cuda")):  # by name: all is computed on the CPU
         model.zero_grad()
-        with (
-            torch.autocast("cpu", dtype=torch.bfloat16),
-            cast_together(model, torch.device(device)),
-        ):
+        with torch.autocast("cpu", dtype=torch.bfloat16), cast_together(model, device):
             cast.append([model[0].weight.dtype, model[2].weight.dtype, frozen.weight.dtype])
             loss = model(x).float().square().sum()
         loss.backward()
-        assert all(
-            isinstance(p, nn.Parameter) and p.dtype == torch.float32 for p in model.parameters()
-        )
+        for p in model.parameters():
+            assert isinstance(p, nn.Parameter) and p.dtype == torch.float32
         results.append([loss, *(p.grad for p in model.parameters() if p.requires_grad)])
     assert cast == [[torch.float32] * 3, [torch.bfloat16, torch.float32, torch.float32]]
     assert all(torch.equal(left, right) for left, right in zip(*results, strict=True))

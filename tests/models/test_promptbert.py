@@ -13,25 +13,19 @@ from models.objectives.promptbert import METHOD, Arguments
 from tests.methods import build_model
 from tests.models.test_contrast import slow_info_nce
 
-ARGS = {
-    "template": 'The dog of "{text}" watches {mask}.',
-    "template_2": "this {text} watches {mask}.",
-}
-ARGS |= {"temperature": 0.1}
+ARGS = {"template": 'The dog of "{text}" watches {mask}.', "temperature": 0.1}
+ARGS |= {"template_2": "this {text} watches {mask}."}
 TEXTS = ["a tired child", "another wooden river slowly", "the gardener"]
 
 
-def batch_of(tokenizer, templates, texts=TEXTS):
-    bare = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
-    frames = [framed(tokenizer, template) for template in templates]
-    rows = [[*frame.prefix, *ids, *frame.suffix] for frame in frames for ids in bare]
-    longest = max(map(len, rows)) + 2
-    ids = [row + [tokenizer.pad_token_id] * (longest - len(row)) for row in rows]
-    mask = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
-    made = {"input_ids": ids, "attention_mask": mask}
-    return {
-        name: torch.tensor(value).unflatten(0, (len(templates), -1)) for name, value in made.items()
-    }
+def batch_of(tokenizer, templates):
+    rows = []
+    for before, after in (framed(tokenizer, template) for template in templates):
+        for text in TEXTS:
+            rows.append(before + tokenizer(text, add_special_tokens=False)["input_ids"] + after)
+    length = max(map(len, rows)) + 2
+    made = tokenizer.pad({"input_ids": rows}, "max_length", length, return_tensors="pt")
+    return {name: value.unflatten(0, (len(templates), -1)) for name, value in made.items()}
 
 
 def state_at_mask(model, tokenizer, ids, positions):
@@ -89,12 +83,8 @@ def test_the_template_stays_whole_around_any_text(folder):
     assert (before[0], after[-1], mask_place(made)) == (plain.cls_token_id, plain.sep_token_id, -3)
     assert framed(made, ARGS["template_2"]) == framed(plain, ARGS["template_2"])
     room = len(before) + len(after) + 3
-    for text in (
-        "the dog " * 30,
-        f"{plain.mask_token} {plain.sep_token}",
-        "",
-        plain.mask_token * 40,
-    ):
+    special = f"{plain.mask_token} {plain.sep_token}"
+    for text in ("the dog " * 30, special, "", plain.mask_token * 40):
         ids = made(text, truncation=True, max_length=room)["input_ids"]
         assert (ids[: len(before)], ids[-len(after) :]) == (before, after)
         assert len(ids) <= room and ids.count(plain.mask_token_id) == 1
@@ -103,10 +93,7 @@ def test_the_template_stays_whole_around_any_text(folder):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (
-            {"template": "no place for it {mask}"},
-            "'no place for it {mask}' must contain {text} once",
-        ),
+        ({"template": "no {mask}"}, "'no {mask}' must contain {text} once"),
         ({"template": "{text} {mask} {mask}"}, "and {mask} at most once"),
         ({"template": "a {text}"}, "pooling mask reads the mask of a template"),
         ({"template_2": "{text} {mask}"}, "--template_2: {mask} must have as many tokens"),
@@ -116,9 +103,6 @@ def test_templates_that_cannot_be_pooled_are_refused(folder, flags, message):
     args = Arguments(**ARGS | flags)
     with pytest.raises(BadInput, match=message):
         tokenizer = METHOD.tokenizer(args, load_tokenizer(folder))
-        METHOD.build(
-            args,
-            SentenceEncoder(load_backbone(folder), "mask", place=mask_place(tokenizer)),
-            None,
-            Checkpoint(folder, None),
-        )
+        place = mask_place(tokenizer)
+        encoder = SentenceEncoder(load_backbone(folder), "mask", place=place)
+        METHOD.build(args, encoder, None, Checkpoint(folder, None))

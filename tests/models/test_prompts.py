@@ -41,7 +41,8 @@ def test_vectors_of_every_role_equal_those_of_sentence_transformers(
     make, tmp_path, family, pooling, settings
 ):
     folder = make(family, pooling, settings)
-    load_encoder(str(folder))[0].save(tmp_path / "saved", load_encoder(str(folder))[1])
+    encoder, tokenizer = load_encoder(str(folder))
+    encoder.save(tmp_path / "saved", tokenizer)
     peer = SentenceTransformer(str(folder), device="cpu")
     for path in (folder, tmp_path / "saved"):
         ours = encode_of(path)
@@ -53,37 +54,28 @@ def test_vectors_of_every_role_equal_those_of_sentence_transformers(
         for mine, theirs in roles:
             expected = theirs(TEXTS)
             assert np.abs(mine(TEXTS) - expected).max() < 1e-6 * np.abs(expected).max()
-        assert (
-            np.abs(ours.of("query")(TEXTS) - encode_of(path, pooling).of("document")(TEXTS)).max()
-            > 1e-3
-        )
-        assert SentenceTransformer(str(path), device="cpu").default_prompt_name == settings.get(
-            "default_prompt_name"
-        )
+        documents = encode_of(path, pooling).of("document")(TEXTS)
+        assert np.abs(ours.of("query")(TEXTS) - documents).max() > 1e-3
+        named = SentenceTransformer(str(path), device="cpu").default_prompt_name
+        assert named == settings.get("default_prompt_name")
 
 
 def test_search_uses_them_and_flags_replace_them(make):
     folder = make("bert", "avg", E5)
-    peer, ours = (
-        SentenceTransformer(str(folder), device="cpu"),
-        Embedder(folder, document_prompt=""),
-    )
+    peer = SentenceTransformer(str(folder), device="cpu")
+    ours = Embedder(folder, document_prompt="")
     [(_, cosine)] = ours.build_index(["the dog"]).search("a river", top_k=np.int64(1))
     query, document = peer.encode_query("a river"), peer.encode("the dog", prompt="")
-    assert cosine == pytest.approx(
-        query @ document / np.linalg.norm(query) / np.linalg.norm(document), abs=1e-6
-    )
+    lengths = np.linalg.norm(query) * np.linalg.norm(document)
+    assert cosine == pytest.approx(query @ document / lengths, abs=1e-6)
     assert np.abs(ours.encode("the dog", "document") - document).max() < 1e-6
-    plain, other = (
-        load_encoder(str(folder), None, None, {"query": text}) for text in (None, "find: ")
-    )
+    given = str(folder), None, None
+    plain, other = (load_encoder(*given, {"query": text}) for text in (None, "find: "))
     assert Encode(*plain).of("document").identity == Encode(*other).of("document").identity
     assert len({Encode(*loaded).of("query").identity for loaded in (plain, other)}) == 2
     other[0].save(folder, other[1])
-    assert SentenceTransformer(str(folder), device="cpu").prompts == {
-        "query": "find: ",
-        "document": "passage: ",
-    }
+    prompts = SentenceTransformer(str(folder), device="cpu").prompts
+    assert prompts == E5["prompts"] | {"query": "find: "}
 
 
 @pytest.mark.parametrize(
@@ -94,15 +86,13 @@ def test_training_puts_them_before_the_texts_and_the_result_keeps_them(
 ):
     folder, seen = make("bert", "avg", E5), []
     call = Collator.__call__
-    monkeypatch.setattr(
-        Collator, "__call__", lambda self, keys: seen.append(call(self, keys)) or seen[-1]
-    )
+    kept = lambda self, keys: seen.append(call(self, keys)) or seen[-1]  # noqa: E731
+    monkeypatch.setattr(Collator, "__call__", kept)
     run_unsup.main(short_run(folder, method=method, **extra))
     _, tokenizer = load_encoder(str(folder))
     prompts = E5["prompts"] | {name.removesuffix("_prompt"): text for name, text in extra.items()}
-    for view, name in zip(
-        seen[-1]["input_ids"], prompts if method == "cropping" else ["query"] * 2, strict=True
-    ):
+    names = ["query", "document" if method == "cropping" else "query"]
+    for view, name in zip(seen[-1]["input_ids"], names, strict=True):
         before = tokenizer(prompts[name])["input_ids"][:-1]
         assert (view[:, : len(before)].numpy() == before).all()
     kept = json.loads((tmp_path / "run" / "config_sentence_transformers.json").read_text())

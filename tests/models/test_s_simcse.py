@@ -43,9 +43,8 @@ def test_rates_are_an_argument_of_a_part():
     assert set(layers.state_dict()) == before
     x = torch.ones(3, 5000)
     made = part(x, rates=torch.tensor([0.0, 0.6, float("nan")]).view(3, 1, 1))
-    assert torch.equal(made[0], x[0]) and made[1].max().item() == pytest.approx(
-        1 / (1 - 0.6), rel=1e-4
-    )
+    assert torch.equal(made[0], x[0])
+    assert made[1].max().item() == pytest.approx(1 / (1 - 0.6), rel=1e-4)
     shares = (made == 0).float().mean(1)
     assert shares.tolist() == pytest.approx([0, 0.6, 0.3], abs=0.04)  # NaN: the module's own
     assert (part(x) == 0).float().mean() == pytest.approx(0.3, abs=0.03)
@@ -71,11 +70,12 @@ def test_every_operation_drops_at_its_own_rate(folder, packed, pooling, count, m
     """In the network's order, and each row at its sentence's rate; one rate is that of all."""
     encoder, seen = encoder_of(folder, packed, pooling=pooling), []
     draw = sampled._draw
-    monkeypatch.setattr(
-        sampled,
-        "_draw",
-        lambda shape, rates, *rest: (seen.append((shape, rates)), draw(shape, rates, *rest))[1],
-    )
+
+    def kept(*given):
+        seen.append(given[:2])
+        return draw(*given)
+
+    monkeypatch.setattr(sampled, "_draw", kept)
     assert encoder.dropout_operations == OPERATIONS
     ids, mask = sentences(encoder.config)
     rates = torch.rand(len(LENGTHS), count, generator=torch.Generator().manual_seed(5)) * 0.6
@@ -107,10 +107,9 @@ def test_rates_have_the_distribution_asked_for():
 def test_attention_weights_keep_their_rate_if_only_dropout_before_linear_layers_is_drawn(
     tiny_bert, per_operation
 ):
-    args = s_simcse.Arguments(
-        linear_only=True, per_operation=per_operation, rate_low=0.3, rate_high=0.6
-    )
-    encoder = SentenceEncoder(load_backbone(str(tiny_bert)), "cls_before_pooler", None, 64, False)
+    rates = {"rate_low": 0.3, "rate_high": 0.6, "per_operation": per_operation}
+    args = s_simcse.Arguments(linear_only=True, **rates)
+    encoder = SentenceEncoder(load_backbone(str(tiny_bert)), "cls_before_pooler")
     s_simcse.METHOD.build(args, encoder, None, str(tiny_bert))
     [view, _] = s_simcse.METHOD.views(args)
     uniform = np.random.default_rng(0).random((5, OPERATIONS))
@@ -120,7 +119,5 @@ def test_attention_weights_keep_their_rate_if_only_dropout_before_linear_layers_
     assert kept == {number for number, name in enumerate(drops) if "attention.self" in name}
     expected = uniform if per_operation else np.repeat(uniform[:, :1], OPERATIONS, 1)
     others = [number for number in range(OPERATIONS) if number not in kept]
-    assert (
-        rates[:, others] == pytest.approx(0.3 + 0.3 * expected[:, others])
-        and view.dropout.per_operation
-    )
+    assert rates[:, others] == pytest.approx(0.3 + 0.3 * expected[:, others])
+    assert view.dropout.per_operation
