@@ -85,25 +85,15 @@ def test_what_was_saved_comes_back(model, sentences, tmp_path, dtype, error):
     assert not suffixes & {".pkl", ".pickle", ".bin"}
 
 
-def test_an_index_without_words_has_cosines_only(model, sentences, tmp_path):
-    model.build_index(sentences[:9]).save(tmp_path / "index")
-    loaded = Embedder.load_index(tmp_path / "index")
-    [hits] = loaded.hits([sentences[3]], top_k=9)
-    assert hits[0].document == 3 and hits[0].score == hits[0].cosine == pytest.approx(1, abs=1e-3)
-    assert {hit.bm25 for hit in hits} == {None}
-    with pytest.raises(BadInput, match="has no BM25"):
-        loaded.search("a query", weight=0)
-
-
 def test_files_that_people_put_into_an_index_outlive_its_replacement(model, tmp_path):
     model.save(tmp_path / "index")
-    for name in ("README.md", "notes/todo.txt"):
-        (tmp_path / "index" / name).parent.mkdir(exist_ok=True)
-        (tmp_path / "index" / name).write_text("mine")
+    mine = [tmp_path / "index" / name for name in ("README.md", "notes/todo.txt")]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
     for _ in range(2):
         model.save(tmp_path / "index")
-    assert (tmp_path / "index" / "notes" / "todo.txt").read_text() == "mine"
-    assert (tmp_path / "index" / "README.md").read_text() == "mine"
+    assert [path.read_text() for path in mine] == ["mine", "mine"]
     assert Index.load(tmp_path / "index", verify=True).documents == model.index.documents
 
 
@@ -155,16 +145,15 @@ def test_of_large_files_numbers_that_are_not_finite_are_refused_and_others_on_re
     monkeypatch.setattr(search.index, "SMALL", 0)
     model.save(tmp_path / "index")
     vectors = np.load(tmp_path / "index" / "vectors.npy")
-    for value, error in ((0.5, None), (np.nan, "not finite")):
+    for value in (0.5, np.nan):
         vectors[3, 3] = value
         np.save(tmp_path / "index" / "vectors.npy", vectors)
-        with pytest.raises(BadInput, match=r"vectors\.npy has changed since it was written"):
-            Index.load(tmp_path / "index", verify=True)
+        said = refused(Index.load, tmp_path / "index", verify=True)
+        assert "vectors.npy has changed since it was written" in said
         loaded = Embedder.load_index(tmp_path / "index")
-        if error:
-            assert error in refused(loaded.search, "a query")
-        else:
+        if value == 0.5:
             assert len(loaded.search("a query")) == 5
+    assert "not finite" in refused(loaded.search, "a query")
     (tmp_path / "index" / "windows.npy").write_bytes(b"x")
     assert "windows.npy has changed" in refused(Index.load, tmp_path / "index")
 
