@@ -8,19 +8,17 @@ from eval.retrieval.lexical import Words
 from search.index import Document
 
 
-def made_up(rng, count):
-    return " ".join(f"w{number}" for number in rng.integers(0, 5000, size=count))
+def numbered(*texts):
+    return [Document(str(number), "", text) for number, text in enumerate(texts)]
 
 
 @pytest.fixture
 def documents():
-    """150 documents, each a title and three sentences of ten words."""
-    rng = np.random.default_rng(1)
-    made = []
-    for number in range(150):
-        title = made_up(rng, 5)
-        body = ". ".join(made_up(rng, 10) for _ in range(3))
-        made.append(Document(str(number), title, f"{title} {body}"))
+    """150 documents, each a title of five words and three sentences of ten: words of digits."""
+    words, made = np.random.default_rng(1).integers(1000, 6000, size=(150, 35)).astype(str), []
+    for number, row in enumerate(words):
+        title, *body = [" ".join(part) for part in np.split(row, [5, 15, 25])]
+        made.append(Document(str(number), title, f"{title} {'. '.join(body)}"))
     return made
 
 
@@ -50,18 +48,16 @@ def test_copies_make_no_query(documents, more):
 
 def test_a_sentence_that_documents_share_is_passed_over(documents):
     shared = "All rights are reserved by the authors."
-    with_shared = [
-        one._replace(title="", text=f"{shared} {one.text}. {shared}") for one in documents
-    ]
-    queries = pseudo_queries(with_shared, seed=0)
+    queries = pseudo_queries(numbered(*(f"{shared} {one.text}. {shared}" for one in documents)), 0)
     assert len(queries) == 50
     assert not any({"rights", "reserved"} & {*query.text.split()} for query in queries)
 
 
 def test_a_heading_is_no_part_of_the_sentence_below_it():
-    texts = [f"# Page{i}\n\n## How to do thing{i}\n\nFirst{i} do a{i} b{i}. Then c d e f{i} g.\n"
-             for i in range(9)]  # fmt: skip
-    documents = [Document(str(i), f"Page{i}", text) for i, text in enumerate(texts)]
+    documents = []
+    for i in range(9):
+        text = f"# Page{i}\n\n## How to do thing{i}\n\nFirst{i} do a{i} b{i}. Then c d e f{i} g.\n"
+        documents.append(Document(str(i), f"Page{i}", text))
     answers = [query.answer for query in pseudo_queries(documents, seed=0)]
     assert len(answers) == 3
     for answer in answers:
@@ -78,10 +74,8 @@ def test_sentences_of_a_script_without_spaces():
     """A quoted sentence ends none."""
     rng = np.random.default_rng(0)
     letters = list("山川海空森林町村駅橋店本紙筆机窓扉庭花草木鳥魚犬猫馬牛星月")
-    documents = []
-    for number in range(30):
-        text = JAPANESE.format(*("".join(rng.choice(letters, 6)) for _ in range(5)))
-        documents.append(Document(str(number), "", text))
+    words = rng.choice(letters, (30, 5, 6)).tolist()
+    documents = numbered(*[JAPANESE.format(*map("".join, five)) for five in words])
     queries = pseudo_queries(documents, 0, "none")
     assert len(queries) == 10
     for query in queries:
@@ -90,14 +84,11 @@ def test_sentences_of_a_script_without_spaces():
 
 
 def test_pieces_of_a_text_without_sentences_take_their_place():
-    documents = []
-    for number in range(9):
-        text = " ".join(f"w{number}x{i}" for i in range(40))
-        documents.append(Document(str(number), "", text))
-    answers = [query.answer for query in pseudo_queries(documents, seed=0)]
+    texts = [" ".join(f"w{number}x{i}" for i in range(40)) for number in range(9)]
+    answers = [query.answer for query in pseudo_queries(numbered(*texts), seed=0)]
     assert [len(answer.split()) for answer in answers] == [28] * 3
 
 
 @pytest.mark.parametrize("text", ["too short", "? !", "a few words only"])
 def test_a_short_document_makes_no_query(text):
-    assert pseudo_queries([Document(str(i), "", f"{i} {text}") for i in range(9)], seed=0) == []
+    assert pseudo_queries(numbered(*(f"{i} {text}" for i in range(9))), seed=0) == []

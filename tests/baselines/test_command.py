@@ -35,8 +35,8 @@ def test_whitening_from_text_to_scores(tiny_bert, text_file, dev_file, sentences
 @pytest.mark.parametrize("flag", ["--power=1.1", "--power=nan", "--dimensions=0"])
 def test_flags_are_checked_before_the_text_is_encoded(tiny_bert, tmp_path, monkeypatch, flag):
     monkeypatch.setattr(command.infocse, "load", lambda *_: pytest.fail("was begun"))
+    flags = ["--train_file=x.txt", f"--output={tmp_path / 'out'}", flag]
     with pytest.raises(BadInput, match=flag.split("=")[0]):
-        flags = ["--train_file=x.txt", f"--output={tmp_path / 'out'}", flag]
         command.main(["whitening", str(tiny_bert), *flags])
 
 
@@ -63,9 +63,8 @@ def test_flow_from_text_to_scores(tiny_bert, text_file, dev_file, tmp_path, caps
 def test_word_vectors_from_file_to_scores(tmp_path):
     (tmp_path / "vectors.txt").write_text("dog 1 2\ncat 2 1\nhouse -1 0.5\n")
     pairs = tmp_path / "pairs.tsv"
-    pairs.write_text(
-        "sentence1\tsentence2\tscore\nA dog.\tthe Cat\t5\nhouse zebra\tdog yak\t2\ncat\thouse\t1\n"
-    )
+    lines = "sentence1\tsentence2\tscore", "A dog.\tthe Cat\t5", "house zebra\tdog yak\t2"
+    pairs.write_text("\n".join([*lines, "cat\thouse\t1"]))
     flags = [f"--dev_file={pairs}", f"--output={tmp_path / 'scores.json'}"]
     row = scored("word_vectors", str(tmp_path / "vectors.txt"), *flags)
     assert row["value"] == pytest.approx(100)  # cosines 0.8, 0 and -0.6

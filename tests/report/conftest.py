@@ -21,10 +21,8 @@ LOG = [
 
 def write_record(folder, record=None, log=LOG):
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.json").write_text(json.dumps(record or run_record()), encoding="utf-8")
-    (folder / "log.jsonl").write_text(
-        "".join(json.dumps(line) + "\n" for line in log), encoding="utf-8"
-    )
+    (folder / "run.json").write_text(json.dumps(record or run_record()))
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
     return folder
 
 

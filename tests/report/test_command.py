@@ -13,10 +13,8 @@ from report.__main__ import main
 from tests.folders import run_record
 
 VOID = {"meta", "input", "hr", "br", "img", "link"}
-HOSTILE = (
-    "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quoted\" 'single' "
-    "<!-- {{ 7 * 7 }} {% raw %} é"
-)
+HOSTILE = """</script><script>alert(1)</script><img src=x onerror=alert(2)> & "quoted" 'single' """
+HOSTILE += "<!-- {{ 7 * 7 }} {% raw %} é"
 
 
 class Page(HTMLParser):
@@ -73,9 +71,8 @@ def test_two_runs_side_by_side_with_every_section(both, trained):
 def test_what_differs_between_runs_is_marked_and_the_rest_is_folded(tmp_path, write_run):
     folders = []
     for name, temperature in {"a": 0.05, "b": 0.07}.items():
-        more = {"max_length": 32, "aux_weight": 0.1, "temperature": temperature}
         record = run_record() | {"findings": [f"said by {name}"]}
-        record["settings"] |= more
+        record["settings"] |= {"max_length": 32, "aux_weight": 0.1, "temperature": temperature}
         folders.append(str(write_run(tmp_path / name, record)))
     places = ["--output", str(tmp_path / "r.html")]
     page = Page(main([*folders, *places]))
@@ -122,10 +119,13 @@ def test_missing_pieces_are_said(tmp_path, write_run, trained):
     young = write_run(tmp_path / "young", log=[])
     (young / "log.jsonl").unlink()
     (young / "scores.json").write_text("[\n\n]\n")  # as of --test_tasks none
-    page = Page(main([f"old={trained[1]}", str(young), "--output", str(tmp_path / "r.html")]))
+    words = [f"old={trained[1]}", str(young), "--output", str(tmp_path / "r.html")]
+    page = Page(main(words))
     assert "log.jsonl missing or empty: young." in page.texts["training"]
     assert "No scores: young." in page.texts["scores"]
     assert "missing" in page.texts["scores"]
+    shutil.copy(trained[0] / "scores.json", young / "own.json")
+    assert "No scores" not in Page(main(words)).texts["scores"]
 
 
 def test_a_page_replaces_pages_of_this_command_only(both, tmp_path, write_run):
@@ -134,11 +134,3 @@ def test_a_page_replaces_pages_of_this_command_only(both, tmp_path, write_run):
     theirs.write_text("<!doctype html><title>mine</title>")
     with pytest.raises(BadInput, match="has content this command did not write"):
         main([str(write_run(tmp_path / "one")), "--output", str(theirs)])
-
-
-def test_own_scores_stand_in_for_an_empty_file(tmp_path, write_run, trained):
-    folder = write_run(tmp_path / "own")
-    (folder / "scores.json").write_text("[]", encoding="utf-8")
-    shutil.copy(trained[0] / "scores.json", folder / "own.json")
-    page = Page(main([str(folder), "--output", str(tmp_path / "r.html")]))
-    assert "No scores" not in page.texts["scores"]

@@ -16,10 +16,8 @@ def make(write_run):
     def made(folder, noise, items=True):
         """A run whose similarities are the gold scores and noise."""
         gold = np.random.default_rng(1).uniform(0, 5, 80)
-        cosines = {}
-        for number, task in enumerate(("STS-B", "SICK-R")):
-            rng = np.random.default_rng(number + int(100 * noise))
-            cosines[task] = gold + noise * rng.normal(size=80)
+        noises = noise * np.random.default_rng(int(100 * noise)).normal(size=(2, 80))
+        cosines = dict(zip(("STS-B", "SICK-R"), gold + noises, strict=True))
         write_run(folder)
         scored(folder.parent, folder.name, cosines, dict.fromkeys(cosines, gold))
         if not items:

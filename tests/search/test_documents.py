@@ -25,9 +25,7 @@ PAGE = """<!doctype html><html><head><title>A  page</title><style>p {color: red}
 def test_files_of_a_folder_are_documents(tmp_path):
     (tmp_path / "b" / "c").mkdir(parents=True)
     (tmp_path / "b" / "c" / "page.html").write_text(PAGE)
-    (tmp_path / "a.md").write_text(
-        "\ufeffSome text\n\n## The title ##\n\n# Later\n", encoding="utf-8"
-    )
+    (tmp_path / "a.md").write_text("\ufeffSome text\n\n## The title ##\n\n# Later\n", "utf-8")
     (tmp_path / "b" / "notes.TXT").write_text("two\nlines")
     for name, content in (("empty.md", "\n"), ("code.py", "x = 1"), (".hidden.md", "secret")):
         (tmp_path / name).write_text(content)
@@ -35,46 +33,38 @@ def test_files_of_a_folder_are_documents(tmp_path):
     assert set(documents) == {"a.md", "b/c/page.html", "b/notes.TXT"}
     assert documents["a.md"].title == "The title" and documents["a.md"].text.startswith("Some text")
     assert documents["b/notes.TXT"] == Document("b/notes.TXT", "notes", "two\nlines")
-    page = documents["b/c/page.html"]
-    assert (
-        page.title == "A page"
-        and page.text.split() == "A page Cats sleep & purr soft\u00adly one two".split()
-    )
+    _, title, text = documents["b/c/page.html"]
+    assert title == "A page"
+    assert text.split() == "A page Cats sleep & purr soft\u00adly one two".split()
 
 
 def test_rows_and_lines_of_files_are_documents(tmp_path):
-    lines, records = tmp_path / "lines.txt", tmp_path / "records.JSONL"
-    lines.write_text("first\n\nthird\n")
+    text, records = tmp_path / "lines.txt", tmp_path / "records.JSONL"
+    text.write_text("first\n\nthird\n")
     records.write_text(
         '{"_id": "x", "title": "T", "text": "body", "more": [1]}\n\n{"contents": "alone"}\n'
         '{"id": 7, "title": null, "body": "numbered"}\n'
     )
     expected = [("lines.txt:1", "", "first"), ("lines.txt:3", "", "third")]
     expected += [("x", "T", "T body"), ("records.JSONL:3", "", "alone"), ("7", "", "numbered")]
-    assert read_documents([lines, records]) == expected
+    assert read_documents([text, records]) == expected
     table = pa.table({"text": ["None", "b"], "name": ["N", None]})
     (tmp_path / "t.CSV").write_text('name,text\nN,None\n,"b"\n')
     (tmp_path / "t.tsv").write_text("name\ttext\nN\tNone\n\tb\n")
     pq.write_table(table, tmp_path / "t.parquet")
-    for name, first, second in (
-        ("t.CSV", ":2", ":3"),
-        ("t.tsv", ":2", ":3"),
-        ("t.parquet", ": row 1", ": row 2"),
-    ):
+    lines = ":2", ":3"
+    for name, at in {"t.CSV": lines, "t.tsv": lines, "t.parquet": (": row 1", ": row 2")}.items():
         path = tmp_path / name
-        expected = [(f"{name}{first}", "N", "N None"), (f"{name}{second}", "", "b")]
+        expected = [(f"{name}{at[0]}", "N", "N None"), (f"{name}{at[1]}", "", "b")]
         assert read_documents([path], title_column="name") == expected
         assert [document.text for document in read_documents([path])] == ["None", "b"]
         assert "no column 'body' (see --text_column)" in refused(read_documents, [path], "body")
     for line in ("[1]", '{"title": "no text"}', '{"text": 1}', '{"text": "a", "title": 3}', "{"):
         records.write_text(f'{{"text": "a"}}\n{line}\n')
-        with pytest.raises(
-            BadInput, match=r"records\.JSONL:2: needs an object with a string 'text"
-        ):
-            read_documents([records])
-    lines.write_text("\n")
-    with pytest.raises(BadInput, match=r"lines\.txt: no document"):
-        read_documents([lines])
+        said = refused(read_documents, [records])
+        assert "records.JSONL:2: needs an object with a string 'text" in said
+    text.write_text("\n")
+    assert "lines.txt: no document" in refused(read_documents, [text])
 
 
 @pytest.mark.parametrize(
@@ -165,10 +155,8 @@ def test_windows_cover_a_text(bert_tokenizer, sentences, window, stride):
     for (start, end), (after, until) in pairwise(places):
         assert start < after <= end < until, "no gap, and every window reaches further"
     if count > window:  # a window that begins or ends within a word has other tokens there
-        lengths = [
-            len(bert_tokenizer(text[start:end], add_special_tokens=False)["input_ids"])
-            for start, end in places
-        ]
+        cuts = [text[start:end] for start, end in places]
+        lengths = map(len, bert_tokenizer(cuts, add_special_tokens=False)["input_ids"])
         assert max(abs(length - window) for length in lengths) <= 2
     assert cut("") == [(0, 0)] and cut(" \n") == [(0, 2)]
 
@@ -186,12 +174,8 @@ def test_a_language_that_a_vocabulary_does_not_know_is_told(request, family):
 def test_the_part_with_the_most_words_of_the_query_is_shown():
     text = f"A dog. {'filler ' * 60}the Dogs chase\n cats {'again ' * 60}"
     shown = snippet(text, "the cat and a dog", Words())
-    assert (
-        "filler the **Dogs** chase **cats** again" in shown
-        and shown.startswith("... filler")
-        and len(shown) < 260
-    )
-    assert shown.endswith("again ...")
+    assert "filler the **Dogs** chase **cats** again" in shown and len(shown) < 260
+    assert shown.startswith("... filler") and shown.endswith("again ...")
     assert snippet("A short text.", "nothing", Words()) == "A short text."
     assert snippet("猫が好き", "猫", Words()) == "**猫**が好き"
     assert snippet("In Zu\u0308\u00adrich", "ZÜRICH", Words("german")) == "In **Zürich**"
