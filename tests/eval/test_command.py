@@ -23,9 +23,8 @@ def test_own_pairs_and_a_retrieval_set_are_scored_together(
     tiny_bert, dev_file, data_dir, tmp_path, capsys, monkeypatch
 ):
     out = tmp_path / "scores.json"
-    argv = [str(tiny_bert), "--pooling=avg", f"--dev_file={dev_file}", "--beir=small"]
-    argv += [f"--data_dir={data_dir}", f"--output={out}"]
-    rows = command.main(argv)
+    argv = [str(tiny_bert), "--pooling=avg", "--beir=small", f"--data_dir={data_dir}"]
+    rows = command.main([*argv, f"--dev_file={dev_file}", f"--output={out}"])
     assert json.loads(out.read_text()) == rows
     settings = {(row["pooling"], row["max_length"], row["bf16"]) for row in rows}
     assert settings == {("avg", 64, False)}
@@ -38,8 +37,7 @@ def test_own_pairs_and_a_retrieval_set_are_scored_together(
         assert {"pairs|file|test|gold", "small|test|test|value"} <= set(items)
     with monkeypatch.context() as patch:  # of the search task nothing is encoded again
         patch.setattr("eval.encode.Encode.__call__", lambda *_: pytest.fail("was encoded"))
-        again = [word for word in argv if not word.startswith(("--dev_file", "--output"))]
-        assert command.main(again) == [row for row in rows if row["task"] == "small"]
+        assert command.main(argv) == [row for row in rows if row["task"] == "small"]
 
 
 def test_several_models_make_one_table_and_a_file_each(
@@ -69,9 +67,8 @@ def test_searches_make_one_table_with_paired_intervals(tiny_bert, data_dir, beir
     assert list(headline) == names and headline[names[1]] == 75.0 <= headline[names[2]]
     printed = capsys.readouterr().out
     assert [line.split("|")[1].strip() for line in printed.splitlines()[2:5]] == names
-    assert [line for line in printed.splitlines() if line.startswith("A: ")] == [
-        f"A: {names[later]}; B: {names[earlier]}" for earlier, later in ((0, 1), (0, 2), (1, 2))
-    ]
+    compared = [f"A: {names[a]}; B: {names[b]}" for a, b in ((1, 0), (2, 0), (2, 1))]
+    assert [line for line in printed.splitlines() if line.startswith("A: ")] == compared
     alone = command.main([*flags, "--search", "hybrid", f"--output={tmp_path / 'scores.json'}"])
     together = [row["value"] for row in rows if row["model"] == names[2]]
     assert [row["value"] for row in alone] == together

@@ -72,18 +72,16 @@ def test_another_number_of_pairs_than_the_published_one_is_refused(tmp_path, cou
 
 
 def test_a_file_of_a_year_that_is_shorter_than_the_other_is_refused(tmp_path):
-    folder = tmp_path / "senteval" / "downstream" / "STS" / "STS13-en-test"
-    folder.mkdir(parents=True)
-    (folder / "STS.input.FNWN.txt").write_text("a\tb\nc\td\n")
-    (folder / "STS.gs.FNWN.txt").write_text("1.0\n")
-    said = refused(STS_TEST[1].load, tmp_path)
+    files = {"input": "a\tb\nc\td\n", "gs": "1.0\n"}
+    named = {f"STS/STS13-en-test/STS.{name}.FNWN.txt": text for name, text in files.items()}
+    said = refused(STS_TEST[1].load, write_sts(tmp_path, named))
     assert "STS13 in" in said and "truncated or changed" in said
 
 
-@pytest.mark.parametrize("rows", ["", "a\tb\t3\n", "a\tb\t3\nc\td\t3.0\n"])
-def test_own_pairs_of_one_score_are_refused(tmp_path, rows):
-    (tmp_path / "own.tsv").write_text(f"sentence1\tsentence2\tscore\n{rows}")
-    count = rows.count("b") + rows.count("d")
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_own_pairs_of_one_score_are_refused(tmp_path, count):
+    lines = ["sentence1\tsentence2\tscore", "a\tb\t3", "c\td\t3.0"]
+    (tmp_path / "own.tsv").write_text("\n".join(lines[: count + 1]))
     with pytest.raises(BadInput, match=f"own has {count} pairs of one score"):
         own_pairs(str(tmp_path / "own.tsv")).load("nowhere")
 
@@ -116,19 +114,17 @@ def test_subsets_means_and_pearson_are_reported_beside_the_headline(data_dir):
     task = STS_TEST[1]
     result = task.score(encode, data_dir)
     subsets = task.load(data_dir)
-    values = {}
-    for name, pairs in subsets.items():
-        values[name] = spearman(similarities(encode, pairs), pairs.gold)
-    sizes = [len(pairs.gold) for pairs in subsets.values()]
-    rows = {(row["metric"], row["aggregation"]): row for row in result.rows}
-    for name, value in values.items():
-        assert rows["spearman", f"subset {name}"]["value"] == pytest.approx(value, abs=1e-9)
-    assert rows["spearman", "mean"]["value"] == pytest.approx(sum(values.values()) / 3, abs=1e-9)
-    weighted = sum(v * n for v, n in zip(values.values(), sizes, strict=True)) / sum(sizes)
-    assert rows["spearman", "wmean"]["value"] == pytest.approx(weighted, abs=1e-9)
-    pairs = merged(subsets)
+    pairs, expected = merged(subsets), {}
+    for name, part in subsets.items():
+        expected[f"subset {name}"] = float(spearman(similarities(encode, part), part.gold))
+    values, sizes = list(expected.values()), [len(part.gold) for part in subsets.values()]
+    expected["mean"] = sum(values) / 3
+    expected["wmean"] = sum(v * n for v, n in zip(values, sizes, strict=True)) / sum(sizes)
+    rows = {(row["metric"], row["aggregation"]): row["value"] for row in result.rows}
+    found = {name: rows["spearman", name] for name in expected}
+    assert found == pytest.approx(expected, abs=1e-9)
     pearson = 100 * np.corrcoef(similarities(encode, pairs), pairs.gold)[0, 1]
-    assert rows["pearson", "all"]["value"] == pytest.approx(pearson, abs=1e-9)
+    assert rows["pearson", "all"] == pytest.approx(pearson, abs=1e-9)
     assert len(rows) == 2 * (1 + 2 + 3)
     assert result.items["gold"].tolist() == pairs.gold and len(result.items["similarity"]) == 1500
     metrics = [row["metric"] for row in STS_TEST[5].score(encode, data_dir).rows]

@@ -5,8 +5,6 @@ One `nn.Linear` is trained by autograd; the global generators are seeded before 
 SentEval.
 """
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np
@@ -21,7 +19,7 @@ PENALTIES = [10.0**power for power in (-5, -4, -3, -2)]
 class Classifier:
     """One logistic regression with `eval.transfer.validation.Settings`."""
 
-    def __init__(self, settings, dimension: int, classes: int, penalty: float) -> None:
+    def __init__(self, settings, dimension, classes, penalty):
         np.random.seed(SEED)
         torch.manual_seed(SEED)
         self.settings = settings
@@ -29,9 +27,7 @@ class Classifier:
         algorithm = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.RMSprop
         self.optimizer = algorithm(self.linear.parameters(), weight_decay=penalty)
 
-    def fit(
-        self, x: np.ndarray, y: np.ndarray, dev: tuple[np.ndarray, np.ndarray] | None = None
-    ) -> Classifier:
+    def fit(self, x, y, dev=None):
         if dev is None:
             order, held = np.random.permutation(len(x)), int(0.05 * len(x))
             dev = x[order[:held]], y[order[:held]]
@@ -52,7 +48,7 @@ class Classifier:
         self.linear = kept
         return self
 
-    def _epoch(self, x: torch.Tensor, y: torch.Tensor) -> None:
+    def _epoch(self, x, y):
         order = torch.from_numpy(np.random.permutation(len(x)))
         for start in range(0, len(x), self.settings.batch_size):
             chosen = order[start : start + self.settings.batch_size]
@@ -62,33 +58,33 @@ class Classifier:
             self.optimizer.step()
 
     @torch.no_grad()
-    def predict(self, x: np.ndarray) -> np.ndarray:
+    def predict(self, x):
         return self.linear(torch.from_numpy(x)).max(1)[1].numpy()
 
-    def score(self, x: np.ndarray, y: np.ndarray) -> float:
+    def score(self, x, y):
         return float((self.predict(x) == y).sum()) / len(y)
 
 
-def _folds(settings, y: np.ndarray):
-    return StratifiedKFold(settings.folds, shuffle=True, random_state=SEED).split(
-        np.zeros(len(y)), y
-    )
+def _folds(settings, y):
+    folds = StratifiedKFold(settings.folds, shuffle=True, random_state=SEED)
+    return folds.split(np.zeros(len(y)), y)
 
 
-def _best_penalty(settings, x: np.ndarray, y: np.ndarray, classes: int) -> tuple[float, float]:
+def _best_penalty(settings, x, y, classes):
     scores = []
     for penalty in PENALTIES:
         accuracies = []
         for train, dev in _folds(settings, y):
+            held = x[dev], y[dev]
             fitted = Classifier(settings, x.shape[1], classes, penalty).fit(
-                x[train], y[train], (x[dev], y[dev])
+                x[train], y[train], held
             )
-            accuracies.append(fitted.score(x[dev], y[dev]))
+            accuracies.append(fitted.score(*held))
         scores.append(round(100 * np.mean(accuracies), 2))
     return PENALTIES[int(np.argmax(scores))], max(scores)
 
 
-def nested(settings, x: np.ndarray, y: np.ndarray, outer: int | None = None) -> tuple[float, float]:
+def nested(settings, x, y, outer=None):
     """Dev and test accuracy of a nested cross-validation; `outer` limits the outer folds."""
     folds = list(_folds(settings, y))[:outer]
     results = [crossed(settings, x[train], y[train], x[test], y[test]) for train, test in folds]
@@ -96,9 +92,7 @@ def nested(settings, x: np.ndarray, y: np.ndarray, outer: int | None = None) -> 
     return dev, test
 
 
-def crossed(
-    settings, x: np.ndarray, y: np.ndarray, test_x: np.ndarray, test_y: np.ndarray
-) -> tuple[float, float]:
+def crossed(settings, x, y, test_x, test_y):
     """Dev accuracy by cross-validation on the training rows, test accuracy on the official ones."""
     classes = int(y.max()) + 1
     penalty, dev = _best_penalty(settings, x, y, classes)
@@ -106,13 +100,12 @@ def crossed(
     return dev, round(100 * fitted.score(test_x, test_y), 2)
 
 
-def split(settings, train: tuple, dev: tuple, test: tuple) -> tuple[float, float]:
+def split(settings, train, dev, test):
     """Dev and test accuracy with official dev rows."""
-    classes, scores = int(train[1].max()) + 1, []
+    size, scores = (train[0].shape[1], int(train[1].max()) + 1), []
     for penalty in PENALTIES:
-        fitted = Classifier(settings, train[0].shape[1], classes, penalty).fit(*train, dev)
+        fitted = Classifier(settings, *size, penalty).fit(*train, dev)
         scores.append(round(100 * fitted.score(*dev), 2))
-    fitted = Classifier(
-        settings, train[0].shape[1], classes, PENALTIES[int(np.argmax(scores))]
-    ).fit(*train, dev)
+    best = PENALTIES[int(np.argmax(scores))]
+    fitted = Classifier(settings, *size, best).fit(*train, dev)
     return max(scores), round(100 * fitted.score(*test), 2)

@@ -35,9 +35,8 @@ def test_cross_validation_of_six_classes_equals_one_model_at_a_time(mode):
     x, y = rows(150, 12, 6, seed=1)
     train, test = np.arange(110), np.arange(110, 150)
     judged = Judge(x, y, mode).crossed(train, test)
-    assert (judged.dev, judged.test) == plain.crossed(
-        MODES[mode], x[train], y[train], x[test], y[test]
-    )
+    expected = plain.crossed(MODES[mode], x[train], y[train], x[test], y[test])
+    assert (judged.dev, judged.test) == expected
     assert judged.test == round(100 * float((judged.predicted == y[test]).mean()), 2)
 
 

@@ -80,9 +80,11 @@ def test_a_damaged_file_is_refused(tmp_path, name, file, line):
 
 def by_hash(sentences):
     """Vectors of 8 numbers that depend on the sentence alone, with a trace of its label word."""
-    rng = [np.random.default_rng(sum(map(ord, s)) + 7 * len(s)) for s in sentences]
-    pairs = zip(rng, sentences, strict=True)
-    return np.array([r.normal(size=8) + 2 * ("good" in s) for r, s in pairs])
+    rows = []
+    for text in sentences:
+        rng = np.random.default_rng(sum(map(ord, text)) + 7 * len(text))
+        rows.append(rng.normal(size=8) + 2 * ("good" in text))
+    return np.array(rows)
 
 
 def small(name, sizes, mode="fasttest"):
