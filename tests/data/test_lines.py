@@ -9,6 +9,7 @@ import pytest
 import zstandard
 
 from data.lines import LONGEST, content_hash, numbered_lines
+from tests.data.conftest import written
 from tests.refusals import refused
 
 LINES = ["A first sentence.", "", "Zwölf Boxkämpfer jagen Viktor 🙂", "the last one"]
@@ -20,12 +21,6 @@ PACKED = {
     "zst": zstandard.ZstdCompressor().compress,
 }
 SKIPPABLE = b"\x50\x2a\x4d\x18\x04\0\0\0\x01\x02\x03\x04"
-
-
-def written(folder, content, name="text.txt"):
-    path = folder / name
-    path.write_bytes(content)
-    return path
 
 
 def lines(path):

@@ -18,20 +18,15 @@ from common.arguments import ScoredArguments, SentenceArguments
 from data.collator import Collator
 from data.lines import LONGEST
 from data.source import Source, source_of
-from data.text import NLI_LABELS, read_text
+from data.text import read_text
 from data.tokenised import load_tokenised
 from data.views import View
+from tests.data.conftest import written
 from tests.refusals import refused
 
 TEXTS = ["A dog runs, fast.", 'He said "no".', "Zwölf Boxkämpfer 🙂", "007", "None", "nan", "last"]
 HEADER = "premise\thypothesis\tlabel\n"
 PAIRS = "a dog runs\ta dog moves\tentailment\n\na dog runs\ta dog sleeps\tcontradiction\n"
-
-
-def written(folder, content, name="text.txt"):
-    path = folder / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
 
 
 def read(folder, *paths, **how):
@@ -140,9 +135,12 @@ def test_labelled_pairs_of_lines_and_of_tables(bert_tokenizer, tmp_path):
     datasets.Dataset.from_dict(pairs, features).to_parquet(tmp_path / "pairs.parquet")
     read_rows = rows(tmp_path, tmp_path / "pairs.parquet", labelled=True)
     assert read_rows == [("a", "e", 1), ("b", "f", 0), ("d", "h", 2)]
-    named = pa.table({"label": ["neutral", "-"], "premise": [*"xy"], "hypothesis": [*"zz"]})
-    pa.parquet.write_table(named, tmp_path / "named.parquet")
-    assert rows(tmp_path, tmp_path / "named.parquet", labelled=True) == [("x", "z", 2)]
+    snli = pa.table({"gold_label": ["neutral", "-"], "sentence1": [*"xy"], "sentence2": [*"zz"]})
+    pa.parquet.write_table(snli, tmp_path / "snli.parquet")
+    names = ["sentence1", "sentence2", "gold_label"]
+    args = ScoredArguments(train_file=[str(tmp_path / "snli.parquet")], text_column=names)
+    [row] = read_text(source_of(args, labelled=True), tmp_path / "cache").rows
+    assert row == {"0": "x", "1": "z", "label": 2}
 
 
 @pytest.mark.parametrize(
@@ -296,14 +294,3 @@ def test_a_text_that_changes_while_it_is_read_is_not_cached(tmp_path, monkeypatc
 
     monkeypatch.setattr(data.text, "write_rows", appended)
     assert refusal(tmp_path, path) == f"{path}: changed while it was read; run the command again"
-
-
-def test_the_column_of_the_label_can_be_named(tmp_path):
-    """SNLI's own files call it gold_label."""
-    row = {"gold_label": "neutral", "sentence1": "a dog", "sentence2": "an animal"}
-    (tmp_path / "snli.jsonl").write_text(json.dumps(row) + "\n")
-    names = ["sentence1", "sentence2", "gold_label"]
-    args = ScoredArguments(train_file=[str(tmp_path / "snli.jsonl")], text_column=names)
-    source = source_of(args, labelled=True)
-    [read_row] = read_text(source, tmp_path / "cache").rows
-    assert read_row == {"0": "a dog", "1": "an animal", "label": NLI_LABELS.index("neutral")}

@@ -14,6 +14,7 @@ from data.source import Source
 from data.text import NLI_LABELS
 from data.tokenised import Sample, cut, load_tokenised
 from data.tokenizer import word_starts
+from tests.data.conftest import written
 
 
 @pytest.fixture
@@ -37,18 +38,8 @@ def few(monkeypatch):
 
 
 @pytest.fixture
-def written(tmp_path):
-    def write(content):
-        path = tmp_path / "text.txt"
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
-@pytest.fixture
-def text(written, sentences):
-    return written("\n".join(sentences[:20]) + "\n")
+def text(sentences, tmp_path):
+    return written(tmp_path, "\n".join(sentences[:20]) + "\n")
 
 
 @pytest.fixture
@@ -66,8 +57,7 @@ def lists(corpus, column=0):
 @pytest.mark.parametrize("columns", [1, 2, 3])
 def test_ids_are_those_of_the_tokenizer(tokenizer, columns, sentences, tmp_path, few):
     rows = [sentences[i : i + columns] for i in range(0, 60, columns)]
-    path = tmp_path / "rows.tsv"
-    path.write_text("".join("\t".join(row) + "\n\n" for row in rows), encoding="utf-8")
+    path = written(tmp_path, "".join("\t".join(row) + "\n\n" for row in rows))
     corpus = load_tokenised(Source((path,), columns), tokenizer, tmp_path / "cache")
     assert (len(corpus), corpus.columns, corpus.labels) == (60 // columns, columns, None)
     for r, row in enumerate(rows):
@@ -97,9 +87,9 @@ def test_a_text_is_tokenised_again_if_its_bytes_change_and_not_with_its_name(
 
 
 def test_tokenizer_columns_and_reader_are_part_of_the_key(
-    written, load, roberta_tokenizer, tokenised, monkeypatch
+    tmp_path, load, roberta_tokenizer, tokenised, monkeypatch
 ):
-    path = written("a dog\ta river\n")
+    path = written(tmp_path, "a dog\ta river\n")
     load(path, 2)
     load(path, 2, tokenizer=roberta_tokenizer)
     assert tokenised == [1, 1]
@@ -110,8 +100,8 @@ def test_tokenizer_columns_and_reader_are_part_of_the_key(
     assert tokenised == [1, 1, 1]
 
 
-def test_a_sentence_without_a_token_is_refused(written, load):
-    path = written("a dog\n\u0301\n")  # an accent alone: a character, but no token
+def test_a_sentence_without_a_token_is_refused(tmp_path, load):
+    path = written(tmp_path, "a dog\n\u0301\n")  # an accent alone: a character, but no token
     with pytest.raises(BadInput, match=r"text\.txt: row 2 .*: the tokenizer finds no token"):
         load(path)
 
@@ -125,8 +115,7 @@ def test_the_drawn_rows_alone_are_tokenised_in_order(
     if labelled:
         named = [[*row, NLI_LABELS[i]] for i, row in zip(labels, rows, strict=True)]
         lines = [["premise", "hypothesis", "label"], *named]
-    path = tmp_path / "rows.tsv"
-    path.write_text("".join("\t".join(line) + "\n\n" for line in lines), encoding="utf-8")
+    path = written(tmp_path, "".join("\t".join(line) + "\n\n" for line in lines))
     source = Source((path,), 1 if labelled else 2, labelled=labelled)
 
     def drawn(*sample):
