@@ -1,5 +1,5 @@
 // Registers a CUDA device without kernels in a CPU build of torch, so that autograd, autocast and the dispatcher treat
-// `cuda:0` as a device. Its tensors are wrapper subclasses only, see device.py.
+// `cuda:0` as a device. Its tensors are fake ones only, see steps.py.
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Registry.h>
