@@ -138,7 +138,7 @@ def test_a_stage_1_of_another_command_is_waited_for_at_the_end(tmp_path, monkeyp
     assert reproduce.share(jobs) == [] and len(asked) == 3
 
 
-def test_the_plan_names_downloads_disk_and_minutes(quick, monkeypatch):
+def test_the_plan_names_downloads_disk_and_minutes(quick, monkeypatch, capsys):
     scale = reproduce.SCALES["full"]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
@@ -152,6 +152,7 @@ def test_the_plan_names_downloads_disk_and_minutes(quick, monkeypatch):
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setattr(reproduce, "measured_step", lambda *_: pytest.fail("waits for rank 1"))
     reproduce.main(["--dry_run"])
+    assert "`python reproduce.py --dry_run` has the plan" in capsys.readouterr().out
 
 
 def test_a_step_is_measured_on_made_up_text(monkeypatch):
