@@ -56,6 +56,10 @@ _SIZES = {  # where names or kinds of sizes differ
     "distilbert": _RANGE | {"dim": 32, "n_layers": 4, "n_heads": 4, "hidden_dim": 64},
     "modernbert": _LAYERS | {"mlp_dropout": 0.1, "embedding_dropout": 0.1, "local_attention": 8},
 }
+# Two more positions, which start behind the padding index; ids as those of roberta-base.
+_ROBERTA = _SIZE | {"type_vocab_size": 1, "layer_norm_eps": 1e-5, "max_position_embeddings": 66}
+_ROBERTA |= {"bos_token_id": 0, "eos_token_id": 2}
+_SPECIAL = {"special_tokens": ["<s>", "<pad>", "</s>", "<unk>"], "show_progress": False}
 _OPENINGS = "Today; Yesterday; In the garden; Behind the old station; Without any warning"
 _QUALITIES = "small brown unbelievable careful wooden quiet remarkable yellow weatherproof tired"
 _NOUNS = "dog teacher river musician lighthouse child bicycle newspaper gardener understanding"
@@ -125,14 +129,10 @@ def roberta_tokenizer(sentences, tmp_path_factory):
     """As in roberta-base: <s> 0, <pad> 1, </s> 2, <unk> 3, <mask> last; no space in front."""
     folder = tmp_path_factory.mktemp("byte-level")
     learned = ByteLevelBPETokenizer(add_prefix_space=False)
-    special = ["<s>", "<pad>", "</s>", "<unk>"]
-    rules = {"vocab_size": 380, "special_tokens": special, "show_progress": False}
-    learned.train_from_iterator(sentences, **rules)
-    learned.save_model(str(folder))
-    lines = (folder / "merges.txt").read_text(encoding="utf-8").splitlines()
-    merges = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
-    vocabulary = learned.get_vocab()
-    vocabulary["<mask>"] = len(vocabulary)
+    learned.train_from_iterator(sentences, vocab_size=380, **_SPECIAL)
+    model = json.loads(learned.to_str())["model"]
+    merges = [*map(tuple, model["merges"])]
+    vocabulary = model["vocab"] | {"<mask>": len(model["vocab"])}
     RobertaTokenizer(vocabulary, merges, model_max_length=512).save_pretrained(folder)
     return AutoTokenizer.from_pretrained(folder)
 
@@ -141,9 +141,7 @@ def roberta_tokenizer(sentences, tmp_path_factory):
 def xlm_tokenizer(sentences, tmp_path_factory):
     folder, learned = tmp_path_factory.mktemp("unigram"), Tokenizer(models.Unigram())
     learned.pre_tokenizer = pre_tokenizers.Metaspace()
-    special = ["<s>", "<pad>", "</s>", "<unk>"]
-    rules = {"vocab_size": 160, "special_tokens": special, "show_progress": False}
-    trainer = trainers.UnigramTrainer(unk_token="<unk>", **rules)
+    trainer = trainers.UnigramTrainer(unk_token="<unk>", vocab_size=160, **_SPECIAL)
     learned.train_from_iterator([*sentences, "猫は庭で寝ています。", "Кошка спит в саду."], trainer)
     pieces = [*map(tuple, json.loads(learned.to_str())["model"]["vocab"]), ("<mask>", 0.0)]
     XLMRobertaTokenizer(vocab=pieces, model_max_length=512).save_pretrained(folder)
@@ -152,28 +150,17 @@ def xlm_tokenizer(sentences, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny_bert(bert_tokenizer, tmp_path_factory) -> Path:
-    ids = {"vocab_size": len(bert_tokenizer), "pad_token_id": bert_tokenizer.pad_token_id}
-    config = AutoConfig.for_model("bert", **ids, max_position_embeddings=64, **_SIZE)
-    return _saved(config, bert_tokenizer, tmp_path_factory)
+    return _saved("bert", bert_tokenizer, tmp_path_factory, max_position_embeddings=64, **_SIZE)
 
 
 @pytest.fixture(scope="session")
 def tiny_roberta(roberta_tokenizer, tmp_path_factory) -> Path:
-    return _like_roberta("roberta", roberta_tokenizer, tmp_path_factory)
+    return _saved("roberta", roberta_tokenizer, tmp_path_factory, **_ROBERTA)
 
 
 @pytest.fixture(scope="session")
 def tiny_xlm_roberta(xlm_tokenizer, tmp_path_factory) -> Path:
-    return _like_roberta("xlm-roberta", xlm_tokenizer, tmp_path_factory)
-
-
-def _like_roberta(name, tokenizer, tmp_path_factory):
-    ids = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
-    ids |= {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
-    kind = {"type_vocab_size": 1, "layer_norm_eps": 1e-5}
-    kind["max_position_embeddings"] = 66  # two more: positions start behind the padding index
-    config = AutoConfig.for_model(name, **ids, **kind, **_SIZE)
-    return _saved(config, tokenizer, tmp_path_factory)
+    return _saved("xlm-roberta", xlm_tokenizer, tmp_path_factory, **_ROBERTA)
 
 
 @pytest.fixture(scope="session")
@@ -187,18 +174,18 @@ def tiny(tiny_bert, tiny_roberta, bert_tokenizer, roberta_tokenizer, tmp_path_fa
         behind = family_of(AutoConfig.for_model(name)).offset_positions
         tokenizer = copy.deepcopy(roberta_tokenizer if behind else bert_tokenizer)
         tokenizer.model_input_names = ["input_ids", "attention_mask"]
-        pad, cls, sep = tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id
-        ids = {"pad_token_id": pad, "cls_token_id": cls, "sep_token_id": sep}
-        ids |= {"bos_token_id": cls, "eos_token_id": sep}
-        size = {"vocab_size": len(tokenizer), "max_position_embeddings": 66 if behind else 64} | ids
-        config = AutoConfig.for_model(name, **size, **_SIZES.get(name, _SIZE))
-        return _saved(config, tokenizer, tmp_path_factory)
+        cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+        ids = {"cls_token_id": cls, "sep_token_id": sep, "bos_token_id": cls, "eos_token_id": sep}
+        size = {"max_position_embeddings": 66 if behind else 64} | _SIZES.get(name, _SIZE)
+        return _saved(name, tokenizer, tmp_path_factory, **ids, **size)
 
     return folder
 
 
-def _saved(config, tokenizer, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp(f"tiny-{config.model_type}")
+def _saved(name, tokenizer, tmp_path_factory, **options) -> Path:
+    ids = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+    config = AutoConfig.for_model(name, **ids, **options)
+    folder = tmp_path_factory.mktemp(f"tiny-{name}")
     with torch.random.fork_rng():
         torch.manual_seed(1)
         model = AutoModelForMaskedLM.from_config(config)

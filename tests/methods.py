@@ -159,6 +159,6 @@ def one_view(batch: dict) -> dict[str, torch.Tensor]:
     return {name: batch[name][:1] for name in names}
 
 
-def stage_one_batch(folder, lengths: list[int]) -> dict[str, torch.Tensor]:
+def stage_one_batch(folder, lengths: list[int], chosen: float = 0.4) -> dict[str, torch.Tensor]:
     """A batch of stage 1 of random tokens."""
-    return one_view(make_batch("infocse", folder, mask_of(lengths)))
+    return one_view(make_batch("infocse", folder, mask_of(lengths), chosen))

@@ -72,7 +72,6 @@ def test_condensers_layout_is_imported_whole(tiny_bert, tmp_path):
         ((), {"lm.something": torch.zeros(1)}, 2),
         (("0.output.dense.bias",), {"c_head.0.output.dense.bias": torch.zeros(7)}, 2),
     ],
-    ids=["missing", "left over", "other depth", "foreign name", "other shape"],
 )
 def test_a_head_that_does_not_fill_every_tensor_is_refused(
     tiny_bert, tmp_path, drop, extra, layers

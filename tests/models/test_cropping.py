@@ -1,11 +1,11 @@
-"""Crops: lengths, places, deletions; whole documents."""
+"""Crops: lengths, places, whole documents."""
 
 import numpy as np
 import pytest
 import torch
 
 from models.objectives import cropping
-from models.objectives.cropping import Arguments, delete, draw_crops
+from models.objectives.cropping import Arguments, draw_crops
 
 DRAWS = 2000
 
@@ -32,13 +32,6 @@ def test_spans_lie_in_the_document_with_every_length_and_place_of_the_range():
 def test_a_short_document_limits_its_spans(length, sizes):
     bounds = drawn(length)
     assert set(np.unique(bounds[..., 1] - bounds[..., 0])) == sizes
-
-
-def test_deletion_drops_its_share_and_never_everything():
-    generator = np.random.default_rng(0)
-    left = [len(delete(np.arange(50), None, generator, 0.1)) for _ in range(DRAWS)]
-    assert abs(np.mean(left) - 45) < 0.2
-    assert min(len(delete(np.arange(2), None, generator, 0.99)) for _ in range(DRAWS)) == 1
 
 
 def test_views_are_spans_of_whole_documents_and_agree_on_one_draw(

@@ -143,25 +143,6 @@ def test_an_index_may_only_name_files_of_its_folder(folder, tmp_path, outside, s
     refusal(folder, f"is not a {suffix} file of this folder; refused")
 
 
-@pytest.mark.parametrize("cached", [False, True])
-def test_weights_in_several_files_are_read_also_from_the_hubs_cache(folder, tmp_path, cached):
-    """The cache's files are links to its blobs."""
-    whole = load_backbone(str(folder)).state_dict()
-    target = tmp_path / "models--a--b" / "snapshots" / "1" if cached else tmp_path / "shards"
-    shutil.copytree(folder, target)
-    load_backbone(str(folder)).save_pretrained(target, max_shard_size="20KB")
-    (target / "model.safetensors").unlink()
-    if cached:
-        blobs = target.parents[1] / "blobs"
-        blobs.mkdir()
-        for file in list(target.iterdir()):
-            file.rename(blobs / file.name)
-            file.symlink_to(blobs / file.name)
-    assert (target / SAFE_WEIGHTS_INDEX_NAME).exists()
-    for name, value in load_backbone(str(target)).state_dict().items():
-        assert torch.equal(value, whole[name])
-
-
 LINKED = """config.json model.safetensors tokenizer.json tokenizer_config.json
     special_tokens_map.json chat_template.jinja additional_chat_templates/tool.jinja modules.json
     1_Pooling/config.json sentence_bert_config.json config_sentence_transformers.json"""
@@ -196,21 +177,29 @@ def test_no_folder_is_read_through_a_link_that_leaves_the_folder(modules, tmp_pa
 
 
 def test_a_model_in_the_hubs_cache_needs_no_hub(folder, tmp_path, monkeypatch):
-    """It may lack a tokenizer.json, as older models do."""
+    """Links to blobs; weights in several files, and no tokenizer.json, as in older models."""
+    whole, words = load_backbone(str(folder)), load_tokenizer(str(folder)).get_vocab()
+    (folder / "vocab.txt").write_text("\n".join(sorted(words, key=words.get)))
+    whole.save_pretrained(folder, max_shard_size="20KB")
+    for name in ("model.safetensors", "tokenizer.json"):
+        (folder / name).unlink()
     cached = tmp_path / "models--owner--name"
-    (cached / "refs").mkdir(parents=True)
-    (cached / "refs" / "main").write_text("1")
-    shutil.copytree(folder, cached / "snapshots" / "1")
-    words = load_tokenizer(str(folder)).get_vocab()
-    (cached / "snapshots" / "1" / "vocab.txt").write_text("\n".join(sorted(words, key=words.get)))
-    (cached / "snapshots" / "1" / "tokenizer.json").unlink()
+    snapshot, blobs, refs = cached / "snapshots" / "1", cached / "blobs", cached / "refs"
+    for part in (snapshot, refs):
+        part.mkdir(parents=True)
+    (refs / "main").write_text("1")
+    folder.rename(blobs)
+    for file in blobs.iterdir():
+        (snapshot / file.name).symlink_to(file)
+    assert (snapshot / SAFE_WEIGHTS_INDEX_NAME).exists()
     for name in ("huggingface_hub.constants.HF_HUB_CACHE", "transformers.utils.hub.HF_HUB_CACHE"):
         monkeypatch.setattr(name, str(tmp_path), raising=False)
     assert "HF_HUB_OFFLINE is set); give the folder" in refused(load_tokenizer, "owner/other")
-    encoder, tokenizer = load_encoder("owner/name", "avg")
-    assert tokenizer.get_vocab() == words
-    for name, value in load_backbone(str(folder)).state_dict().items():
-        assert torch.equal(value, encoder.backbone.state_dict()[name])
+    for path in ("owner/name", str(snapshot)):
+        encoder, tokenizer = load_encoder(path, "avg")
+        assert tokenizer.get_vocab() == words
+        for name, value in whole.state_dict().items():
+            assert torch.equal(value, encoder.backbone.state_dict()[name])
 
 
 @pytest.fixture

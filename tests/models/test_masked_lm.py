@@ -9,7 +9,7 @@ from data.views import IGNORED
 from models.auxiliary import load_masked_lm, new_head
 from models.families import output_of
 from models.masked_lm import AuxiliaryMaskedLM
-from tests.methods import mask_of
+from tests.methods import stage_one_batch
 
 LENGTHS = [9, 4, 7]
 PLAIN = ("input_ids", "attention_mask", "masked_input_ids", "masked_labels")
@@ -28,19 +28,13 @@ def lm(folder):
     return load_masked_lm(folder)
 
 
-def batch_of(config):
-    generator = torch.Generator().manual_seed(0)
-    mask = mask_of(LENGTHS)
-    clean = torch.randint(10, config.vocab_size, mask.shape, generator=generator)
-    clean = torch.where(mask == 1, clean, config.pad_token_id)
-    made = {"input_ids": clean, "attention_mask": mask, "words": torch.full_like(clean, IGNORED)}
-    for name, rate in (("masked", 0.3), ("aux", 0.6)):
-        chosen = (torch.rand(mask.shape, generator=generator) < rate) & (mask == 1)
-        chosen[:, 0], chosen[:, 1] = False, True
-        made[f"{name}_input_ids"] = torch.where(chosen, 7, clean)
-        made[f"{name}_labels"] = torch.where(chosen, clean, IGNORED)
-    made["words"][:, 1:3] = clean[:, 1:3]
-    return {name: value[None] for name, value in made.items()}
+@pytest.fixture
+def batch(folder):
+    clean, aux = (stage_one_batch(folder, LENGTHS, share) for share in (0.4, 0.7))
+    words = torch.full_like(clean["input_ids"], IGNORED)
+    words[..., 1:3] = clean["input_ids"][..., 1:3]
+    own = {"aux_input_ids": aux["masked_input_ids"], "aux_labels": aux["masked_labels"]}
+    return clean | own | {"words": words}
 
 
 def model_of(lm, packed, layers=2, skip_from=1, bow_weight=0.3, clean=False):
@@ -79,9 +73,9 @@ def slow(model, batch):
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("skip_from", [0, 1])
 @pytest.mark.parametrize("option", OPTIONS)
-def test_every_option_equals_the_slow_computation(lm, option, skip_from, packed):
+def test_every_option_equals_the_slow_computation(lm, batch, option, skip_from, packed):
     clean, besides = OPTIONS[option]
-    model, batch = model_of(lm, packed, skip_from=skip_from, clean=clean), batch_of(lm.config)
+    model = model_of(lm, packed, skip_from=skip_from, clean=clean)
     batch = {name: batch[name] for name in (*PLAIN, *besides)}
     with torch.no_grad():
         out, expected = model(**batch), slow(model, batch)
@@ -95,8 +89,8 @@ def test_every_option_equals_the_slow_computation(lm, option, skip_from, packed)
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_without_head_layers_it_is_the_plain_masked_language_model(lm, packed):
-    model, batch = model_of(lm, packed, layers=0), batch_of(lm.config)
+def test_without_head_layers_it_is_the_plain_masked_language_model(lm, batch, packed):
+    model = model_of(lm, packed, layers=0)
     batch = {name: batch[name] for name in PLAIN}
     _, mask, ids, labels = (value[0] for value in batch.values())
     with torch.no_grad():
@@ -107,9 +101,9 @@ def test_without_head_layers_it_is_the_plain_masked_language_model(lm, packed):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_gradient_reaches_the_encoder_through_the_clean_cls_alone(lm, packed):
+def test_gradient_reaches_the_encoder_through_the_clean_cls_alone(lm, batch, packed):
     """Over the embeddings and with a clean [CLS], the loss trains every layer."""
-    model, batch = model_of(lm, packed, skip_from=0, clean=True), batch_of(lm.config)
+    model = model_of(lm, packed, skip_from=0, clean=True)
     batch = {name: batch[name] for name in (*PLAIN, *OWN)}
     batch["masked_labels"].fill_(IGNORED)
     model(**batch).loss.backward()
@@ -117,8 +111,8 @@ def test_gradient_reaches_the_encoder_through_the_clean_cls_alone(lm, packed):
         assert sum(p.grad.norm() for p in layer.parameters()) > 0
 
 
-def test_the_probe_gives_every_row_the_cls_of_another(lm):
-    model, batch = model_of(lm, True, clean=True), batch_of(lm.config)
+def test_the_probe_gives_every_row_the_cls_of_another(lm, batch):
+    model = model_of(lm, True, clean=True)
     # Equal lengths, so that rows can change places.
     batch = {name: batch[name][:, :, :4] for name in PLAIN}
     other = model.probe(**batch | {"input_ids": batch["input_ids"].roll(1, 1)})

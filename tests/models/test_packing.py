@@ -1,5 +1,7 @@
 """Which positions are computed, against slow loops; fixed numbers are enough for every batch."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
@@ -66,26 +68,17 @@ def test_states_at_the_labels_are_those_of_their_tokens(kind, seed):
     """Counted, and with a fixed number: every label once, with its own state."""
     mask, labels = batch(seed, rows=30)
     grid = torch.arange(mask.numel()).view(*mask.shape, 1).float()
-    tokens = kind.of(mask)
     inputs = {"attention_mask": mask[None], "masked_labels": labels[None]}
     shares = fast.shares_of(inputs)
     expected = sorted(zip(labels[labels != IGNORED].tolist(), grid[labels != IGNORED], strict=True))
-    for fixed in (False, True):
-        if fixed:
-            with fast.fixed(shares):
-                tokens = kind.of(mask)
-                read, late = placed(tokens, grid).both(labels)
-        else:
-            read, late = placed(tokens, grid).both(labels)
+    for scope in (nullcontext(), fast.fixed(shares)):
+        with scope:
+            tokens = kind.of(mask)
+            read, late = States(tokens, tokens.pack(grid).unsqueeze(0)).both(labels)
         assert read[:, 0].tolist() == grid[:, 0, 0].tolist()
         real = late.labels != IGNORED
         states = late.states.reshape(-1, 1)[real]
         assert sorted(zip(late.labels[real].tolist(), states, strict=True)) == expected
-
-
-def placed(tokens, grid):
-    """States (1, N, 1)."""
-    return States(tokens, tokens.pack(grid).unsqueeze(0))
 
 
 @pytest.mark.parametrize("packed", [False, True])

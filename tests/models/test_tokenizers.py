@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, processors, trainers
 from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel, Metaspace, WhitespaceSplit
 from transformers import AutoTokenizer
 
@@ -30,8 +30,8 @@ NAMED = {
 NAMED[ROBERTA] |= {"bos": "<s>", "eos": "</s>"}
 
 
-def names(special, **also):
-    return {f"{name}_token": token for name, token in NAMED[special].items()} | also
+def names(special):
+    return {f"{name}_token": token for name, token in NAMED[special].items()}
 
 
 def copy_of(tokenizer):
@@ -48,55 +48,50 @@ def framed(tokenizer, first, last):
     return tokenizer
 
 
+def trained(model, trainer, size, special, **parts):
+    """One with these parts beside its model, learned from the texts."""
+    tokenizer = Tokenizer(model)
+    for name, part in parts.items():
+        setattr(tokenizer, name, part)
+    options = {"vocab_size": size, "special_tokens": [*special], "show_progress": False}
+    if trainer is trainers.UnigramTrainer:
+        options["unk_token"] = next(token for token in special if "unk" in token.lower())
+    if trainer is trainers.BpeTrainer and isinstance(tokenizer.pre_tokenizer, ByteLevel):
+        options["initial_alphabet"] = ByteLevel.alphabet()
+    tokenizer.train_from_iterator(TEXTS, trainer(**options))
+    return tokenizer
+
+
 @cache
 def wordpiece(lowercase=True, splitter=None, last="[SEP]", **settings):
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase, **settings)
-    tokenizer.pre_tokenizer = splitter or BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(vocab_size=120, special_tokens=[*BERT], show_progress=False)
-    tokenizer.train_from_iterator(TEXTS, trainer)
-    tokenizer.decoder = decoders.WordPiece()
-    return framed(tokenizer, "[CLS]", last)
+    parts = {"normalizer": normalizers.BertNormalizer(lowercase=lowercase, **settings)}
+    parts["pre_tokenizer"] = splitter or BertPreTokenizer()
+    model = models.WordPiece(unk_token="[UNK]")
+    return framed(trained(model, trainers.WordPieceTrainer, 120, BERT, **parts), "[CLS]", last)
 
 
 def unigram(special=ROBERTA):
     """As sentencepiece's are converted; the mask takes the space before it."""
-    first, last, unknown = (NAMED[special][name] for name in ("cls", "sep", "unk"))
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.NFKC(), Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=100, special_tokens=[*special[:4]], unk_token=unknown, show_progress=False
-    )
-    tokenizer.train_from_iterator(TEXTS, trainer)
-    tokenizer.decoder = decoders.Metaspace()
+    parts = {"normalizer": normalizers.NFKC(), "pre_tokenizer": Metaspace()}
+    given = models.Unigram(), trainers.UnigramTrainer, 100, special[:4]
+    tokenizer = trained(*given, **parts)
     tokenizer.add_special_tokens([AddedToken(special[4], lstrip=True, special=True)])
-    return framed(tokenizer, first, last)
+    return framed(tokenizer, NAMED[special]["cls"], NAMED[special]["sep"])
 
 
 @cache
-def bytes_of(prefix=False, special=ROBERTA, first="<s>", last="</s>"):
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=prefix)
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=[*special],
-        initial_alphabet=ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(TEXTS, trainer)
-    tokenizer.decoder = decoders.ByteLevel()
+def bytes_of(special=ROBERTA, first="<s>", last="</s>"):
+    split = ByteLevel(add_prefix_space=False)
+    tokenizer = trained(models.BPE(), trainers.BpeTrainer, 300, special, pre_tokenizer=split)
     return framed(tokenizer, first, last)
 
 
 @cache
 def llama():
-    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
-    tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-    )
-    special = ["<unk>", "<s>", "</s>"]
-    trainer = trainers.BpeTrainer(vocab_size=150, special_tokens=special, show_progress=False)
-    tokenizer.train_from_iterator(TEXTS, trainer)
+    spaces = normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")
+    given = models.BPE(unk_token="<unk>", fuse_unk=True), trainers.BpeTrainer, 150
+    special = ("<unk>", "<s>", "</s>")
+    tokenizer = trained(*given, special, normalizer=normalizers.Sequence([*spaces]))
     return framed(tokenizer, "<s>", None)
 
 
@@ -204,9 +199,8 @@ FOLDERS = {
 def write(folder, case):
     (folder / "config.json").write_text(json.dumps({"model_type": case.kind}))
     (folder / "tokenizer_config.json").write_text(json.dumps(case.settings))
-    if case.file is not None:
-        case.file.save(str(folder / "tokenizer.json"))
-    for name, content in ({} if case.file else files_of(case.right)).items():
+    files = {"tokenizer.json": case.file.to_str()} if case.file else files_of(case.right)
+    for name, content in files.items():
         (folder / name).write_text(content)
 
 

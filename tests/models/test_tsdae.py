@@ -78,17 +78,21 @@ def test_a_target_is_the_whole_sentence_and_the_view_what_is_left_of_it(folder, 
     assert 0.25 < np.mean(shares) < 0.55
 
 
-@pytest.mark.parametrize("first", [True, False])
+WORDS = [(0, 1), (2,), (3, 4, 5), (6, 7), (8,)]
+
+
+@pytest.mark.parametrize("first", [True, False, None])
 def test_words_are_deleted_with_all_their_pieces_and_one_stays(first):
-    """A byte-level tokenizer does not mark the first word of a text."""
+    """A byte-level tokenizer does not mark the first word of a text; None: tokens are deleted."""
     ids, starts = np.arange(9), np.array([first, 0, 1, 1, 0, 0, 1, 0, 1], dtype=bool)
+    words = [(i,) for i in ids] if first is None else WORDS
     generator = np.random.default_rng(0)
-    made = [tuple(delete(ids, starts, generator, 0.6)) for _ in range(2000)]
-    words = [(0, 1), (2,), (3, 4, 5), (6, 7), (8,)]
+    given = ids, None if first is None else starts, generator, 0.6
+    made = [tuple(delete(*given)) for _ in range(2000)]
     for word in words:
         assert all(set(word) <= set(kept) or not set(word) & set(kept) for kept in made)
     counts = [sum(word[0] in kept for word in words) for kept in made]
     assert min(counts) == 1
-    assert np.mean(counts) == pytest.approx(5 * 0.4 + 0.6**5, abs=0.08)
+    assert np.mean(counts) == pytest.approx(len(words) * 0.4 + 0.6 ** len(words), abs=0.08)
     alone = [kept for kept, count in zip(made, counts, strict=True) if count == 1]
     assert set(alone) == set(words)
