@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from baselines.flow import Flow, Settings, fit
-from common.errors import BadInput, NonFinite
+from common.errors import NonFinite
+from tests.refusals import refused
 
 SMALL = Settings(steps=3, hidden=16, epochs=2)
 
@@ -40,13 +41,11 @@ def test_a_seed_repeats_and_the_global_state_stays(vectors):
 
 def test_what_cannot_be_trained_is_refused(vectors):
     for settings in ({"epochs": 0}, {"learning_rate": 0.0}, {"seed": -1}):
-        with pytest.raises(BadInput, match=f"--{next(iter(settings))}"):
-            Settings(**settings)
+        assert f"--{next(iter(settings))}" in refused(Settings, **settings)
     with pytest.raises(NonFinite, match="--learning_rate"):
         fit(vectors, Settings(learning_rate=1e9, epochs=3))
     vectors[:, 2] = 1.5
-    with pytest.raises(NonFinite, match="an entry of all vectors is the same"):
-        fit(vectors, SMALL)
+    assert "an entry of all vectors is the same" in refused(fit, vectors, SMALL, error=NonFinite)
 
 
 def made(width=5, seed=0):

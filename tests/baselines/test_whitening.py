@@ -9,6 +9,7 @@ from common.errors import BadInput
 from eval.encode import Encode
 from models.encoder import load_encoder
 from models.heads import Head
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -66,8 +67,7 @@ def test_a_singular_covariance_is_refused_with_its_rank(vectors):
     with pytest.raises(BadInput, match=r"--dimensions 6: .* vary in 5 directions"):
         kernel(moments(flat), 6)
     assert kernel(moments(flat)).shape == (6, 5)
-    with pytest.raises(BadInput, match="vary in 0 directions"):
-        kernel(moments(np.repeat(vectors[:1], 50, axis=0)), 1)
+    assert "vary in 0 directions" in refused(kernel, moments(np.repeat(vectors[:1], 50, axis=0)), 1)
 
 
 @pytest.mark.parametrize("pooling", ["avg", "cls_before_pooler", "avg_first_last"])

@@ -1,9 +1,7 @@
 """The labels of a command's models."""
 
-import pytest
-
-from common.errors import BadInput
 from eval.labels import labelled
+from tests.refusals import refused
 
 
 def test_a_model_has_the_last_part_of_its_path_or_the_name_given(tmp_path, monkeypatch):
@@ -13,5 +11,4 @@ def test_a_model_has_the_last_part_of_its_path_or_the_name_given(tmp_path, monke
     assert [*labelled(models)] == ["best", "model", "before", "x", "lr=3e-5"]
     assert labelled(models)["before"] == "/a/x" and labelled(models)["lr=3e-5"] == "lr=3e-5"
     for two in (["a=/x", "a=/y"], ["/x/a", "/y/a"]):
-        with pytest.raises(BadInput, match="two models are named 'a'; rename one with NAME="):
-            labelled(two)
+        assert "two models are named 'a'; rename one with NAME=" in refused(labelled, two)

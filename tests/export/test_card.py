@@ -16,8 +16,6 @@ from training.methods import load_method, method_names
 from .conftest import SCORES
 
 HOSTILE = "</script><b>|[x](y)"
-
-
 SAID = f"""
 Trained with SimCSE
 vector of 32 numbers
@@ -49,10 +47,9 @@ def table_lines(card):
     return [[cell.strip() for cell in line] for line in lines]
 
 
-@pytest.mark.parametrize(
-    "method", [load_method(name) for name in method_names()], ids=method_names()
-)
-def test_what_a_method_cites_is_bibtex_and_its_records_exist(method):
+@pytest.mark.parametrize("name", method_names())
+def test_what_a_method_cites_is_bibtex_and_its_records_exist(name):
+    method = load_method(name)
     for entry in method.citations:
         assert re.match(r"@\w+\{\w+,", entry)
         assert entry.count("{") == entry.count("}")

@@ -58,6 +58,10 @@ def test_two_runs_side_by_side_with_every_section(both, trained):
     page = Page(both[1])
     assert [name for name in page.texts if name] == ["runs", "training", "scores"]
     assert page.texts["runs"].count("simcse") == 1, "they differ in nothing"
+    for words in ("mine.txt (1,234 rows)", "efefefefefef, 2 changed files", "mini-bert"):
+        assert words in page.texts["runs"]
+    for words in ("80.92 at step 375", "python 3.11.7, torch 2.13.0"):
+        assert words in page.texts["runs"]
     verdict = r"two (is better than|is worse than|cannot be told apart from) one: pairs file "
     assert re.search(verdict, page.texts[""])
     assert page.texts["scores"].count("baseline ") == 1
@@ -72,7 +76,8 @@ def test_what_differs_between_runs_is_marked_and_the_rest_is_folded(tmp_path, wr
     folders = []
     for name, temperature in {"a": 0.05, "b": 0.07}.items():
         record = run_record() | {"findings": [f"said by {name}"]}
-        record["settings"] |= {"max_length": 32, "aux_weight": 0.1, "temperature": temperature}
+        record["settings"] |= {"max_length": 32, "aux_weight": 1e-5, "temperature": temperature}
+        record["settings"] |= {"rtd_weight": 0.005, "hard_negative_weight": 0.0}
         folders.append(str(write_run(tmp_path / name, record)))
     places = ["--output", str(tmp_path / "r.html")]
     page = Page(main([*folders, *places]))
@@ -81,7 +86,8 @@ def test_what_differs_between_runs_is_marked_and_the_rest_is_folded(tmp_path, wr
     folded = re.search(r"same in every run: (.*?)</summary>.*?</details>", page.source, re.DOTALL)
     names = {"maximum length in tokens", "weights of the losses (lambda)"}
     assert names <= {*folded[1].split(", ")} and "temperature" not in folded[0]
-    assert "aux_weight 0.1" in folded[0] and "<td>32</td>" in folded[0]
+    weights = "<td>aux_weight 1e-05, rtd_weight 0.005</td>"
+    assert weights in folded[0] and "<td>32</td>" in folded[0]
     assert "a: said by a." in page.texts[""] and "b: said by b." in page.texts[""]
     assert "summary" not in Page(main([folders[0], *places])).names, "one run has nothing to fold"
 
@@ -116,14 +122,16 @@ def test_hostile_texts_are_shown_and_do_nothing(tmp_path, write_run, trained):
 
 
 def test_missing_pieces_are_said(tmp_path, write_run, trained):
-    young = write_run(tmp_path / "young", log=[])
+    record = {"format": 1, "status": "running", "settings": {}, "trajectory": {}}
+    young = write_run(tmp_path / "young", record, log=[])
     (young / "log.jsonl").unlink()
     (young / "scores.json").write_text("[\n\n]\n")  # as of --test_tasks none
     words = [f"old={trained[1]}", str(young), "--output", str(tmp_path / "r.html")]
     page = Page(main(words))
     assert "log.jsonl missing or empty: young." in page.texts["training"]
-    assert "No scores: young." in page.texts["scores"]
-    assert "missing" in page.texts["scores"]
+    assert "No scores: young." in page.texts["scores"] and "missing" in page.texts["scores"]
+    assert "not recorded" in page.texts["runs"]
+    assert page.texts["runs"].split().count("none") == 2, "temperature and weights"
     shutil.copy(trained[0] / "scores.json", young / "own.json")
     assert "No scores" not in Page(main(words)).texts["scores"]
 

@@ -211,5 +211,4 @@ def test_a_damaged_recipe_is_refused(tmp_path, changed):
     Recipe(0.5, "german").write(tmp_path)
     assert Recipe.of(tmp_path) == (0.5, "german") and Recipe.of(tmp_path / "nowhere") is None
     change_json(tmp_path / "search.json", **changed)
-    with pytest.raises(BadInput, match=r"search\.json"):
-        Recipe.of(tmp_path)
+    assert "search.json" in refused(Recipe.of, tmp_path)

@@ -12,6 +12,7 @@ from eval.compare.intervals import ABOVE, BELOW, INSIDE, compare, draws_of, welc
 from eval.compare.sides import Score, from_files, published
 from eval.scores import Key, Result, items_path, row, rows_of, write_rows
 from tests.eval.toys import scored
+from tests.refusals import refused
 
 SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
 AVERAGE = Key("Avg.", "test", "test", "spearman")
@@ -194,8 +195,7 @@ def test_damaged_examples_are_refused(files, change):
 
 def test_runs_of_one_side_must_be_alike_and_different(tmp_path):
     a = of_values(tmp_path, "a", {"STS12": 70.0, "STS13": 70.0})
-    with pytest.raises(BadInput, match="given twice"):
-        side(a, a)
+    assert "given twice" in refused(side, a, a)
     with pytest.raises(BadInput, match=r"b\.json: differs from .*a\.json \(Avg"):
         side(a, of_values(tmp_path, "b", {"STS12": 70.0}))
 
@@ -215,8 +215,7 @@ def test_the_command_prints_a_table(files, tmp_path, capsys):
     with pytest.raises(BadInput, match="no figure in common"):
         command.main([a, b, "--output", str(tmp_path / "none.json")])
     assert not (tmp_path / "none.json").exists()
-    with pytest.raises(BadInput, match="is an input of this command"):
-        command.main([a, b, "--output", a])
+    assert "is an input of this command" in refused(command.main, [a, b, "--output", a])
     command.main(["--list"])
     assert "| infocse-bert-base " in capsys.readouterr().out
 
