@@ -99,15 +99,10 @@ def make_batch(
     **options,
 ):
     """What the collator would make of random tokens: other ones in every view, all that the method
-    asks for.
+    of a case asks for.
 
-    Args:
-        case: of `CASES`.
-        folder: the tiny model.
-        mask: real tokens, (B, L).
-        chosen: the chance of each token to be masked: a number, or (B, 1).
-        seed: of the tokens and masks.
-        options: arguments of the method.
+    `mask` marks real tokens, (B, L); `chosen` is the chance of a token to be masked, a number or
+    (B, 1); `options` are arguments of the method.
     """
     folder = str(folder)
     method, args = arguments(case, folder, **options)

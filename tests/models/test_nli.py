@@ -7,12 +7,10 @@ import torch
 from torch import nn
 
 from data.views import View
-from models.encoder import SentenceEncoder
-from models.loading import load_backbone
 from models.objectives import nli
-from models.objectives.base import Batch, Encoded
+from models.objectives.base import Batch
 from models.perturb import Perturbation
-from tests.methods import mask_of
+from tests.methods import build_model, make_batch, mask_of
 from tests.models.test_contrast import slow_nt_xent, softmax
 
 
@@ -27,43 +25,27 @@ def slow_cross_entropy(first, second, labels, weight, bias, squares):
 
 
 @pytest.fixture
-def encoder(tiny_bert):
-    return SentenceEncoder(load_backbone(str(tiny_bert)), "avg", None, 64, True).eval()
+def built(tiny_bert):
+    """A model without a head, whose classifier matters, and its batch."""
 
+    def made(**options):
+        model = build_model("nli", tiny_bert, True, "none", pooling="avg", **options)
+        nn.init.normal_(model.objectives[0].classifier.weight, std=0.5)
+        return model.eval(), make_batch("nli", tiny_bert, mask_of([8, 5, 8, 8]), **options)
 
-def objective(encoder, **options):
-    [made] = nli.METHOD.build(nli.Arguments(**options), encoder, None, "")
-    torch.manual_seed(0)
-    nn.init.normal_(made.classifier.weight, std=0.5)
     return made
 
 
-def batch(views=2):
-    ids = torch.randint(10, 90, (views, 4, 8), generator=torch.Generator().manual_seed(5))
-    mask = mask_of([8, 5, 8, 8]).expand(views, -1, -1)
-    return Batch(ids, mask, labels=torch.tensor([[0, 2, 1, 1]]))
-
-
-def encode(encoder, made):
-    ids, mask = made.input_ids, made.attention_mask
-    output = encoder(ids.flatten(0, 1), mask.flatten(0, 1))
-    pooled = output.pooled.view(*ids.shape[:2], -1)
-    encoded = Encoded(pooled, output.cls.view_as(pooled), encoder, None, pooled)
-    encoded.projected = pooled
-    return encoded
-
-
 @pytest.mark.parametrize("features", ["paper", "code"])
-def test_the_classifier_is_equation_2(encoder, features):
-    made = objective(encoder, features=features, contrastive_weight=0.0)
-    rows = batch()
-    encoded = encode(encoder, rows)
-    terms = made(encoded, rows)
-    assert list(terms) == ["classification"]
-    weight, bias = made.classifier.weight.tolist(), made.classifier.bias.tolist()
-    expected = slow_cross_entropy(*encoded.pooled, rows.labels[0], weight, bias, features == "code")
-    assert terms["classification"].value.item() == pytest.approx(expected, rel=1e-4)
-    assert not made.reads_projection
+def test_the_classifier_is_equation_2(built, features):
+    model, batch = built(features=features, contrastive_weight=0.0)
+    [objective] = model.objectives
+    vectors, terms = model.encode(Batch.of(**batch)).pooled, model(**batch).terms
+    weight, bias = (p.tolist() for p in objective.classifier.parameters())
+    given = *vectors, batch["labels"][0], weight, bias
+    expected = slow_cross_entropy(*given, squares=features == "code")
+    assert terms.keys() == {"classification"} and not objective.reads_projection
+    assert terms["classification"].item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_only_the_contrastive_term_asks_for_copies():
@@ -78,48 +60,51 @@ def test_only_the_contrastive_term_asks_for_copies():
     assert views(**plain, contrastive_weight=0.0) == [View()] * 2
 
 
-def test_premises_are_compared_with_premises_and_hypotheses_with_hypotheses(encoder):
-    made = objective(encoder)
-    rows = batch(4)
-    encoded = encode(encoder, rows)
-    term = made(encoded, rows)["contrastive"]
-    pairs = zip(encoded.pooled[:2], encoded.pooled[2:], strict=True)
+def test_premises_are_compared_with_premises_and_hypotheses_with_hypotheses(built):
+    model, batch = built(contrastive_weight=0.15)
+    vectors, output = model.encode(Batch.of(**batch)).pooled, model(**batch)
+    pairs = zip(vectors[:2], vectors[2:], strict=True)
     expected = sum(2 * slow_nt_xent(*texts, 0.1) for texts in pairs)
-    assert term.value.item() == pytest.approx(expected, rel=1e-5)
-    assert term.weight == 0.15
+    assert output.terms["contrastive"].item() == pytest.approx(expected, rel=1e-5)
+    loss = output.terms["classification"].item() + 0.15 * expected
+    assert output.loss.item() == pytest.approx(loss, rel=1e-5)
 
 
-def loss_when_moved(encoder, made, rows, added):
-    ids, mask = rows.input_ids.flatten(0, 1), rows.attention_mask.flatten(0, 1)
-    pooled = encoder(ids, mask, None, Perturbation(added=added)).pooled.view(2, 4, -1)
-    return float(made.loss(pooled, rows.labels[0]).detach())
+def test_the_adversarial_view_moves_along_the_losses_steepest_direction(built, monkeypatch):
+    model, batch = built(view_2="adversarial", adversarial_size=0.5)
+    moved, real = [], nli.fast_gradient
 
+    def kept(gradient, size):
+        moved.append((gradient, real(gradient, size)))
+        return moved[0][1]
 
-def test_the_adversarial_view_moves_along_the_losses_steepest_direction(encoder, monkeypatch):
-    made = objective(encoder, view_2="adversarial", adversarial_size=0.5)
-    rows, moved = batch(), []
-    real = nli.fast_gradient
-    monkeypatch.setattr(
-        nli, "fast_gradient", lambda g, size: moved.append((g, real(g, size))) or moved[-1][1]
-    )
-    made(encode(encoder, rows), rows)
+    monkeypatch.setattr(nli, "fast_gradient", kept)
+    model(**batch)
     [(gradient, added)] = moved
     torch.testing.assert_close(added.flatten(1).norm(dim=1), torch.full((8,), 0.5))
+    ids, mask = (batch[name].flatten(0, 1) for name in ("input_ids", "attention_mask"))
+
+    def loss(by):
+        pooled = model.encoder(ids, mask, None, Perturbation(added=by)).pooled.view(2, 4, -1)
+        return float(model.objectives[0].loss(pooled, batch["labels"][0]).detach())
+
     # Finite differences: along the change and along random directions the loss changes as the
     # gradient says.
     generator, steepest = torch.Generator().manual_seed(9), float(gradient.norm())
     for direction in [gradient, *torch.randn(3, *gradient.shape, generator=generator)]:
         direction = direction / direction.norm() * (added != 0)
-        up, down = (loss_when_moved(encoder, made, rows, by * direction) for by in (1e-2, -1e-2))
         slope = float((gradient * direction).sum())
-        assert (up - down) / 2e-2 == pytest.approx(slope, abs=1e-3 * steepest)
-    stay = loss_when_moved(encoder, made, rows, 0 * added)
-    assert loss_when_moved(encoder, made, rows, added) > stay
+        measured = (loss(1e-2 * direction) - loss(-1e-2 * direction)) / 2e-2
+        assert measured == pytest.approx(slope, abs=1e-3 * steepest)
+    assert loss(added) > loss(0 * added)
 
 
-def test_the_adversarial_view_trains_the_encoder_but_not_through_its_direction(encoder):
-    made = objective(encoder, view_2="adversarial")
-    rows = batch()
-    made(encode(encoder, rows), rows)["contrastive"].value.backward()
-    assert made.classifier.weight.grad is None  # the change is a number, no graph
-    assert all(p.grad is not None for p in encoder.backbone.encoder.parameters())
+def test_the_adversarial_view_trains_the_encoder_but_not_through_its_direction(built):
+    model, batch = built(view_2="adversarial")
+    batch = Batch.of(**batch)
+    encoded = model.encode(batch)
+    model.project(encoded, batch)
+    model.objectives[0](encoded, batch)["contrastive"].value.backward()
+    # The change is a number, no graph.
+    assert model.objectives[0].classifier.weight.grad is None
+    assert all(p.grad is not None for p in model.encoder.backbone.encoder.parameters())

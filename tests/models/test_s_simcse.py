@@ -10,28 +10,22 @@ from models.fast import dropout as sampled
 from models.fast.dropout import Dropout, sample_dropout
 from models.fast.packed import Packed
 from models.fast.tokens import Padded
-from models.loading import load_backbone, load_config, set_dropout
+from models.loading import load_backbone
 from models.objectives import s_simcse
-from tests.methods import mask_of
+from tests.methods import build_model, make_batch, mask_of
 
 LENGTHS = [3, 9, 5, 12, 7, 9]
 # Embeddings; of each layer attention weights, attention output, feed-forward output.
 OPERATIONS = 1 + 3 * 4
 
 
-def encoder_of(folder, packed, dropout=0.1, pooling="cls_before_pooler"):
-    config = load_config(str(folder))
-    set_dropout(config, dropout)
-    encoder = SentenceEncoder(load_backbone(str(folder), config), pooling, None, 64, packed)
-    encoder.sample_dropout()
-    return encoder.train()
+def encoder_of(folder, packed, pooling="cls_before_pooler"):
+    return build_model("s_simcse", folder, packed, dropout=0.1, pooling=pooling).encoder
 
 
-def sentences(config):
-    generator = torch.Generator().manual_seed(0)
-    mask = mask_of(LENGTHS)
-    ids = torch.randint(10, config.vocab_size, mask.shape, generator=generator)
-    return ids.masked_fill(mask == 0, config.pad_token_id), mask
+def sentences(folder):
+    batch = make_batch("simcse", folder, mask_of(LENGTHS))
+    return batch["input_ids"][0], batch["attention_mask"][0]
 
 
 def test_rates_are_an_argument_of_a_part():
@@ -54,7 +48,7 @@ def test_rates_are_an_argument_of_a_part():
 def test_rates_end_with_their_call(tiny_bert, packed):
     """They reach no later call and no evaluation."""
     encoder, rates = encoder_of(tiny_bert, packed), torch.full((len(LENGTHS), 1), 0.5)
-    batch, plain = sentences(encoder.config), []
+    batch, plain = sentences(tiny_bert), []
     for given in ([], [rates], []):
         torch.manual_seed(4)
         plain.append(encoder(*batch, *given).pooled)
@@ -77,7 +71,7 @@ def test_every_operation_drops_at_its_own_rate(folder, packed, pooling, count, m
 
     monkeypatch.setattr(sampled, "_draw", kept)
     assert encoder.dropout_operations == OPERATIONS
-    ids, mask = sentences(encoder.config)
+    ids, mask = sentences(folder)
     rates = torch.rand(len(LENGTHS), count, generator=torch.Generator().manual_seed(5)) * 0.6
     encoder(ids, mask, rates)
     rates, row = rates.expand(-1, OPERATIONS), (Packed if packed else Padded).of(mask).row
