@@ -10,6 +10,7 @@ from dataclasses import fields
 
 import numpy as np
 import torch
+from pytest import approx
 
 from data.template import mask_place
 from models.auxiliary import TiedHead, load_masked_lm, new_head
@@ -18,7 +19,7 @@ from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config, load_tokenizer, set_dropout
 from models.masked_lm import AuxiliaryMaskedLM
-from models.objectives.base import Checkpoint
+from models.objectives.base import Batch, Checkpoint
 from models.training import EncoderForTraining
 from training.methods import load_method, method_names
 
@@ -137,6 +138,32 @@ def make_batch(
     if method.labels:
         batch["labels"] = torch.arange(mask.shape[1]).view(1, -1) % 3
     return batch
+
+
+def step(model, batch, backward=None):
+    """Terms (and their sum), gradients and buffers of a step; `backward` replaces the plain one."""
+    model.zero_grad()
+    if backward is None:
+        output = model(**batch)
+        output.loss.backward()
+    else:
+        output = backward(Batch.of(**batch))
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return output.terms | {"loss": output.loss.detach()}, gradients, dict(model.named_buffers())
+
+
+def assert_same_step(left, right, rel):
+    """Each gradient to `rel` of itself, and a little of the whole one where it is nearly zero."""
+    (terms, gradients, buffers), (other_terms, others, other_buffers) = left, right
+    assert terms.keys() == other_terms.keys() and gradients.keys() == others.keys()
+    for name, value in terms.items():
+        assert other_terms[name].item() == approx(value.item(), rel=rel, abs=rel / 10), name
+    whole = torch.cat([g.flatten() for g in gradients.values()]).norm()
+    assert whole > 1e-3
+    for name, g in gradients.items():
+        assert (g - others[name]).norm() <= rel * (g.norm() + whole / 200), name
+    for name, value in buffers.items():
+        torch.testing.assert_close(value, other_buffers[name], rtol=rel, atol=rel / 10, msg=name)
 
 
 def stage_one(folder, packed=False, skip_from=2, dropout=0.0) -> AuxiliaryMaskedLM:

@@ -7,7 +7,7 @@ import torch
 
 from models.fast.chunking import GradientCache
 from models.objectives.base import Batch
-from tests.methods import CASES, build_model, make_batch
+from tests.methods import CASES, assert_same_step, build_model, make_batch, step
 
 ROWS = 7
 
@@ -19,7 +19,7 @@ def folder(tiny_bert):
 
 def steps(size):
     """The plain step, and the cached one."""
-    return plain, lambda *given: cached(*given, size)
+    return step, lambda *given: cached(*given, size)
 
 
 def build(folder, case, double=True, head="batch_norm", **options):
@@ -35,35 +35,12 @@ def batch_of(case, folder):
 
 
 def cached(model, batch, size):
-    """Loss, terms, gradients and buffers after the cached step."""
-    cache = GradientCache(model, size, nullcontext)
-    return measured(model, cache.backward(Batch.of(**batch)))
-
-
-def plain(model, batch):
-    output = model(**batch)
-    output.loss.backward()
-    return measured(model, output)
-
-
-def measured(model, output):
-    gradients = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
-    return output.loss.detach(), output.terms, gradients, dict(model.named_buffers())
+    return step(model, batch, GradientCache(model, size, nullcontext).backward)
 
 
 def assert_equal(left, right):
-    assert left[1].keys() == right[1].keys()
-    # The terms are added up in float32.
-    torch.testing.assert_close(left[0], right[0], rtol=1e-6, atol=1e-7)
-    for name, value in left[1].items():
-        other = right[1][name].double()
-        torch.testing.assert_close(value.double(), other, rtol=1e-6, atol=1e-7, msg=name)
-    whole = torch.cat([g.flatten() for g in left[2].values()]).norm()
-    assert whole > 1e-3
-    for name, gradient in left[2].items():
-        assert (gradient - right[2][name]).norm() <= 1e-6 * gradient.norm() + 1e-8 * whole, name
-    for name, value in left[3].items():
-        torch.testing.assert_close(value, right[3][name], rtol=1e-9, atol=1e-12, msg=name)
+    """In float64, but the terms are added up in float32."""
+    assert_same_step(left, right, rel=1e-6)
 
 
 SIZES = dict.fromkeys(CASES, (3,)) | {"simcse": (1, 3, 7, 50), "infocse_rtd": (1, 3, 7, 50)}
@@ -72,7 +49,7 @@ SIZES = dict.fromkeys(CASES, (3,)) | {"simcse": (1, 3, 7, 50), "infocse_rtd": (1
 @pytest.mark.parametrize("case", CASES)
 def test_without_dropout_it_is_the_plain_pass(folder, case):
     batch = batch_of(case, folder)
-    expected = plain(build(folder, case), batch)
+    expected = step(build(folder, case), batch)
     for size in SIZES[case]:
         assert_equal(expected, cached(build(folder, case), batch, size))
 
@@ -87,7 +64,7 @@ OTHERWISE += [(case, {"packed": True}) for case in PACKED]
 @pytest.mark.parametrize(("case", "options"), OTHERWISE)
 def test_without_a_head_with_another_pooling_and_packed_too(folder, case, options):
     batch = batch_of(case, folder)
-    assert_equal(*(step(build(folder, case, **options), batch) for step in steps(3)))
+    assert_equal(*(take(build(folder, case, **options), batch) for take in steps(3)))
 
 
 @pytest.mark.parametrize(("size", "chunks"), [(3, [3, 3, 1]), (ROWS, [ROWS])])
@@ -98,7 +75,7 @@ def test_the_key_encoder_too_sees_a_chunk_at_a_time(folder, case, size, chunks):
     memory.keys.register_forward_hook(lambda module, given, made: seen.append(len(given[0])))
     cached(model, batch, size)
     assert seen == chunks
-    plain(model, batch)
+    step(model, batch)
     assert seen == [*chunks, ROWS], "without a cache the batch is taken whole"
 
 
@@ -109,10 +86,10 @@ DROPPED = ("simcse", "infocse", "simcse_mlm", "moco", "esimcse", "infocse_rtd")
 def test_with_dropout_the_second_pass_of_a_chunk_is_its_first(folder, case):
     """In one chunk a step draws what the plain one does; in several, each draws the same twice."""
     results, batch = [], batch_of(case, folder)
-    for step in steps(ROWS):
+    for take in steps(ROWS):
         model = build(folder, case, dropout=0.2)
         torch.manual_seed(3)
-        results.append((step(model, batch), torch.get_rng_state()))
+        results.append((take(model, batch), torch.get_rng_state()))
     assert_equal(results[0][0], results[1][0])
     assert torch.equal(results[0][1], results[1][1])
     passes = []

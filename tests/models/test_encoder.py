@@ -142,12 +142,6 @@ def test_weights_stored_in_half_precision_are_trained_and_compared_in_full(tiny_
     assert {parameter.dtype for parameter in head.parameters()} == {torch.float32}
 
 
-def test_a_model_of_another_kind_is_refused(tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
-    with pytest.raises(BadInput, match="type 't5' is"):
-        load_backbone(str(tmp_path))
-
-
 def test_an_unfinished_run_is_refused_and_its_best_model_named(tmp_path):
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(BadInput, match=r"an unfinished run; run its command again to finish it$"):

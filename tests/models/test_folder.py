@@ -276,10 +276,21 @@ def test_of_the_oldest_layout_the_inner_folder_is_named(folder, tmp_path):
     refusal(tmp_path, r"has no config\.json; give the folder of a model")
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
-def test_a_pointer_of_git_lfs_is_named(folder, name):
-    (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:1\n")
-    refusal(folder, f"{name}: a pointer of Git LFS, not the file; run `git lfs pull` there")
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:1\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("model.safetensors", POINTER, "a pointer of Git LFS, not the file; run `git lfs pull`"),
+        ("tokenizer.json", POINTER, "tokenizer.json: a pointer of Git LFS"),
+        ("adapter_config.json", '{"base_model_name_or_path": "a/b"}', "an adapter .adapter_conf"),
+        ("config.json", '{"model_type": "t5"}', "type 't5' is not supported"),
+    ],
+)
+def test_a_file_that_is_not_an_encoder_s_is_refused(folder, name, content, said):
+    (folder / name).write_text(content)
+    refusal(folder, said)
 
 
 def test_a_folder_without_tokenizer_files_is_refused(folder):
@@ -335,8 +346,3 @@ def test_a_pickle_of_tensors_without_their_numbers_is_refused(folder, tensor, sa
     (folder / "model.safetensors").unlink()
     torch.save({"embeddings.word_embeddings.weight": tensor}, folder / "pytorch_model.bin")
     refusal(folder, said)
-
-
-def test_an_adapter_is_refused_with_or_without_a_model_beside_it(folder):
-    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "a/b"}')
-    refusal(folder, "an adapter .adapter_config")

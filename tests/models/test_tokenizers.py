@@ -138,21 +138,11 @@ def added(content):
 
 @dataclass
 class Folder:
-    """What a folder states.
-
-    Attributes:
-        kind: its model type.
-        file: its tokenizer.json; None: it has the vocabulary of `right` as text.
-        settings: its tokenizer_config.json.
-        right: the tokenizer whose ids are right, if not `file`.
-        theirs: whether sentence-transformers has these ids.
-    """
-
-    kind: str
-    file: Tokenizer | None
-    settings: dict = field(default_factory=dict)
-    right: Tokenizer | None = None
-    theirs: bool = True
+    kind: str  # its model type
+    file: Tokenizer | None  # its tokenizer.json; None: it has the vocabulary of `right` as text
+    settings: dict = field(default_factory=dict)  # its tokenizer_config.json
+    right: Tokenizer | None = None  # the tokenizer whose ids are right, if not `file`
+    theirs: bool = True  # whether sentence-transformers has these ids
 
 
 def of_class(name, **also):
