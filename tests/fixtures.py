@@ -1,21 +1,16 @@
-"""What many tests share: a small text, two tokenizers, two tiny models and graded pairs; built
-offline in seconds.
+"""What many tests share, made once a session: do not change it, but copy a folder to write there.
 
-All of it is made once a session and belongs to everybody: do not change it. A test that trains or
-writes loads its own model from the folder (`from_pretrained`) or copies the folder
-(`shutil.copytree(tiny_bert, tmp_path / "model")`).
-
-    sentences          list of 300 distinct sentences, 4 to 13 words
-    text_file          the same, one a line
-    dev_file           30 graded pairs: tab-separated, header sentence1 sentence2 score (0 to 5)
-    bert_tokenizer     WordPiece learned from the text, lower-casing, words of one to several pieces
-    roberta_tokenizer  byte-level BPE learned from the text; special ids and framing of roberta-base
-    xlm_tokenizer      unigram, as sentencepiece learns it; special ids and framing of XLM-R
-    tiny_bert          folder: BertForMaskedLM (4 layers of 32, 4 heads, 64 positions, dropout 0.1)
-                       with bert_tokenizer
-    tiny_roberta       folder: RobertaForMaskedLM (the same, 66 positions), roberta_tokenizer
-    tiny_xlm_roberta   folder: XLMRobertaForMaskedLM (the same, 66 positions), xlm_tokenizer
-    tiny               function: the name of any family of models.families -> folder of the same
+sentences          list of 300 distinct sentences, 4 to 13 words
+text_file          the same, one a line
+dev_file           30 graded pairs: tab-separated, header sentence1 sentence2 score (0 to 5)
+bert_tokenizer     WordPiece learned from the text, lower-casing, words of one to several pieces
+roberta_tokenizer  byte-level BPE learned from the text; special ids and framing of roberta-base
+xlm_tokenizer      unigram, as sentencepiece learns it; special ids and framing of XLM-R
+tiny_bert          folder: BertForMaskedLM (4 layers of 32, 4 heads, 64 positions, dropout 0.1)
+                   with bert_tokenizer
+tiny_roberta       folder: RobertaForMaskedLM (the same, 66 positions), roberta_tokenizer
+tiny_xlm_roberta   folder: XLMRobertaForMaskedLM (the same, 66 positions), xlm_tokenizer
+tiny               function: the name of any family of models.families -> folder of the same
 """
 
 from __future__ import annotations

@@ -49,9 +49,8 @@ def test_noise_moves_up_the_loss_by_steps_of_the_given_length():
 
 
 def test_the_noise_is_standard_normal_and_the_seed_decides_it():
-    first, same, other = (
-        dclr.standard_normal(seed, 20000, torch.zeros(1, 4)) for seed in (7, 7, 2**63 - 1)
-    )
+    given = 20000, torch.zeros(1, 4)
+    first, same, other = (dclr.standard_normal(seed, *given) for seed in (7, 7, 2**63 - 1))
     assert torch.equal(first, same) and not torch.equal(first, other)
     assert first.mean().abs() < 0.03 and first.std() == pytest.approx(1, abs=0.02)
 
@@ -70,9 +69,8 @@ def test_the_term_follows_from_the_vectors(tiny_bert, threshold):
     logits = normalize(query, dim=-1) @ normalize(torch.cat([key, noise]), dim=-1).T / 0.1
     given = batch["input_ids"][0], batch["attention_mask"][0]
     vectors = normalize(model.eval().encoder.embed(*given), dim=-1)
-    negative = torch.cat(
-        [vectors @ vectors.T <= threshold, torch.ones(6, 3, dtype=torch.bool)], dim=1
-    )
+    noise_counts = torch.ones(6, 3, dtype=torch.bool)
+    negative = torch.cat([vectors @ vectors.T <= threshold, noise_counts], dim=1)
     others = ~torch.eye(*negative.shape, dtype=torch.bool)
     assert negative[others].all() == (threshold > 1) and negative[:, :6][others[:, :6]].any()
     assert output.loss.item() == pytest.approx(binary(logits, negative), rel=1e-4)

@@ -20,10 +20,8 @@ def test_rate_scale_and_gradient(rate, dtype):
     assert torch.equal(x.grad, 2 * made.detach())
     scales = made[made != 0].unique().float()
     if rate < 0.999:
-        assert scales.numel() == 1
-        assert scales.item() == pytest.approx(
-            1 / (1 - rate), rel=1e-4 if dtype == torch.float32 else 4e-3
-        )
+        bound = 1e-4 if dtype == torch.float32 else 4e-3
+        assert scales.tolist() == pytest.approx([1 / (1 - rate)], rel=bound)
 
 
 def test_units_are_independent_within_a_draw_and_over_a_row():
@@ -43,31 +41,24 @@ def test_modules_are_exchanged_and_are_quiet_in_evaluation():
     assert model[1](x) is x and model.eval()(x) is x
 
 
-def _plain_attention(query, key, value, keys, rate, scaling, seed):
+def _plain_attention(query, key, value, keys, rate, scaling):
     """The same with torch's own operations, and the dropped units of `drop` on ones."""
     scores = scaling * query @ key.transpose(2, 3)
     weights = scores.masked_fill(~keys, float("-inf")).softmax(-1)
-    torch.manual_seed(seed)
     return weights * (1.0 if rate is None else drop(torch.ones_like(weights), rate)) @ value
 
 
 @pytest.mark.parametrize("rates", [None, 0.0, 0.3, torch.tensor([0.0, 0.2, 0.7]).view(3, 1, 1, 1)])
 def test_attention_and_its_gradients_equal_plain_operations(rates):
     generator = torch.Generator().manual_seed(2)
-    query, key, value, gradient = (
-        torch.randn(3, 5, 2, 4, generator=generator).double() for _ in range(4)
-    )
+    *given, gradient = torch.randn(4, 3, 5, 2, 4, generator=generator).double()
     keys = torch.ones(3, 1, 1, 5, dtype=torch.bool)
     keys[1, ..., 3:] = False
     results = []
-    for way in ("ours", "plain"):
-        parts = [part.transpose(1, 2).clone().requires_grad_() for part in (query, key, value)]
+    for attention in (attend, _plain_attention):
+        parts = [part.transpose(1, 2).clone().requires_grad_() for part in given]
         torch.manual_seed(7)
-        made = (
-            attend(*parts, keys, rates, 0.5)
-            if way == "ours"
-            else _plain_attention(*parts, keys, rates, 0.5, 7)
-        )
+        made = attention(*parts, keys, rates, 0.5)
         made.backward(gradient.transpose(1, 2))
         results.append([made, *(part.grad for part in parts)])
     for ours, plain in zip(*results, strict=True):

@@ -86,16 +86,13 @@ def test_a_folder_whose_modules_another_program_has_changed_is_refused(tiny_bert
     assert load_encoder(str(tmp_path / "same"))[0].pooling == "cls_before_pooler"
     width, old = encoder.config.hidden_size, shutil.copytree(tmp_path / "ours", tmp_path / "old")
     (old / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
-    changed = {
-        "mean": [Pooling(width, "mean")],
-        "dense": [model[1], Dense(width, 8)],
-        "unit": [model[1], Normalize()],
-    }
-    for name, further in changed.items():
-        SentenceTransformer(modules=[model[0], *further], device="cpu").save(str(tmp_path / name))
-    for name in (*changed, "old"):
+    changed = [Pooling(width, "mean")], [model[1], Dense(width, 8)], [model[1], Normalize()]
+    others = [str(tmp_path / name) for name in ("mean", "dense", "unit")]
+    for path, further in zip(others, changed, strict=True):
+        SentenceTransformer(modules=[model[0], *further], device="cpu").save(path)
+    for path in (*others, str(old)):
         with pytest.raises(BadInput, match=r"modules\.json and 'sentence_embedding' "):
-            load_encoder(str(tmp_path / name))
+            load_encoder(path)
 
 
 def test_a_pooling_that_replaces_a_model_s_own_is_warned_about(tiny_bert, tmp_path, caplog):

@@ -46,12 +46,9 @@ def test_vectors_of_every_role_equal_those_of_sentence_transformers(
     peer = SentenceTransformer(str(folder), device="cpu")
     for path in (folder, tmp_path / "saved"):
         ours = encode_of(path)
-        roles = [
-            (ours, peer.encode),
-            (ours.of("query"), peer.encode_query),
-            (ours.of("document"), peer.encode_document),
-        ]
-        for mine, theirs in roles:
+        roles = ours, ours.of("query"), ours.of("document")
+        peers = peer.encode, peer.encode_query, peer.encode_document
+        for mine, theirs in zip(roles, peers, strict=True):
             expected = theirs(TEXTS)
             assert np.abs(mine(TEXTS) - expected).max() < 1e-6 * np.abs(expected).max()
         documents = encode_of(path, pooling).of("document")(TEXTS)
