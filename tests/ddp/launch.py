@@ -5,11 +5,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import nullcontext
 from pathlib import Path
 
-from tests.faults.harness import Run, last_logged
+from tests.faults.forked import until
+from tests.faults.harness import Run
 from tests.sources import ROOT
 
 TWO_PROCESSES = "two_cpu_processes"
@@ -60,21 +60,10 @@ def finish(process, seconds=300):
     return said
 
 
-def worker_of(process, seconds=60):
+def worker_of(process):
     """pid of the launcher's second worker."""
-    for _ in range(seconds * 10):
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        if len(children) == 2:
-            return int(children[1])
-        time.sleep(0.1)
-    raise AssertionError("two workers did not start")
-
-
-def wait_for_log(run, began, processes):
-    """Until a step after `began` is logged."""
-    while last_logged(run) <= began:
-        assert all(process.poll() is None for process in processes)
-        time.sleep(0.01)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return int(until(lambda: children.read_text().split()[1:])[0])
 
 
 def free_port():

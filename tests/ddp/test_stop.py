@@ -14,7 +14,8 @@ import pytest
 from safetensors.torch import load_file
 
 from common.signals import STOPPING
-from tests.ddp.launch import finish, flags, start, start_ranks, wait_for_log
+from tests.ddp.launch import finish, flags, start, start_ranks
+from tests.faults.forked import until
 from tests.faults.harness import check_at_rest, last_logged, newest_step
 from training.trainer import StopWhenAsked
 
@@ -45,7 +46,7 @@ def test_a_signal_to_one_process_stops_both_after_the_same_step(arguments, tmp_p
     run, rng = tmp_path / "run", random.Random(0)
     for _ in range(STOPS):
         began, both = last_logged(run), start_ranks([*arguments, f"--output_dir={run}"])
-        wait_for_log(run, began, both)
+        until(lambda began=began: last_logged(run) > began)
         time.sleep(rng.uniform(0, 0.2))
         rng.choice(both).send_signal(signal.SIGTERM)
         said = [process.end() for process in both]

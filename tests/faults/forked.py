@@ -9,27 +9,32 @@ from common.errors import ProjectError
 from tests.faults.breaking import watch_events
 
 
+def until(over, seconds=300):
+    """Wait until something is, and return it."""
+    for _ in range(100 * seconds):
+        if made := over():
+            return made
+        time.sleep(0.01)
+    raise AssertionError(f"waited for {seconds} seconds")
+
+
 def run(command, folder, faults=None):
     """Call `command` with a folder in a child.
 
-    Returns its code, negative for a signal, and its number of events.
+    Returns its code, negative for a signal, and its number of events if it has ended by itself.
     """
-    read, write = os.pipe()
-    pid = os.fork()
-    if not pid:
-        events, code = [], 1
-        try:
-            watch_events(str(folder), faults or {}, events)
-            command(folder)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
+
+    def counted():
+        events = []
+        watch_events(str(folder), faults or {}, events)
+        command(folder)
         os.write(write, str(len(events)).encode())
-        os._exit(code)
+
+    read, write = os.pipe()
+    code = meanwhile(counted)
     os.close(write)
     with os.fdopen(read) as pipe:
-        count = pipe.read()
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), int(count or 0)
+        return code, int(pipe.read() or 0)
 
 
 def meanwhile(command, *arguments):
@@ -75,17 +80,10 @@ class Race:
     def begin(self, name):
         """To be called in every job."""
         self.note(f"begin {name}")
-        self._wait(lambda: len(self.notes()) >= self._count)
+        until(lambda: len(self.notes()) >= self._count)
         if self._killed:
             os.kill(os.getpid(), signal.SIGKILL)
-        self._wait(self._dead.exists)
-
-    def _wait(self, over):
-        for _ in range(12_000):
-            if over():
-                return
-            time.sleep(0.01)
-        raise AssertionError(f"waited for two minutes: {self.notes()}")
+        until(self._dead.exists)
 
     def run(self, command):
         """Call `command` with its number in every process; returns the notes."""

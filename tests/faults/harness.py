@@ -62,6 +62,11 @@ class Run:
         self._process.join()
         return self.log.read_text(encoding="utf-8", errors="replace")
 
+    def wait(self):
+        """Its exit code at its end."""
+        self.end()
+        return self.poll()
+
 
 def _run(script, arguments, environment, log, around):
     torch.set_num_threads(1)
@@ -86,7 +91,7 @@ class Runs:
     """
 
     def __init__(self, folder, **flags):
-        self.folder, self.runs = Path(folder), {}
+        self.folder, self.runs = Path(folder), []
         self.flags = FLAGS | {"cache_dir": self.folder / "cache"} | flags
 
     def argv(self, output, **flags):
@@ -94,25 +99,19 @@ class Runs:
         return [f"--{name}={value}" for name, value in values.items()]
 
     def start(self, output, faults=None, **flags):
-        """Begin a run; its pid."""
+        """Begin a run."""
         around = partial(breaking, str(self.folder / output), faults or {})
         log = self.folder / f"{output}.log"
         run = Run("run_unsup", self.argv(output, **flags), log, around=around, has_workers=True)
-        self.runs[run.pid] = run
-        return run.pid
-
-    def wait(self, pid):
-        """Return code of a run, negative for a signal."""
-        run = self.runs.pop(pid)
-        run.end()
-        return run.poll()
+        self.runs.append(run)
+        return run
 
     def run(self, output, faults=None, **flags):
-        return self.wait(self.start(output, faults, **flags))
+        return self.start(output, faults, **flags).wait()
 
     def close(self):
         """End what a failed test has left."""
-        for run in self.runs.values():
+        for run in self.runs:
             run.end(0)
 
     def said(self, output):

@@ -11,17 +11,9 @@ from pathlib import Path
 import pytest
 
 from common.signals import SIGNALS, outlast_signals
+from tests.faults.forked import until
 from tests.faults.harness import FORKED, check_at_rest, last_logged, newest_step, weights
 from tests.sources import ROOT
-
-
-def wait_for(path, seconds=60):
-    for _ in range(seconds * 100):
-        if path.exists():
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{path} did not appear")
-
 
 # Of the faults at random moments; `make faults` takes more.
 SEEDS = range(int(os.environ.get("FAULT_SEEDS", "1")))
@@ -43,11 +35,11 @@ def test_a_run_killed_while_it_writes_ends_with_the_same_weights(server, referen
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_run_killed_at_any_moment_ends_with_the_same_weights(server, reference, seed):
-    pid = server.start(f"random-{seed}")
-    wait_for(server.folder / f"random-{seed}" / "checkpoint-3")
+    run = server.start(f"random-{seed}")
+    until((server.folder / f"random-{seed}" / "checkpoint-3").exists)
     time.sleep(random.Random(seed).uniform(0, 0.3))
-    os.kill(pid, signal.SIGKILL)
-    assert server.wait(pid) in (-signal.SIGKILL, 0)
+    run.send_signal(signal.SIGKILL)
+    assert run.wait() in (-signal.SIGKILL, 0)
     server.finish(f"random-{seed}", reference)
 
 
@@ -70,11 +62,11 @@ def test_a_stopped_run_saves_its_step_and_goes_on_from_there(server, reference, 
 
 
 def test_before_the_first_step_there_is_nothing_to_save(server):
-    pid = server.start("early", cache_dir=server.folder / "early-cache")
-    wait_for(server.folder / "early.log")
+    run = server.start("early", cache_dir=server.folder / "early-cache")
+    until((server.folder / "early.log").exists)
     time.sleep(0.05)
-    os.kill(pid, signal.SIGHUP)
-    code, said = server.wait(pid), server.said("early")
+    run.send_signal(signal.SIGHUP)
+    code, said = run.wait(), server.said("early")
     assert code == 75 or (code == -signal.SIGHUP and not said), (code, said)
     assert not list((server.folder / "early").glob("checkpoint-*"))
 
@@ -83,15 +75,13 @@ LONG = {"max_steps": 2000, "eval_steps": 2000, "save_steps": 2000}
 
 
 def test_a_signal_to_the_whole_job_spares_the_data_workers_until_the_step_ends(server):
-    pid = server.start("workers", **LONG, dataloader_num_workers=2)
-    wait_for(server.folder / "workers" / "log.jsonl")
-    while last_logged(server.folder / "workers") < 1:
-        time.sleep(0.01)
-    workers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    run = server.start("workers", **LONG, dataloader_num_workers=2)
+    until(lambda: last_logged(server.folder / "workers"))
+    workers = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
     assert len(workers) == 2
-    for process in (*map(int, workers), pid):
+    for process in (*map(int, workers), run.pid):
         os.kill(process, signal.SIGTERM)
-    assert server.wait(pid) == 75, server.said("workers")
+    assert run.wait() == 75, server.said("workers")
     assert newest_step(server.folder / "workers") > 0 and "Traceback" not in server.said("workers")
     assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
 
@@ -150,14 +140,13 @@ def test_non_finite_numbers_stop_the_run_and_are_never_saved(server, fault, said
 
 def test_the_second_of_two_commands_is_refused_with_the_first_ones_pid(server, reference):
     first = server.start("twice")
-    wait_for(server.folder / "twice" / "log.jsonl")
-    os.kill(first, signal.SIGSTOP)
-    second = server.start("twice")
-    code = server.wait(second)
-    os.kill(first, signal.SIGCONT)
+    until((server.folder / "twice" / "log.jsonl").exists)
+    first.send_signal(signal.SIGSTOP)
+    code = server.run("twice")
+    first.send_signal(signal.SIGCONT)
     assert code == 5
-    assert f"in use by another command (pid {first})" in server.said("twice")
-    assert server.wait(first) == 0
+    assert f"in use by another command (pid {first.pid})" in server.said("twice")
+    assert first.wait() == 0
     assert weights(server.folder / "twice") == reference
 
 
@@ -181,11 +170,11 @@ def test_a_run_resumed_after_its_last_step_only_finishes(server, reference):
 
 def test_two_signals_that_arrive_together_are_one_request(server):
     """A scheduler signals a whole process tree: a run directly, and again through its parents."""
-    pid = server.start("impatient", **LONG)
-    wait_for(server.folder / "impatient" / "log.jsonl")
-    os.kill(pid, signal.SIGSTOP)  # so that both arrive before the step ends
-    os.kill(pid, signal.SIGINT)
-    os.kill(pid, signal.SIGTERM)
-    os.kill(pid, signal.SIGCONT)
-    assert server.wait(pid) == 75
+    run = server.start("impatient", **LONG)
+    until((server.folder / "impatient" / "log.jsonl").exists)
+    run.send_signal(signal.SIGSTOP)  # so that both arrive before the step ends
+    run.send_signal(signal.SIGINT)
+    run.send_signal(signal.SIGTERM)
+    run.send_signal(signal.SIGCONT)
+    assert run.wait() == 75
     assert newest_step(server.folder / "impatient") > 0
