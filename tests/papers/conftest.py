@@ -23,6 +23,16 @@ def flags_of(argv):
     return flags
 
 
+class Task:
+    """A task whose data need not be here."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def load(self, data_dir):
+        assert data_dir == "corpora"
+
+
 class Runner:
     """Stands for training and scoring; `asked` is what was trained, `broken` what fails and how."""
 
@@ -30,7 +40,7 @@ class Runner:
         self.asked, self.scored, self.broken = [], [], {}
         monkeypatch.setattr(runs, "launch", self.launch)
         monkeypatch.setattr(runs, "score", self.score)
-        monkeypatch.setattr(results, "needed", lambda columns, data_dir: {"dev": [Nothing()]})
+        monkeypatch.setattr(results, "needed", lambda columns, data_dir: {"dev": [Task("dev")]})
 
     def launch(self, script, *argv):
         flags = flags_of(argv)
@@ -50,20 +60,19 @@ class Runner:
         (folder / f"{name}.json").write_text(json.dumps([value]))
 
 
-class Nothing:
-    def load(self, data_dir):
-        assert data_dir == "corpora"
-
-
 @pytest.fixture
 def runner(monkeypatch):
     return Runner(monkeypatch)
 
 
 @pytest.fixture
-def filled(tmp_path):
-    def run(*flags):
-        folders = [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path / 'results'}"]
-        return main(["infocse-5", "--backbone=mini", "--model=m", *folders, *flags])
+def folders(tmp_path):
+    return [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path / 'results'}"]
 
-    return run
+
+@pytest.fixture
+def filled(folders):
+    def fill(*flags, name="infocse-5"):
+        return main([name, "--backbone=mini", "--model=m", *folders, *flags])
+
+    return fill

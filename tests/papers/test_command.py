@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,8 +37,7 @@ def test_only_what_is_missing_is_trained_and_the_same_run_serves_two_tables(
     assert len(runner.asked) == 6
     filled("--seeds", "0", "1", "2")
     assert len(runner.asked) == 9 and runner.asked[-1]["seed"] == "2"
-    folders = [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path / 'results'}"]
-    main(["infocse-8", "--backbone=mini", "--model=m", "--seeds=0", *folders])
+    filled("--seeds=0", name="infocse-8")
     weights = [flags.get("aux_weight") for flags in runner.asked[9:]]
     assert weights == ["5e-6", "5e-5", "1e-4", "5e-3", "1e-2", "5e-2"]  # 0 and 1e-5 are there
     tables = [row["table"] for row in json.loads(written.with_suffix(".json").read_text())]
@@ -60,8 +60,7 @@ def test_what_the_next_run_would_meet_too_stops_at_once(runner, filled, error):
     assert len(runner.asked) == 1
 
 
-def test_an_untrained_model_is_scored_once_with_its_pooling(runner, tmp_path):
-    folders = [f"--runs={tmp_path}", f"--output={tmp_path}"]
+def test_an_untrained_model_is_scored_once_with_its_pooling(runner, folders):
     main(["infocse-10", "--model=m", "--rows=Avg. BERT embeddings", *folders])
     [(folder, name, model, how)] = runner.scored
     assert (name, model, how["pooling"]) == ("dev", "m", "avg") and not runner.asked
@@ -84,10 +83,9 @@ def test_figures_of_runs_that_are_gone_are_not_overwritten(filled, runner, tmp_p
     assert [row["by_seed"] for row in again] == [row["by_seed"] for row in rows]
 
 
-def test_a_chained_row_s_first_run_is_listed_before_it(runner, tmp_path, capsys):
-    flags = ["consert-3", "--rows=ConSERT-base sup-unsup", "--backbone=mini", "--model=m"]
-    flags += ["--steps=4", f"--runs={tmp_path / 'runs'}", f"--output={tmp_path}", "--seeds"]
-    main([*flags, "0", "1", "--dry_run"])
+def test_a_chained_row_s_first_run_is_listed_before_it(runner, filled, capsys):
+    consert = partial(filled, "--rows=ConSERT-base sup-unsup", "--steps=4", name="consert-3")
+    consert("--seeds", "0", "1", "--dry_run")
     *_, summary, first, second, third, last = capsys.readouterr().out.splitlines()
     assert summary.startswith("missing runs: 4 ")
     for line in (first, third):
@@ -95,25 +93,25 @@ def test_a_chained_row_s_first_run_is_listed_before_it(runner, tmp_path, capsys)
     start = next(word for word in first.split("=") if "consert-sup-mini_" in word).split()[0]
     assert f"--model_name_or_path={start}" in second and "--seed=1" in last
     assert "consert-sup-unsup-bert-base.yaml" in second
-    main([*flags, "0"])
+    consert("--seeds", "0")
     capsys.readouterr()
-    main([*flags, "0", "1", "--list"])
+    consert("--seeds", "0", "1", "--list")
     assert "missing runs: 2 " in capsys.readouterr().out
 
 
 def test_the_list_of_all_counts_what_is_run_and_says_why_a_row_cannot_be(
-    runner, filled, tmp_path, capsys
+    runner, filled, folders, capsys
 ):
     filled("--seeds", "0", "--rows", "InfoCSE", "w/o MLM loss")
     capsys.readouterr()
-    main(["--list", f"--output={tmp_path / 'results'}"])
+    main(["--list", *folders])
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     known = "| infocse-5 | InfoCSE without one of its losses | 3 | 2 | 2 of 3 | mini | 1 | 0 |"
     assert known in lines
     assert "| infocse-10 | Transfer tasks, accuracy | 8 | 0 | 0 of 64 | - | 7 | 1 |" in lines
     listed = {line.split()[1] for line in lines if line.startswith("| ")}
     assert listed > {"methods-mini", "consert-1", "consert-figure-1"}
-    main(["infocse-5", "--list", "--backbone=mini", f"--output={tmp_path / 'results'}"])
+    main(["infocse-5", "--list", "--backbone=mini", folders[1]])
     states = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "| InfoCSE | 0 of 3 finished | mini | 1 of 1 | - |" in states
     assert "| w/o contrastive loss | 0 of 3 finished | - | 0 of 1 | - |" in states
@@ -122,17 +120,16 @@ def test_the_list_of_all_counts_what_is_run_and_says_why_a_row_cannot_be(
 
 
 @pytest.mark.parametrize(
-    ("name", "known"),
-    [("infocse-5", "InfoCSE; w/o MLM loss"), ("infocse-retromae-mini", "infocse-retromae-mini; ")],
+    ("name", "first", "said"),
+    [
+        ("infocse-5", "InfoCSE", "unknown --rows 'InfoCES'; infocse-5 has: InfoCSE; w/o MLM loss"),
+        ("infocse-retromae-mini", "infocse-retromae-mini", "infocse-retromae-mini has: infocse-"),
+        ("infocse2", "InfoCSE", "unknown table 'infocse2': did you mean 'infocse-2'"),
+    ],
 )
-def test_an_unknown_row_is_refused(tmp_path, name, known):
-    with pytest.raises(BadInput, match=f"unknown --rows 'InfoCES'; {name} has: {known}"):
-        main([name, "--rows", known.split(";")[0], "InfoCES", f"--output={tmp_path}"])
-
-
-def test_an_unknown_table_is_refused_with_the_nearest():
-    with pytest.raises(BadInput, match="unknown table 'infocse2': did you mean 'infocse-2'"):
-        main(["infocse2", "--list"])
+def test_an_unknown_row_or_table_is_refused(folders, name, first, said):
+    with pytest.raises(BadInput, match=said):
+        main([name, "--rows", first, "InfoCES", *folders])
 
 
 def test_where_a_method_starts():
@@ -165,16 +162,16 @@ Path(__file__).with_name("stopped").touch()
 """
 
 
-def test_a_signal_stops_the_training_run_too(tmp_path, monkeypatch):
+def test_a_signal_stops_the_training_run_too(folders, tmp_path, monkeypatch):
     script = tmp_path / "run_pretrain_aux.py"
     script.write_text(ASKS_ITS_PARENT_TO_STOP)
     monkeypatch.setattr(command, "_fill", lambda *_: runs.launch(str(script)))
     with pytest.raises(Stopped):
-        main(["infocse-4", f"--output={tmp_path / 'results'}"])
+        main(["infocse-4", *folders])
     assert (tmp_path / "stopped").exists()
 
 
-def test_four_commands_share_a_table_although_one_is_killed(runner, tmp_path, monkeypatch):
+def test_four_commands_share_a_table_although_one_is_killed(runner, filled, tmp_path, monkeypatch):
     """Each takes a run that nobody holds, or waits for the one that its run starts from."""
     race = Race(tmp_path, 4)
 
@@ -185,10 +182,8 @@ def test_four_commands_share_a_table_although_one_is_killed(runner, tmp_path, mo
         race.note(f"end {name}")
 
     monkeypatch.setattr(runs, "launch", launch)
-    rows = ["--rows", "SBERT-base-NLI (re-impl.)", "ConSERT-base sup-unsup"]
-    folders = [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path}"]
-    argv = ["consert-3", "--backbone=mini", "--model=m", *rows, *folders, "--seeds", *"0123"]
-    notes = race.run(lambda number: main(argv))
+    flags = ["--rows", "SBERT-base-NLI (re-impl.)", "ConSERT-base sup-unsup", "--seeds", *"0123"]
+    notes = race.run(lambda number: filled(*flags, name="consert-3"))
     ends = [line.removeprefix("end ") for line in notes if line.startswith("end ")]
     assert len(notes) == 17 and len(ends) == len(set(ends)) == 8  # one began twice
     for seed in "0123":
@@ -197,6 +192,6 @@ def test_four_commands_share_a_table_although_one_is_killed(runner, tmp_path, mo
             for name in ("consert-sup-mini_", "consert-sup-unsup-mini_")
         )
         assert notes.index(f"end {first}") < notes.index(f"begin {then}")
-    found = json.loads((tmp_path / "consert-mini.json").read_text())
+    found = json.loads((tmp_path / "results" / "consert-mini.json").read_text())
     assert all(len(row["provenance"]) == 4 for row in found)
-    assert "SBERT-base-NLI" in (tmp_path / "consert-mini.md").read_text()
+    assert "SBERT-base-NLI" in (tmp_path / "results" / "consert-mini.md").read_text()

@@ -13,22 +13,12 @@ from papers import runs, study, study_page, study_runs
 from papers.__main__ import main
 from papers.differences import over_seeds
 from papers.runs import Choice
-from tests.papers.conftest import flags_of
+from tests.papers.conftest import Task, flags_of
 from tests.sources import ROOT
 from training.settings import read
 
 STUDIES = {name: study.read(name) for name in study.names()}
 TRAINED = [name for name, content in STUDIES.items() if not content.recorded]
-
-
-class Task:
-    """A task whose data need not be here."""
-
-    def __init__(self, name):
-        self.name = name
-
-    def load(self, data_dir):
-        pass
 
 
 def no_data(content, tasks_of=study_runs.tasks_of):
@@ -76,9 +66,8 @@ def asked(monkeypatch):
 
 
 @pytest.fixture
-def filled(tmp_path):
+def filled(folders):
     def fill(name, *flags, model="m"):
-        folders = [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path / 'results'}"]
         return main([name, f"--model={model}", *folders, *flags])
 
     return fill
