@@ -27,9 +27,13 @@ def test_sentences_become_one_file_named_by_their_content(container, tmp_path):
     assert path.read_text(encoding="utf-8") == LINES
 
 
-def test_rows_are_columns(tmp_path):
+def test_rows_are_columns_and_labelled_pairs_get_their_header(tmp_path):
     values = with_text([("a", "b c"), ("d", "e")], {"cache_dir": tmp_path})
     assert values["columns"] == 2 and values["train_file"].read_text() == "a\tb c\nd\te\n"
+    pairs = [("a", "d", "entailment"), ("c\n", "f", "-")]
+    values = with_text(pairs, {"cache_dir": tmp_path}, labelled=True)
+    expected = "premise\thypothesis\tlabel\na\td\tentailment\nc \tf\t-\n"
+    assert values["train_file"].read_text() == expected and "columns" not in values
 
 
 def read(data, tmp_path, **settings):
@@ -55,20 +59,18 @@ def test_a_dataset_is_read_as_a_file_of_its_columns_is(tmp_path):
     assert read(Dataset.from_dict(pairs, features), tmp_path) == [("a", "d", 1), ("b", "e", 2)]
 
 
-@pytest.mark.parametrize("row", [1.5, float("nan"), None, ("a", 2), {"text": "a"}])
-def test_a_value_that_is_not_text_is_refused_with_its_row(row, tmp_path):
-    with pytest.raises(BadInput, match="row 1 of the text"):
-        with_text(["a", row], {"cache_dir": tmp_path})
-    assert not [*tmp_path.iterdir()]
-
-
+NO_TEXT = (1.5, float("nan"), None, ("a", 2), {"text": "a"})
+BAD = [(["a", row], "row 1 of the text") for row in NO_TEXT]
 SPLITS = DatasetDict({"train": Dataset.from_dict({"text": ["a"]})})
+for kind in ({"text": ["a", "b"]}, SPLITS, DataFrame({"text": ["a"]}), 7):
+    BAD.append((kind, f"text of type {type(kind).__name__}: give sentences"))
 
 
-@pytest.mark.parametrize("text", [{"text": ["a", "b"]}, SPLITS, DataFrame({"text": ["a"]}), 7])
-def test_a_text_of_another_kind_is_refused(text, tmp_path):
-    with pytest.raises(BadInput, match=rf"text of type {type(text).__name__}: give sentences"):
+@pytest.mark.parametrize(("text", "said"), BAD)
+def test_what_is_not_text_is_refused(text, said, tmp_path):
+    with pytest.raises(BadInput, match=said):
         with_text(text, {"cache_dir": tmp_path})
+    assert not [*tmp_path.iterdir()]
 
 
 def test_the_cache_is_a_folder_s_name_and_a_text_is_given_once(tmp_path):
@@ -77,10 +79,3 @@ def test_the_cache_is_a_folder_s_name_and_a_text_is_given_once(tmp_path):
     for text in (["a dog"], tmp_path / "text.txt"):
         with pytest.raises(BadInput, match="give the text or train_file, not both"):
             with_text(text, {"train_file": "other.txt"})
-
-
-def test_labelled_pairs_get_their_header(tmp_path):
-    pairs = [("a", "d", "entailment"), ("c\n", "f", "-")]
-    values = with_text(pairs, {"cache_dir": tmp_path}, labelled=True)
-    expected = "premise\thypothesis\tlabel\na\td\tentailment\nc \tf\t-\n"
-    assert values["train_file"].read_text() == expected and "columns" not in values

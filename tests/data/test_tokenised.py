@@ -141,10 +141,18 @@ def test_an_upsampled_sample_has_the_size_of_the_text_again():
         assert Sample(count, 7, repeated=True).rows(20).tolist() == drawn * times
 
 
-@pytest.mark.parametrize("count", [0, 21])
-def test_a_sample_of_more_rows_than_there_are_is_refused(load, text, count):
-    with pytest.raises(BadInput, match=f"--max_rows {count}: the text has 20 rows"):
-        load(text, sample=Sample(count, 7))
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"sample": Sample(0, 7)}, "--max_rows 0: the text has 20 rows"),
+        ({"sample": Sample(21, 7)}, "--max_rows 21: the text has 20 rows"),
+        ({"block": 0}, "no room"),
+        ({"block": -5}, "no room"),
+    ],
+)
+def test_a_sample_and_a_block_that_cannot_be_are_refused(load, text, how, said):
+    with pytest.raises(BadInput, match=said):
+        load(text, **how)
 
 
 def by_hand(words, length):
@@ -188,9 +196,3 @@ def test_words_are_packed_as_by_hand_and_longer_ones_cut():
     assert made == [[1], [2, *range(50, 54)], [*range(54, 59)], [*range(59, 62), 3]]
     assert [*map(len, blocks_of([[*range(11)]], 4))] == [4, 4, 3]
     assert [*map(len, blocks_of([[*range(6)]], 6))] == [6]
-
-
-@pytest.mark.parametrize("length", [0, -5])
-def test_a_block_without_room_is_refused(load, text, length):
-    with pytest.raises(BadInput, match="no room"):
-        load(text, block=length)
