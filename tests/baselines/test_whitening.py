@@ -59,15 +59,13 @@ def test_fewer_dimensions_are_the_first_columns(vectors):
 
 
 def test_a_singular_covariance_is_refused_with_its_rank(vectors):
-    assert kernel(moments(vectors[:5])).shape == (6, 4)
-    with pytest.raises(BadInput, match=r"--dimensions 5: .* vary in 4 directions"):
-        kernel(moments(vectors[:5]), 5)
     flat = vectors.copy()
     flat[:, 2] = flat[:, 1] * 0.5  # a direction that is rounding only
-    with pytest.raises(BadInput, match=r"--dimensions 6: .* vary in 5 directions"):
-        kernel(moments(flat), 6)
-    assert kernel(moments(flat)).shape == (6, 5)
-    assert "vary in 0 directions" in refused(kernel, moments(np.repeat(vectors[:1], 50, axis=0)), 1)
+    for some, rank in ((vectors[:5], 4), (flat, 5), (np.repeat(vectors[:1], 50, axis=0), 0)):
+        said = refused(kernel, moments(some), rank + 1)
+        assert f"--dimensions {rank + 1}: " in said and f"vary in {rank} directions" in said
+        if rank:
+            assert kernel(moments(some)).shape == (6, rank)
 
 
 @pytest.mark.parametrize("pooling", ["avg", "cls_before_pooler", "avg_first_last"])

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from unittest import mock
 
+import pytest
 from accelerate.commands.launch import launch_command_parser
 
 from tests.sources import ROOT
@@ -58,7 +59,11 @@ def check(command):
         ours = word.startswith(("configs/", "tests/"))
         assert not ours or (ROOT / word).exists(), f"{word} does not exist"
     if words[0] == "make":
-        _check_target(words[1:])
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        for word in words[1:]:
+            name, is_variable, _ = word.partition("=")
+            known = rf"^{name} \?=" if is_variable else rf"^{name}:"
+            assert re.search(known, makefile, re.MULTILINE), f"make has no {name}"
     elif words[0] == "accelerate":
         launched = launch_command_parser().parse_args(words[2:])
         assert (ROOT / launched.config_file).exists(), command
@@ -71,28 +76,19 @@ def check(command):
         parse(words)
 
 
-def _check_target(words):
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for word in words:
-        name, is_variable, _ = word.partition("=")
-        pattern = rf"^{name} \?=" if is_variable else rf"^{name}:"
-        assert re.search(pattern, makefile, re.MULTILINE), f"make has no {name}"
-
-
 def _shortened(words):
     """A training command made short; a checkpoint on the hub is replaced by MODEL."""
-    flags = list(SHORT)
+    flags, command, start = list(SHORT), " ".join(words), ""
     if "run_pretrain_aux.py" not in words:
         flags.append("--test_tasks=none")
-    if re.search("infocse|aux", " ".join(words)):
+    if re.search("infocse|aux", command):
         flags.append("--skip_from=2")
-    start = ""
     if "--config" in words:
         start = read_config(words[words.index("--config") + 1]).get("model_name_or_path", "")
     if "--model_name_or_path" not in words and not Path(start).is_dir():
         flags.append("--model_name_or_path=MODEL")
     replaced = "|".join(flag.split("=")[0] for flag in flags)
-    return [*shlex.split(re.sub(rf" ({replaced}) \S+", "", " ".join(words))), *flags]
+    return [*shlex.split(re.sub(rf" ({replaced}) \S+", "", command)), *flags]
 
 
 def call(words):
@@ -116,12 +112,7 @@ def parse(words):
         return parsed, unknown
 
     with mock.patch.object(argparse.ArgumentParser, "parse_known_args", parse_known_args):
-        try:
+        with pytest.raises((Parsed, SystemExit)) as left:
             call(words)
-        except Parsed:
-            return
-        except SystemExit as leaving:
-            if {"--help", "--help_all"} & {*words} and not leaving.code:
-                return
-            raise
-    raise AssertionError(f"did not parse its flags: {' '.join(words)}")
+    helped = {"--help", "--help_all"} & {*words} and not getattr(left.value, "code", 1)
+    assert left.type is Parsed or helped, f"did not parse its flags: {' '.join(words)}"

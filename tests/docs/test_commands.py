@@ -26,12 +26,11 @@ def made(tiny_bert, text_file, dev_file, tmp_path_factory):
     (folder / "configs").symlink_to(ROOT / "configs")
     write(generate(0, 300, 40), folder / "corpora" / "toy")
     shutil.copytree(tiny_bert, folder / "MODEL")
-    for name in ("MY_SENTENCES.txt", "MY_PARAGRAPHS.txt", "MY_QUERIES.txt"):
+    (folder / "CORPUS").mkdir()
+    for name in ("MY_SENTENCES.txt", "MY_PARAGRAPHS.txt", "MY_QUERIES.txt", "CORPUS/part-0.txt"):
         shutil.copy(text_file, folder / name)
     for name in ("MY_PAIRS.tsv", "MY_TEST_PAIRS.tsv"):
         shutil.copy(dev_file, folder / name)
-    (folder / "CORPUS").mkdir()
-    shutil.copy(text_file, folder / "CORPUS" / "part-0.txt")
     (folder / "MY_FOLDER" / "below").mkdir(parents=True)
     lines = text_file.read_text(encoding="utf-8").splitlines()
     for start in range(0, len(lines), 4):
@@ -47,15 +46,9 @@ def made(tiny_bert, text_file, dev_file, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def here(made, tmp_path, monkeypatch):
-    """A copy of `made` as the working folder."""
-    monkeypatch.chdir(shutil.copytree(made, tmp_path / "here", symlinks=True))
-    return tmp_path / "here"
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_command_of_a_page_works(page, here, capsys):
+def test_every_command_of_a_page_works(page, made, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(shutil.copytree(made, tmp_path / "here", symlinks=True))
     text = page.read_text(encoding="utf-8")
     for command in commands(text):
         try:
@@ -65,11 +58,7 @@ def test_every_command_of_a_page_works(page, here, capsys):
     for block in blocks(text, ""):
         shown = re.search(r"^(python|make|accelerate) ", block, re.MULTILINE)
         assert not shown, "mark the block with sh"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 

@@ -18,12 +18,10 @@ from tests.docs.commands import blocks
 from tests.folders import record
 from tests.sources import ROOT
 
-BLOCKS = blocks((ROOT / "docs" / "python.md").read_text(encoding="utf-8"), "python")
 
-
-@pytest.fixture
-def page(tiny_bert, text_file, dev_file, tmp_path, monkeypatch):
-    """The names of the page after all its blocks."""
+def test_the_page_runs_and_its_run_is_the_command_s(
+    tiny_bert, text_file, dev_file, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     matplotlib.use("Agg")
@@ -31,14 +29,10 @@ def page(tiny_bert, text_file, dev_file, tmp_path, monkeypatch):
     for name in ("MY_SENTENCES.txt", "MY_PARAGRAPHS.txt"):
         shutil.copy(text_file, name)
     shutil.copy(dev_file, "MY_PAIRS.tsv")
-    names = {}
-    for block in BLOCKS:
-        exec(block.replace("batch_size=32", "batch_size=8"), names)
+    page = {}
+    for block in blocks((ROOT / "docs" / "python.md").read_text(encoding="utf-8"), "python"):
+        exec(block.replace("batch_size=32", "batch_size=8"), page)
     plt.close("all")
-    return names
-
-
-def test_the_page_runs_and_its_run_is_the_command_s(page, tmp_path):
     assert page["run"] == "runs/from-python"
     assert [step for step, _ in page["losses"].seen] == [5, 10]
     assert [step for step, _ in page["scores"]] == [0, 10, 20, 30]

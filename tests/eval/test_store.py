@@ -22,12 +22,12 @@ class Counting(Letters):
 
     def __init__(self, identity="letters", kill_at=-1):
         super().__init__(identity)
-        self.seen, self.calls, self.kill_at = [], [], kill_at
+        self.seen, self.calls, self.kill_at = [], 0, kill_at
 
     def __call__(self, texts):
-        if len(self.calls) == self.kill_at:
+        if self.calls == self.kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
-        self.calls.append(len(texts))
+        self.calls += 1
         self.seen.extend(texts)
         return super().__call__(texts) / 7
 

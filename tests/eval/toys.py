@@ -108,19 +108,20 @@ class BeirFolder:
         return " ".join(self.WORDS[i * step % 7] for step in (1, 2, 3)) + f" {i}"
 
     def write(self):
-        corpus, judged = [], ["query-id\tcorpus-id\tscore"]
-        for name, text in self.documents.items():
-            corpus.append({"_id": name, "text": text, "metadata": {}})
-            if name in self.titles:
-                corpus[-1]["title"] = self.titles[name]
+        lines = {"qrels/test.tsv": ["query-id\tcorpus-id\tscore"]}
         for query, grades in self.grades.items():
-            judged += [f"{query}\t{name}\t{grade}" for name, grade in grades.items()]
+            rows = [f"{query}\t{name}\t{grade}" for name, grade in grades.items()]
+            lines["qrels/test.tsv"] += rows
+        for file, texts in {"corpus": self.documents, "queries": self.queries}.items():
+            records = {}
+            for name, text in texts.items():
+                records[name] = {"_id": name, "text": text, "metadata": {}}
+            for name in records.keys() & self.titles.keys():
+                records[name]["title"] = self.titles[name]
+            lines[f"{file}.jsonl"] = map(json.dumps, records.values())
         (self.folder / "qrels").mkdir(parents=True, exist_ok=True)
-        (self.folder / "qrels" / "test.tsv").write_text("\n".join([*judged, ""]))
-        asked = [{"_id": name, "text": text} for name, text in self.queries.items()]
-        for file, records in {"corpus": corpus, "queries": asked}.items():
-            lines = [json.dumps(record) + "\n" for record in records]
-            (self.folder / f"{file}.jsonl").write_text("".join(lines))
+        for name, of_file in lines.items():
+            (self.folder / name).write_text("".join(f"{line}\n" for line in of_file))
 
     def texts(self):
         """What is encoded for each document."""

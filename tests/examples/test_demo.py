@@ -64,8 +64,8 @@ def installed():
 def test_the_installed_packages_have_thousands_of_documents(installed):
     names, texts = zip(*installed, strict=True)
     assert len(names) > 3000 and list(names) == sorted(set(names)) and len(set(texts)) == len(texts)
-    known = {"numpy.linalg.inv", "scipy.signal.savgol_filter", "pandas.Series.rolling"}
-    assert known | {"sklearn.svm.SVC"} <= {*names}
+    known = "numpy.linalg.inv scipy.signal.savgol_filter pandas.Series.rolling sklearn.svm.SVC"
+    assert {*known.split()} <= {*names}
     assert {name.split(".")[0] for name in names} == {*command.PACKAGES}
 
 
@@ -93,7 +93,6 @@ def test_a_tiny_run_shows_the_verdict_and_hits_side_by_side(
     _, shown = capsys.readouterr().out.split("| question ")
     _, _, *lines = shown.splitlines()
     assert len(lines) == len(read_yaml(command.QUESTIONS))
-    names = {name for name, _ in installed}
     for line in lines:
-        _, *sides = line.split("|")[1:-1]
-        assert all(len({*side.strip().split(", ")} & names) == command.HITS for side in sides)
+        for side in line.split("|")[2:-1]:
+            assert len({*side.strip().split(", ")} & {*dict(installed)}) == command.HITS

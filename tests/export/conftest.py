@@ -8,22 +8,19 @@ import pytest
 import torch
 
 from data.template import mask_place, templated
+from eval.scores import row
 from models.encoder import SentenceEncoder
 from models.heads import Head, Normalize, projection_named
 from models.loading import load_backbone, load_tokenizer
 
-
-def _score(task, aggregation, n, value, headline=True):
-    key = {"task": task, "split": "test", "mode": "test", "metric": "spearman"}
-    return key | {"aggregation": aggregation, "n": n, "value": value, "headline": headline}
-
-
 SCORES = [
-    _score("STS12", "all", 3108, 62.376),
-    _score("STS12", "mean of subsets", 3108, 60.125, False),
-    _score("STS-B", "single", 1379, 70.448),
-    _score("Avg.", "mean of tasks", 4487, 66.415),
+    row("STS12", "test", "spearman", "all", 3108, 62.376),
+    row("STS12", "test", "spearman", "mean of subsets", 3108, 60.125),
+    row("STS-B", "test", "spearman", "single", 1379, 70.448),
+    row("Avg.", "test", "spearman", "mean of tasks", 4487, 66.415),
 ]
+for number, score in enumerate(SCORES):
+    score["headline"] = number != 1
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import search.index
-from common.errors import BadInput
 from common.folders import filling
 from embedder import Embedder
 from eval.metrics.cosine import unit
@@ -64,8 +63,7 @@ def test_both_scores_are_added_and_the_best_window_stands_for_its_document(monke
                 assert best[hit.document][1] == hit[:3]
                 assert hit.cosine == pytest.approx(cosines[windows.index(hit[:3])], abs=1e-5)
                 assert hit.bm25 == words[windows.index(hit[:3])]
-    with pytest.raises(BadInput, match=r"weight 1.1 must be from 0 .* to 1"):
-        index.search(letters(["a"]), ["a"], 1, 1.1)
+    assert "weight 1.1 must be from 0" in refused(index.search, letters(["a"]), ["a"], 1, 1.1)
 
 
 @pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-6), ("float16", 1e-3), ("int8", 2e-2)])
@@ -117,19 +115,18 @@ def test_only_documents_below_a_path_are_found():
     for under, found in cases.items():
         [hits] = index.search(letters(["cat"]), ["cat"], 9, under=under)
         assert [hit.document for hit in hits] == found
-    with pytest.raises(BadInput, match=r"'b': the index has no document below it"):
-        index.search(letters(["cat"]), ["cat"], 9, under="b")
+    said = refused(index.search, letters(["cat"]), ["cat"], 9, under="b")
+    assert "'b': the index has no document below it" in said
 
 
 def test_another_model_other_prompts_and_another_folder_are_refused(model, tiny_roberta, tmp_path):
     model.save(tmp_path / "index")
-    with pytest.raises(BadInput, match="is not the model that built the index"):
-        Embedder.load_index(tmp_path / "index", tiny_roberta)
-    with pytest.raises(BadInput, match="exists already; remove it"):
-        Embedder(tiny_roberta, pooling="avg").build_index(["a text"]).save(tmp_path / "index")
+    for other in ({"model": tiny_roberta}, {"pooling": "cls_before_pooler"}):
+        said = refused(Embedder.load_index, tmp_path / "index", **other)
+        assert "is not the model that built the index" in said
+    another = Embedder(tiny_roberta, pooling="avg").build_index(["a text"])
+    assert "exists already; remove it" in refused(another.save, tmp_path / "index")
     assert Embedder.load_index(tmp_path / "index", pooling="avg").texts
-    said = refused(Embedder.load_index, tmp_path / "index", pooling="cls_before_pooler")
-    assert "is not the model" in said
     folder = tmp_path / "model"
     model.encoder.module.save(str(folder), model.tokenizer)
     Embedder(folder).build_index(["a text"]).save(tmp_path / "other")

@@ -17,22 +17,13 @@ from tests.eval.toys import spearman, write_stsb
 PLAIN = ["--pooling", "avg"]
 
 
-@pytest.fixture(scope="module")
-def data_dir(sentences, tmp_path_factory):
-    """A file like STS-B's test set: 1,379 pairs in SentEval's columns."""
+def test_every_analysis_has_its_numbers_and_its_picture(
+    tiny_bert, tiny_roberta, sentences, tmp_path
+):
     rows = [(f"{i % 26 / 5:.1f}", sentences[i % 300], sentences[i * 7 % 290]) for i in range(1379)]
-    return write_stsb(tmp_path_factory.mktemp("corpora"), rows)
-
-
-@pytest.fixture(scope="module")
-def ran(tiny_bert, tiny_roberta, data_dir, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("analyses") / "new"
-    models = [f"$one$ & only={tiny_bert}", str(tiny_roberta)]
-    return main([*models, *PLAIN, "--data_dir", str(data_dir), "--output", str(folder)]), folder
-
-
-def test_every_analysis_has_its_numbers_and_its_picture(ran, tiny_roberta):
-    returned, folder = ran
+    write_stsb(tmp_path, rows)
+    folder, models = tmp_path / "new", [f"$one$ & only={tiny_bert}", str(tiny_roberta)]
+    returned = main([*models, *PLAIN, f"--data_dir={tmp_path}", f"--output={folder}"])
     names = {"analyses.json", *(f"{name}.png" for name in HEADLINES)}
     assert {path.name for path in folder.iterdir()} == names
     content = json.loads((folder / "analyses.json").read_text(encoding="utf-8"))
