@@ -10,18 +10,8 @@ from embedder import Embedder
 from tests.sources import ROOT
 
 # Each takes from a tenth of a second to two.
-SLOW = {
-    "bm25s",
-    "datasets",
-    "matplotlib",
-    "scipy.stats",
-    "sentence_transformers",
-    "sklearn",
-    "transformers.modeling_utils",
-    "transformers.trainer",
-}
-
-
+SLOW = {"bm25s", "datasets", "matplotlib", "scipy.stats", "sentence_transformers", "sklearn"}
+SLOW |= {"transformers.modeling_utils", "transformers.trainer"}
 RUN = """
 import atexit, runpy, sys
 atexit.register(lambda: print(*sys.modules, file=sys.stderr))

@@ -37,6 +37,8 @@ CHECKPOINTING = next(name for name in NAMES if hasattr(RunArguments, name))
         ({CHECKPOINTING: "true", "method": "s_simcse"}, "--activation_checkpointing: not supporte"),
         ({"optim": "schedule_free_adamw"}, "--optim schedule_free_adamw "),
         ({"optim": "sgd", "adamw": "transformers"}, "--optim sgd with --adamw transformers"),
+        ({"cuda_graph": "true", "method": "moco"}, "--cuda_graph: not supported here; its queue g"),
+        ({"cuda_graph": "true", "gradient_accumulation_steps": 2}, "--cuda_graph: .* it needs one"),
         ({"report_to": "dvclive"}, "--report_to dvclive: unknown, or its package is not installed"),
         ({"cache_dir": "/dev/null/x"}, "/dev/null/x/\\w+: cannot be written"),
         ({"output_dir": "/dev/null/x"}, "/dev/null/x/run.json: cannot be written"),
@@ -82,10 +84,17 @@ def test_labelled_pairs_have_two_texts(unsup, names):
         run_sup.main([*argv, "--text_column", *names])
 
 
-def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, monkeypatch):
-    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
-    with pytest.raises(BadInput, match="launcher sets mixed precision 'bf16' and the flags 'no'"):
-        run_unsup.main(unsup(method="simcse"))
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("MIXED_PRECISION", "bf16", "launcher sets mixed precision 'bf16' and the flags 'no'"),
+        ("USE_FSDP", "true", "shards the model"),
+    ],
+)
+def test_what_a_launcher_sets_must_fit(unsup, tmp_path, monkeypatch, name, value, said):
+    monkeypatch.setenv(f"ACCELERATE_{name}", value)
+    with pytest.raises(BadInput, match=said):
+        run_unsup.main(unsup())
     assert not [*tmp_path.glob("run/*")]
 
 
@@ -159,9 +168,3 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monk
     assert all(word in printed for word in (*facts, "settings: max_steps 6 (flag)"))
     assert not [*tmp_path.glob("run/*")]
     assert not [*(tmp_path / "temporary").glob("dry-run-*")]
-
-
-def test_a_configuration_that_shards_the_model_is_refused(unsup, monkeypatch):
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(BadInput, match="shards the model"):
-        run_unsup.main(unsup(dry_run="true"))

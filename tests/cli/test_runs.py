@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, TrainerCallback
 
 import eval.__main__
+import run_pretrain_aux
 import run_sup
 import run_unsup
 from common.errors import BadInput, CheckpointRefused
@@ -178,6 +179,31 @@ def test_examples_are_held_out_where_enough_can_be(
         said = "1040 examples, with 10 held out, are fewer than one batch of 1045 in"
         with pytest.raises(BadInput, match=said):
             run_unsup.main(unsup("two", **large))
+
+
+@pytest.mark.parametrize(
+    ("script", "flags"),
+    [
+        (run_unsup, {"method": "simcse", "max_length": 8, "dev": "none", "max_grad_norm": 0.1}),
+        (run_unsup, {"dropout": 0, "dev": "none", "max_grad_norm": 0.1}),
+        (run_pretrain_aux, {"dropout": 0, "max_grad_norm": -1}),  # which clips nothing
+    ],
+)
+def test_steps_of_graphs_are_those_of_a_plain_run(unsup, aux, tmp_path, script, flags):
+    """On a CPU, where nothing is captured: the weights, and the norms before they are clipped.
+
+    Other shapes would take other numbers for dropout.
+    """
+    arguments = unsup if script is run_unsup else aux
+    flags |= {"packed": "false", "max_steps": 3, "optim": "sgd", "learning_rate": 0.05}
+    runs = [tmp_path / name for name in ("plain", "graph")]
+    for run, graph in zip(runs, ("false", "true"), strict=True):
+        script.main(arguments(run.name, **flags, cuda_graph=graph))
+    weights = [load_file(run / "checkpoint-3" / "model.safetensors") for run in runs]
+    norms = [[line["grad_norm"] for line in history(run) if "grad_norm" in line] for run in runs]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-4) and min(norms[0]) > 0.2
+    for name, value in weights[0].items():
+        torch.testing.assert_close(weights[1][name], value, rtol=1e-5, atol=1e-7)
 
 
 ACCUMULATED = {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}

@@ -41,19 +41,6 @@ def parsed(config_text, *flags, config, script=UNSUP):
     return read(script, ["--config", config(config_text), "--use_cpu", *method, *flags], "")
 
 
-def refusal(config_text, *flags, config):
-    return refused(parsed, config_text, *flags, config=config)
-
-
-def test_flags_override_the_file_and_both_are_named_as_sources(config):
-    text = "max_length: 48\npooling: avg\nseed: 7\n"
-    settings = parsed(text, "--seed", "9", "--pooling=cls", config=config)
-    assert settings.values.items() >= {"max_length": 48, "pooling": "cls", "seed": 9}.items()
-    assert settings.sources["max_length"] == config(text) and settings.sources["seed"] == "flag"
-    words = ["--seed", "9", "--use_cpu", "--method=simcse", f"--config={config(text)}"]
-    assert read(UNSUP, words, "").args.seed == 9, "wherever --config stands"
-
-
 def test_the_command_repeats_the_settings_without_the_file(config):
     text = "max_length: 48\ntrain_file: [a b.txt, c.txt]\ntest_tasks: none\n"
     flags = ["--learning_rate=1e-5", "--upsample", "--max_rows=100"]
@@ -111,25 +98,6 @@ def test_python_values_of_the_wrong_type_or_range_are_refused_by_name(name, valu
     assert name in refused(fill, UNSUP, PYTHON | {name: value})
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--temp 0.05", "unknown argument '--temp'; here: --temperature"),
-        ("--mlm_weight 1", "here: --aux_weight of --method infocse"),
-        ("--overwrite_output_dir", "here: another --output_dir"),
-        ("--load_best_model_at_end", "here: --dev stsb (the default); the best model is"),
-        ("--data_seed=3", "here: --seed"),
-        ("--patience 2 --dev none", "--patience: does nothing with --dev none"),
-        ("--dev_file a.tsv --dev none", "--dev_file: does nothing with --dev none"),
-        ("--upsample", "--upsample: does nothing without --max_rows"),
-        ("--cuda_graph true --chunk_size 8", "--cuda_graph: does nothing beside --chunk_size"),
-        ("--fp16 true", "--fp16: needs a GPU"),
-    ],
-)
-def test_a_flag_that_would_do_nothing_is_refused(config, words, said):
-    assert said in refusal("seed: 1", *words.split(), config=config)
-
-
 def test_bf16_without_a_gpu_for_it_and_a_flag_of_a_head_without_one_are_refused(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     wrong = PYTHON | {"use_cpu": False, "bf16": True}
@@ -171,19 +139,22 @@ def test_a_configuration_of_another_script_names_it():
         assert needed in refused(fill, script, {"config": ROOT / config})
 
 
-def test_files_combine_and_the_later_wins(tmp_path):
+def test_files_combine_the_later_wins_and_a_flag_over_all_wherever_it_stands(tmp_path):
     texts = ["method: moco\nseed: 1\nmax_steps: 9", "num_train_epochs: 2\nqueue_size: 7\nseed: 2"]
+    texts[1] += "\npooling: avg"
     paths = [tmp_path / f"{number}.yaml" for number in range(2)]
     for path, text in zip(paths, texts, strict=True):
         path.write_text(text)
     for made in (
-        read(UNSUP, ["--config", *map(str, paths), "--dev=none"], ""),
-        fill(UNSUP, {"config": paths, "dev": "none"}),
+        read(UNSUP, ["--pooling", "cls", "--config", *map(str, paths), "--dev=none"], ""),
+        read(UNSUP, ["--config", *map(str, paths), "--dev=none", "--pooling=cls"], ""),
+        fill(UNSUP, {"config": paths, "dev": "none", "pooling": "cls"}),
     ):
         run = made.args
         assert (run.seed, run.max_steps, run.num_train_epochs) == (2, -1, 2)
         assert made.method_args.queue_size == 7
         assert made.sources["method"] == str(paths[0]) and made.sources["seed"] == str(paths[1])
+        assert (made.values["pooling"], made.sources["pooling"]) == ("cls", "flag")
     assert read_config(*paths)["method"] == "moco"
 
 
@@ -205,34 +176,42 @@ def test_files_combine_and_the_later_wins(tmp_path):
     ],
 )
 def test_a_bad_file_is_refused_by_name_and_key(config, text, said):
-    message = refusal(text, config=config)
+    message = refused(parsed, text, config=config)
     assert message.startswith(config(text) + ": ")
     assert said in message
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("words", "said"),
     [
-        (["--max_lenght", "3"], "unknown argument '--max_lenght'; did you mean '--max_length'?"),
-        (["stray"], "unknown argument 'stray'"),
-        (["--max_len", "3"], "unknown argument '--max_len'"),
-        (["--seed"], "--seed: expected one argument"),
-        (["--max_length", "many"], "--max_length"),
-        (["--seed", "3", "4"], "unknown argument '4'"),
-        (["--no_seed", "3", "4"], "unknown argument '--no_seed'; did you mean '--seed'?"),
-        (["--method=nli"], "--method nli: train it with run_sup.py"),
-        (["--method=spans"], "--method spans: it is 'cropping' now; choose one of"),
-        (["--method=infocse", "--mask_recipe=mask"], "'--mask_recipe'; it is '--mask_scheme' now"),
-        (["--method=memory_bank", "--queue_size=4"], "'--queue_size'; it is '--negatives' now"),
-        (
-            [f"--config={ROOT}/configs/aux-read-bert-base.yaml"],
-            "it is 'aux-retromae-bert-base' now",
-        ),
+        ("--max_lenght 3", "unknown argument '--max_lenght'; did you mean '--max_length'?"),
+        ("stray", "unknown argument 'stray'"),
+        ("--max_len 3", "unknown argument '--max_len'"),
+        ("--seed", "--seed: expected one argument"),
+        ("--max_length many", "--max_length"),
+        ("--seed 3 4", "unknown argument '4'"),
+        ("--no_seed 3 4", "unknown argument '--no_seed'; did you mean '--seed'?"),
+        ("--temp 0.05", "unknown argument '--temp'; here: --temperature"),
+        ("--mlm_weight 1", "here: --aux_weight of --method infocse"),
+        ("--overwrite_output_dir", "here: another --output_dir"),
+        ("--data_seed=3", "here: --seed"),
+        ("--patience 2 --dev none", "--patience: does nothing with --dev none"),
+        ("--dev_file a.tsv --dev none", "--dev_file: does nothing with --dev none"),
+        ("--upsample", "--upsample: does nothing without --max_rows"),
+        ("--cuda_graph true --chunk_size 8", "--cuda_graph: does nothing beside --chunk_size"),
+        ("--fp16 true", "--fp16: needs a GPU"),
+        ("--method=nli", "--method nli: train it with run_sup.py"),
+        ("--method=spans", "--method spans: it is 'cropping' now; choose one of"),
+        ("--method=infocse --mask_recipe=mask", "'--mask_recipe'; it is '--mask_scheme' now"),
+        ("--method=memory_bank --queue_size=4", "'--queue_size'; it is '--negatives' now"),
+        ("--config=configs/aux-read-bert-base.yaml", "it is 'aux-retromae-bert-base' now"),
     ],
 )
-def test_bad_flags_are_refused_by_name(flags, said):
-    method = [] if flags[0].startswith("--method") else ["--method=simcse"]
-    assert said in refused(read, UNSUP, [*method, "--use_cpu=yes", *flags], "")
+def test_bad_flags_are_refused_by_name(words, said):
+    words = words.split()
+    if not words[0].startswith("--method"):
+        words.insert(0, "--method=simcse")
+    assert said in refused(read, UNSUP, ["--use_cpu=yes", *words], "")
 
 
 def test_a_flag_replaces_the_alternatives_in_the_file(config):
