@@ -7,8 +7,7 @@ import pytest
 
 from papers import study_page
 from papers.__main__ import main
-from papers.differences import Difference
-from papers.summary import TEMPLATES, sentence
+from papers.summary import TEMPLATES
 from tests.sources import ROOT
 
 NUMBER = re.compile(r"(?<![\d.,])[+-]?\d{1,2}\.\d\d(?!\d|\.\d)")
@@ -41,10 +40,3 @@ def test_the_readme_has_no_result_outside_its_computed_part():
     text = re.sub(r"<!-- numbers:.*?<!-- end of numbers -->", "", text, flags=re.DOTALL)
     text = re.sub(r"```.*?```|Python 3\.\d+ to 3\.\d+", "", text, flags=re.DOTALL)
     assert NUMBER.findall(text) == []
-
-
-def test_a_difference_in_a_sentence_has_its_interval_and_reading():
-    three = Difference(0.5, 0.25, 0.75, 0.01, 3)
-    assert sentence(three, 0.02) == "+0.50 (+0.25 to +0.75, 3 seeds, Holm's p 0.020: above)"
-    two = Difference(0.5, -5.0, 6.0, float("nan"), 2)
-    assert sentence(two, float("nan")) == "+0.50 (two seeds)"
