@@ -47,9 +47,9 @@ def arguments(sentences, model, tmp_path):
     return arguments
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def enough(monkeypatch):
-    monkeypatch.setattr(command, "LEAST", 30)
+    monkeypatch.setattr(command, "LEAST", 33)
 
 
 def scores(**gains):
@@ -89,6 +89,7 @@ def test_with_few_documents_the_default_stays_whatever_few_queries_say(
 ):
     """On 74 short pages 24 queries once chose BM25, which finds no page by other words."""
     monkeypatch.setattr(command, "ndcg", lambda *_: 1 / 0)
+    monkeypatch.setattr(command, "LEAST", 34)
     result = command.main(arguments())
     assert result["search"] == "hybrid" and len(result["queries"]) == 33
     said = capsys.readouterr().out
@@ -97,7 +98,6 @@ def test_with_few_documents_the_default_stays_whatever_few_queries_say(
     assert shipped.recipe == (0.5, "english") and same_weights(tmp_path / "out", model)
 
 
-@pytest.mark.usefixtures("enough")
 def test_with_an_encoder_that_was_not_made_for_search_bm25_is_the_default(
     arguments, tiny_bert, tmp_path
 ):
@@ -106,7 +106,6 @@ def test_with_an_encoder_that_was_not_made_for_search_bm25_is_the_default(
     assert load_encoder(str(tmp_path / "out"))[0].pooling == "avg"
 
 
-@pytest.mark.usefixtures("enough")
 @pytest.mark.parametrize("chosen", ["bm25", "dense"])
 def test_the_best_search_is_one_folder_for_every_reader(
     arguments, model, tmp_path, monkeypatch, capsys, chosen
@@ -127,7 +126,6 @@ def test_the_best_search_is_one_folder_for_every_reader(
     assert built.hits(["a dog"]) == built.hits(["a dog"], weight=float(chosen == "dense"))
 
 
-@pytest.mark.usefixtures("enough")
 def test_build_encodes_only_the_documents_that_gave_a_query(arguments, tmp_path, capsys):
     queries = command.main(arguments())["queries"]
     words = ["build", str(tmp_path / "documents.jsonl"), f"--model={tmp_path / 'out'}"]

@@ -3,8 +3,7 @@
 import gzip
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pandas as pd
 import pytest
 
 import eval.encode_corpus.__main__ as command
@@ -25,8 +24,8 @@ def shards(tmp_path, sentences):
     (folder / "a.txt").write_text(plain[0], encoding="utf-8")
     (folder / "b.1.txt.gz").write_bytes(gzip.compress(plain[1].encode()))
     (folder / "c").write_text(plain[2].rstrip("\n"), encoding="utf-8")
-    table = pa.table({"id": range(15), "body": [text or None for text in texts[3]]})
-    pq.write_table(table, folder / "d.parquet", row_group_size=4)
+    table = pd.DataFrame({"id": range(15), "body": [text or None for text in texts[3]]})
+    table.to_parquet(folder / "d.parquet", row_group_size=4)
     return dict(zip(sorted(folder.iterdir()), texts, strict=True))
 
 
@@ -136,20 +135,14 @@ def test_a_shard_that_changes_while_it_is_encoded_is_not_done(tmp_path):
     assert command.encode_shard(Letters(), out, shard)["rows"] == 2
 
 
-def table_of(column, name="body"):
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({name: column}), sink)
-    return sink.getvalue().to_pybytes()
-
-
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         ("x.txt", b"", "x.txt: contains no text; remove it from the inputs"),
         ("x.txt", b"good\nn\xf6t\n", "x.txt:2: 'utf-8' codec"),
-        ("x.parquet", table_of(["a"], "content"), "no column 'body'"),
-        ("x.parquet", table_of([1.5]), "a cell is of type float"),
-        ("x.parquet", table_of(["a"])[:-9], "cannot be read as parquet"),
+        ("x.parquet", pd.DataFrame({"content": ["a"]}).to_parquet(), "no column 'body'"),
+        ("x.parquet", pd.DataFrame({"body": [1.5]}).to_parquet(), "a cell is of type float"),
+        ("x.parquet", pd.DataFrame({"body": "a"}, [0]).to_parquet()[:-9], "cannot be read as"),
     ],
 )
 def test_a_bad_shard_is_named_and_leaves_no_output(tmp_path, name, content, said, letters):

@@ -61,15 +61,14 @@ def installed():
     return documents()
 
 
-def test_the_installed_packages_have_thousands_of_documents(installed):
+def test_the_installed_packages_have_thousands_of_documents_and_nearly_every_answer(
+    installed, tmp_path
+):
     names, texts = zip(*installed, strict=True)
     assert len(names) > 3000 and list(names) == sorted(set(names)) and len(set(texts)) == len(texts)
     known = "numpy.linalg.inv scipy.signal.savgol_filter pandas.Series.rolling sklearn.svm.SVC"
     assert {*known.split()} <= {*names}
     assert {name.split(".")[0] for name in names} == {*command.PACKAGES}
-
-
-def test_nearly_every_question_has_an_answer_here(installed, tmp_path):
     command.write(installed, read_yaml(command.QUESTIONS), tmp_path)
     data = read_set(tmp_path, "test")
     assert len(data.queries) >= 39 and len(data.corpus) == len(installed)

@@ -19,16 +19,11 @@ LOG = [
 ]
 
 
-def write_record(folder, record=None, log=LOG):
+def write_run(folder, record=None, log=LOG):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_text(json.dumps(record or run_record()))
     (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
     return folder
-
-
-@pytest.fixture
-def write_run():
-    return write_record
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +31,7 @@ def trained(tmp_path_factory, tiny_bert, dev_file):
     """Two finished runs with scores of the graded pairs; they differ in their pooling."""
     folders = []
     for name, pooling in (("first", "avg"), ("second", "cls_before_pooler")):
-        folder = write_record(tmp_path_factory.mktemp("runs") / name)
+        folder = write_run(tmp_path_factory.mktemp("runs") / name)
         encoder, tokenizer = load_encoder(str(tiny_bert), pooling)
         encoder.save(str(folder), tokenizer)
         results = score_all(Encode(encoder, tokenizer), [own_pairs(str(dev_file))], "")

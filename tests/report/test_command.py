@@ -12,6 +12,8 @@ from report import MARK
 from report.__main__ import main
 from tests.folders import run_record
 
+from .conftest import write_run
+
 VOID = {"meta", "input", "hr", "br", "img", "link"}
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror=alert(2)> & "quoted" 'single' """
 HOSTILE += "<!-- {{ 7 * 7 }} {% raw %} é"
@@ -72,7 +74,7 @@ def test_two_runs_side_by_side_with_every_section(both, trained):
     assert len(re.findall(r"[+-]\d+\.\d\d to [+-]\d+\.\d\d", page.texts["scores"])) == 1
 
 
-def test_what_differs_between_runs_is_marked_and_the_rest_is_folded(tmp_path, write_run):
+def test_what_differs_between_runs_is_marked_and_the_rest_is_folded(tmp_path):
     folders = []
     for name, temperature in {"a": 0.05, "b": 0.07}.items():
         record = run_record() | {"findings": [f"said by {name}"]}
@@ -105,7 +107,7 @@ def test_the_page_needs_nothing_else_and_tells_no_path(both, trained):
     assert dict(page.attributes)["content"] == policy
 
 
-def test_hostile_texts_are_shown_and_do_nothing(tmp_path, write_run, trained):
+def test_hostile_texts_are_shown_and_do_nothing(tmp_path, trained):
     folder = write_run(tmp_path / "runs" / "<b>&\"'")
     record = json.loads((folder / "run.json").read_text())
     record["settings"]["method"] = record["versions"][HOSTILE] = HOSTILE
@@ -121,7 +123,7 @@ def test_hostile_texts_are_shown_and_do_nothing(tmp_path, write_run, trained):
     assert "<b>&\"'" in page.texts["runs"]
 
 
-def test_missing_pieces_are_said(tmp_path, write_run, trained):
+def test_missing_pieces_are_said(tmp_path, trained):
     record = {"format": 1, "status": "running", "settings": {}, "trajectory": {}}
     young = write_run(tmp_path / "young", record, log=[])
     (young / "log.jsonl").unlink()
@@ -136,7 +138,7 @@ def test_missing_pieces_are_said(tmp_path, write_run, trained):
     assert "No scores" not in Page(main(words)).texts["scores"]
 
 
-def test_a_page_replaces_pages_of_this_command_only(both, tmp_path, write_run):
+def test_a_page_replaces_pages_of_this_command_only(both, tmp_path):
     assert both[1].read_bytes().startswith(MARK)
     theirs = tmp_path / "theirs.html"
     theirs.write_text("<!doctype html><title>mine</title>")

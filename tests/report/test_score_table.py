@@ -10,9 +10,11 @@ from report.runs import read_run_folder
 from report.score_table import headline, score_rows
 from tests.eval.toys import scored
 
+from .conftest import write_run
+
 
 @pytest.fixture
-def make(write_run):
+def make():
     def made(folder, noise, items=True):
         """A run whose similarities are the gold scores and noise."""
         gold = np.random.default_rng(1).uniform(0, 5, 80)
@@ -42,7 +44,7 @@ def test_every_later_run_is_compared_with_the_first_as_by_eval_compare(tmp_path,
     assert headline("ca", score_rows(runs[::-2]))[0].startswith("a is worse than c: Avg. ")
 
 
-def test_missing_scores_and_missing_examples_are_seen(tmp_path, make, write_run):
+def test_missing_scores_and_missing_examples_are_seen(tmp_path, make):
     bare = read_run_folder("none", write_run(tmp_path / "none"))
     a, b = make(tmp_path / "a", 2.0, items=False), make(tmp_path / "b", 0.5)
     rows = score_rows([bare, a, b])

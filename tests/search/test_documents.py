@@ -4,8 +4,7 @@ import sys
 from itertools import pairwise
 from types import SimpleNamespace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pandas as pd
 import pytest
 
 import search.documents
@@ -48,10 +47,10 @@ def test_rows_and_lines_of_files_are_documents(tmp_path):
     expected = [("lines.txt:1", "", "first"), ("lines.txt:3", "", "third")]
     expected += [("x", "T", "T body"), ("records.JSONL:3", "", "alone"), ("7", "", "numbered")]
     assert read_documents([text, records]) == expected
-    table = pa.table({"text": ["None", "b"], "name": ["N", None]})
+    table = pd.DataFrame({"text": ["None", "b"], "name": ["N", None]})
     (tmp_path / "t.CSV").write_text('name,text\nN,None\n,"b"\n')
     (tmp_path / "t.tsv").write_text("name\ttext\nN\tNone\n\tb\n")
-    pq.write_table(table, tmp_path / "t.parquet")
+    table.to_parquet(tmp_path / "t.parquet")
     lines = ":2", ":3"
     for name, at in {"t.CSV": lines, "t.tsv": lines, "t.parquet": (": row 1", ": row 2")}.items():
         path = tmp_path / name
