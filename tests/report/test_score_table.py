@@ -1,7 +1,6 @@
 """The table of scores, against `eval.compare`."""
 
 import numpy as np
-import pytest
 
 from eval.compare.intervals import compare
 from eval.dev import BETTER, judged
@@ -13,23 +12,19 @@ from tests.eval.toys import scored
 from .conftest import write_run
 
 
-@pytest.fixture
-def make():
-    def made(folder, noise, items=True):
-        """A run whose similarities are the gold scores and noise."""
-        gold = np.random.default_rng(1).uniform(0, 5, 80)
-        noises = noise * np.random.default_rng(int(100 * noise)).normal(size=(2, 80))
-        cosines = dict(zip(("STS-B", "SICK-R"), gold + noises, strict=True))
-        write_run(folder)
-        scored(folder.parent, folder.name, cosines, dict.fromkeys(cosines, gold))
-        if not items:
-            (folder / "scores.items.npz").unlink()
-        return read_run_folder(folder.name, folder)
-
-    return made
+def make(folder, noise, items=True):
+    """A run whose similarities are the gold scores and noise."""
+    gold = np.random.default_rng(1).uniform(0, 5, 80)
+    noises = noise * np.random.default_rng(int(100 * noise)).normal(size=(2, 80))
+    cosines = dict(zip(("STS-B", "SICK-R"), gold + noises, strict=True))
+    write_run(folder)
+    scored(folder.parent, folder.name, cosines, dict.fromkeys(cosines, gold))
+    if not items:
+        (folder / "scores.items.npz").unlink()
+    return read_run_folder(folder.name, folder)
 
 
-def test_every_later_run_is_compared_with_the_first_as_by_eval_compare(tmp_path, make):
+def test_every_later_run_is_compared_with_the_first_as_by_eval_compare(tmp_path):
     runs = [make(tmp_path / "a", 1.0), make(tmp_path / "b", 1.1), make(tmp_path / "c", 0.1)]
     rows = dict(score_rows(runs))
     assert [key.task for key in rows] == ["STS-B", "SICK-R", AVERAGE]
@@ -44,7 +39,7 @@ def test_every_later_run_is_compared_with_the_first_as_by_eval_compare(tmp_path,
     assert headline("ca", score_rows(runs[::-2]))[0].startswith("a is worse than c: Avg. ")
 
 
-def test_missing_scores_and_missing_examples_are_seen(tmp_path, make):
+def test_missing_scores_and_missing_examples_are_seen(tmp_path):
     bare = read_run_folder("none", write_run(tmp_path / "none"))
     a, b = make(tmp_path / "a", 2.0, items=False), make(tmp_path / "b", 0.5)
     rows = score_rows([bare, a, b])

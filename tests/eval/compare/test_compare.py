@@ -20,11 +20,9 @@ AVERAGE = Key("Avg.", "test", "test", "spearman")
 
 def of_values(folder, name, values, split="test", **settings):
     """A file without examples: task -> Spearman."""
-    results = {
-        task: Result([row(task, split, "spearman", "all", 100, value)])
-        for task, value in values.items()
-    }
-    path = folder / f"{name}.json"
+    results, path = {}, folder / f"{name}.json"
+    for task, value in values.items():
+        results[task] = Result([row(task, split, "spearman", "all", 100, value)])
     write_rows(path, rows_of(results, name, None, **settings))
     return path
 
@@ -156,9 +154,9 @@ def test_a_published_spread_says_whether_seeds_explain_the_difference(tmp_path, 
 
 
 def test_figures_of_other_tasks_examples_or_protocols_are_not_compared(tmp_path):
-    a, b = of_values(tmp_path, "a", {"STS-B": 70.0}), of_values(tmp_path, "b", {"STS-B": 60.0})
-    rewrite(b, lambda row: {"aggregation": "identical"})
-    said = verdicts(compare(side(a), side(b)))
+    files = [of_values(tmp_path, name, {"STS-B": 70.0}) for name in "ab"]
+    rewrite(files[1], lambda row: {"aggregation": "identical"})
+    said = verdicts(compare(*map(side, files)))
     assert said == {"STS-B": "cannot say: protocol all against identical"}
     ours = side(of_values(tmp_path, "ours", {"STS12": 70.0, "STS13": 80.0}))
     other = side(of_values(tmp_path, "other", {"STS12": 70.0, "STS14": 80.0}))
@@ -174,30 +172,29 @@ def test_figures_of_other_tasks_examples_or_protocols_are_not_compared(tmp_path)
 
 
 def test_an_average_of_other_figures_than_its_tasks_has_no_interval(files):
-    a, b = files
-    rewrite(b, lambda row: {"value": row["value"] + 5 * (row["task"] == "Avg.")})
-    said = verdicts(compare(side(a), side(b)))
+    rewrite(files[1], lambda row: {"value": row["value"] + 5 * (row["task"] == "Avg.")})
+    said = verdicts(compare(*map(side, files)))
     assert "have the mean" in said["Avg."] and said["STS12"] == said["STS13"] == INSIDE
 
 
 @pytest.mark.parametrize("change", [[math.nan] * 300, [1.0], None])
 def test_damaged_examples_are_refused(files, change):
-    a, b = files
+    path = items_path(files[0])
     if change is None:
-        items_path(a).write_bytes(items_path(a).read_bytes()[:200])
+        path.write_bytes(path.read_bytes()[:200])
     else:
-        with np.load(items_path(a)) as archive:
+        with np.load(path) as archive:
             items = dict(archive)
-        np.savez(items_path(a), **items | {"STS12|test|test|gold": change})
-    with pytest.raises(BadInput, match=r"a/scores\.items\.npz: .*score the model again"):
-        compare(side(a), side(b))
+        np.savez(path, **items | {"STS12|test|test|gold": change})
+    said = refused(compare, *map(side, files))
+    assert "a/scores.items.npz: " in said and "score the model again" in said
 
 
 def test_runs_of_one_side_must_be_alike_and_different(tmp_path):
     a = of_values(tmp_path, "a", {"STS12": 70.0, "STS13": 70.0})
     assert "given twice" in refused(side, a, a)
-    with pytest.raises(BadInput, match=r"b\.json: differs from .*a\.json \(Avg"):
-        side(a, of_values(tmp_path, "b", {"STS12": 70.0}))
+    said = refused(side, a, of_values(tmp_path, "b", {"STS12": 70.0}))
+    assert "b.json: differs from " in said and "a.json (Avg" in said
 
 
 def test_the_command_prints_a_table(files, tmp_path, capsys):
@@ -242,6 +239,6 @@ def test_files_that_were_scored_differently_are_named(tmp_path, capsys):
         assert "differently" not in capsys.readouterr().out
     assert side(old, first).scores == side(first, old).scores
     for sides in ((first, other), (old, first, other)):
-        said = r"other.json: differs .*max_length 128, before 32, bf16 True, before False"
-        with pytest.raises(BadInput, match=said):
-            side(*sides)
+        said = refused(side, *sides)
+        assert "other.json: differs from " in said
+        assert "max_length 128, before 32, bf16 True, before False" in said
