@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from common.errors import BadInput
 from eval.metrics.correlation import spearman
 from eval.scores import average, row
 from eval.sts import STS_DEV, STS_TEST, Pairs, StsTask, own_pairs, similarities
@@ -51,9 +50,8 @@ def test_a_task_reads_its_files_and_gives_a_row(task, data_dir):
 @pytest.mark.parametrize("count", [2, 4])
 def test_another_number_of_pairs_than_the_published_one_is_refused(tmp_path, count):
     pairs = Pairs(["a"] * count, ["b"] * count, [float(i) for i in range(count)])
-    task = StsTask("STS99", "test", lambda _: {"": pairs}, 3)
-    with pytest.raises(BadInput, match=f"STS99 test in .* has {count} scored pairs instead of 3"):
-        task.score(encode, tmp_path)
+    said = refused(StsTask("STS99", "test", lambda _: {"": pairs}, 3).score, encode, tmp_path)
+    assert "STS99 test in" in said and f"has {count} scored pairs instead of 3" in said
     assert StsTask("own", "file", lambda _: {"": pairs}, None).load(tmp_path) == {"": pairs}
 
 
@@ -68,8 +66,8 @@ def test_a_file_of_a_year_that_is_shorter_than_the_other_is_refused(tmp_path):
 def test_own_pairs_of_one_score_are_refused(tmp_path, count):
     lines = ["sentence1\tsentence2\tscore", "a\tb\t3", "c\td\t3.0"]
     (tmp_path / "own.tsv").write_text("\n".join(lines[: count + 1]))
-    with pytest.raises(BadInput, match=f"own has {count} pairs of one score"):
-        own_pairs(str(tmp_path / "own.tsv")).load("nowhere")
+    said = refused(own_pairs(str(tmp_path / "own.tsv")).load, "nowhere")
+    assert f"own has {count} pairs of one score" in said
 
 
 def test_tasks_are_chosen_by_group_or_name():
@@ -83,8 +81,8 @@ def test_tasks_are_chosen_by_group_or_name():
     assert len(names) == 7 and names.count("MR") == 1
     assert {task.name: task.pairs for task in STS_TEST} == PUBLISHED
     for name, split in (("STS18", "test"), ("STS12", "dev")):
-        with pytest.raises(BadInput, match=f"unknown task '{name}' .*choose from: sts, .*SICK-R"):
-            tasks_named(["sts", name], Options(split))
+        said = refused(tasks_named, ["sts", name], Options(split))
+        assert f"unknown task '{name}' " in said and "choose from: sts, " in said
 
 
 def test_the_average_rounds_each_value_first():

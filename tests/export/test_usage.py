@@ -1,7 +1,5 @@
 """The card's snippets, run as a reader would run them, give our vectors."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -10,32 +8,34 @@ from export.__main__ import main
 from export.card import Model
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
+from tests.docs.commands import blocks
 
 MODELS = [(name, None) for name in POOLINGS if name != "cls"]
 MODELS += [("cls", "linear_tanh"), ("cls", "batch_norm"), ("avg", "unit")]
-SNIPPET = re.compile(r"```python\n(.*?)\n```", re.DOTALL)
 
 
-def run_snippet(snippet):
-    names = {}
-    exec(compile(snippet, "snippet", "exec"), names)
-    return names
+def run_snippets(card):
+    """The names that each snippet of a card leaves."""
+    ran = []
+    for snippet in blocks(card.read_text(), "python"):
+        ran.append({})
+        exec(snippet, ran[-1])
+    return ran
 
 
 @pytest.mark.parametrize(("pooling", "head"), MODELS)
 def test_every_snippet_gives_the_same_vectors(make_run, tmp_path, monkeypatch, pooling, head):
     run = make_run(pooling, head, scores=None)
     main([str(run), "--output", str(tmp_path / "a-model")])
-    snippets = SNIPPET.findall((tmp_path / "a-model" / "README.md").read_text())
-    assert len(snippets) == 3
     monkeypatch.chdir(tmp_path)
     encoder, tokenizer = load_encoder(str(run))
-    for snippet in snippets:
-        names = run_snippet(snippet)
+    ran = run_snippets(tmp_path / "a-model" / "README.md")
+    assert len(ran) == 3
+    for names in ran:
         expected = Encode(encoder, tokenizer)(names["sentences"])
         theirs = np.asarray(names["embeddings"])
         assert theirs.shape == expected.shape == (3, 32)
-        assert np.abs(theirs - expected).max() < 2e-6 * np.abs(expected).max(), snippet
+        assert np.abs(theirs - expected).max() < 2e-6 * np.abs(expected).max()
     assert np.abs(expected[0] - expected[2]).max() > 0.1 * np.abs(expected).max()
     assert np.allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-6) == (head == "unit")
 
@@ -62,7 +62,7 @@ def test_a_folder_given_by_an_absolute_path_cannot_be_taken_for_a_hub_id(
     make_run, tmp_path, monkeypatch
 ):
     main([str(make_run()), "--output", str(tmp_path / "deep" / "a-model")])
-    card = (tmp_path / "deep" / "a-model" / "README.md").read_text()
-    assert 'SentenceTransformer("./a-model")' in card
+    card = tmp_path / "deep" / "a-model" / "README.md"
+    assert 'SentenceTransformer("./a-model")' in card.read_text()
     monkeypatch.chdir(tmp_path / "deep")
-    assert run_snippet(SNIPPET.findall(card)[0])["embeddings"].shape[0] == 3
+    assert run_snippets(card)[0]["embeddings"].shape[0] == 3

@@ -3,7 +3,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from common.errors import BadInput
 from eval.transfer import tasks as transfer
 from eval.transfer.tasks import Examples, read_mrpc, read_sst, read_trec, read_two_files
 from eval.transfer.validation import Judge
@@ -54,12 +53,12 @@ def test_the_seven_sets_have_their_published_sizes(tmp_path):
     assert {task.name: task.sizes for task in transfer.tasks()} == SIZES
     put(tmp_path, "CR/custrev.pos", "good\n" * 2406)
     put(tmp_path, "CR/custrev.neg", "bad\n" * 1368)
-    with pytest.raises(BadInput, match=r"CR in .* has \(3774,\) examples .* instead of \(3775,\)"):
-        task("CR").load(tmp_path)
+    said = refused(task("CR").load, tmp_path)
+    assert "CR in" in said and "has (3774,) examples (all) instead of (3775,)" in said
     put(tmp_path, "CR/custrev.pos", "good\n" * 2407)
     assert len(task("CR").load(tmp_path)["all"].labels) == 3775
-    with pytest.raises(BadInput, match=r"rt-polarity\.pos: no such file .*data\.prepare"):
-        task("MR").load(tmp_path)
+    said = refused(task("MR").load, tmp_path)
+    assert "rt-polarity.pos: no such file" in said and "data.prepare" in said
 
 
 @pytest.mark.parametrize(
@@ -97,10 +96,9 @@ def test_a_set_without_official_test_rows_is_scored_by_nested_folds(tmp_path):
     result = small("MR", (80,)).score(by_hash, tmp_path)
     headline, dev = result.rows
     named = {"task": "MR", "split": "test", "mode": "fasttest", "n": 80}
-    assert headline.items() >= named.items()
-    assert (headline["aggregation"], dev["split"]) == ("mean of folds", "dev")
+    assert headline.items() >= (named | {"aggregation": "mean of folds"}).items()
     assert headline["value"] == pytest.approx(100 * result.items["value"].mean(), abs=0.01)
-    assert 60 < headline["value"] <= 100
+    assert 60 < headline["value"] <= 100 and dev["split"] == "dev"
     [only] = small("MR", (80,), "dev").score(by_hash, tmp_path).rows
     assert (only["split"], only["value"]) == ("dev", dev["value"])
 
