@@ -23,7 +23,8 @@ def test_every_analysis_has_its_numbers_and_its_picture(
     rows = [(f"{i % 26 / 5:.1f}", sentences[i % 300], sentences[i * 7 % 290]) for i in range(1379)]
     write_stsb(tmp_path, rows)
     folder, models = tmp_path / "new", [f"$one$ & only={tiny_bert}", str(tiny_roberta)]
-    returned = main([*models, *PLAIN, f"--data_dir={tmp_path}", f"--output={folder}"])
+    flags = [*PLAIN, "--max_length=30", f"--data_dir={tmp_path}", f"--output={folder}"]
+    returned = main([*models, *flags])
     names = {"analyses.json", *(f"{name}.png" for name in HEADLINES)}
     assert {path.name for path in folder.iterdir()} == names
     content = json.loads((folder / "analyses.json").read_text(encoding="utf-8"))
@@ -32,7 +33,7 @@ def test_every_analysis_has_its_numbers_and_its_picture(
     assert content["data"] == "STS-B test"
     for model in content["models"].values():
         assert {*model} == {"pooling", "max_length", *HEADLINES}
-        assert (model["pooling"], model["max_length"]) == ("avg", 64)
+        assert (model["pooling"], model["max_length"]) == ("avg", 30)
         for name, entries in HEADLINES.items():
             assert all(np.isfinite(model[name][entry]) for entry in entries)
     for name in HEADLINES:
@@ -40,9 +41,14 @@ def test_every_analysis_has_its_numbers_and_its_picture(
         assert min(pixels.shape[:2]) > 600 and pixels.std() > 0.02, "something is drawn"
 
 
-def test_a_figure_is_that_of_the_evaluation(tiny_bert, dev_file, capsys):
-    content = main([str(tiny_bert), *PLAIN, "--dev_file", str(dev_file)])
-    (model,) = content["models"].values()
+def test_a_figure_is_that_of_the_evaluation_with_the_pooling_that_a_model_states(
+    tiny_bert, dev_file, tmp_path, capsys
+):
+    encoder, tokenizer = load_encoder(str(tiny_bert), "cls_before_pooler")
+    encoder.save(str(tmp_path / "run"), tokenizer)
+    content = main([str(tiny_bert), str(tmp_path / "run"), *PLAIN, "--dev_file", str(dev_file)])
+    model, other = content["models"].values()
+    assert (model["pooling"], other["pooling"]) == ("avg", "cls_before_pooler")
     pairs = merged(own_pairs(str(dev_file)).load("nowhere"))
     expected = spearman(encode_of(tiny_bert, "avg"), pairs)
     assert model["cosine_by_gold"]["spearman"] == pytest.approx(expected)
@@ -57,12 +63,3 @@ def test_files_of_others_are_not_overwritten(tiny_bert, dev_file, tmp_path):
     (tmp_path / "analyses.json").write_text('{"my": "numbers"}')
     with pytest.raises(BadInput, match=r"analyses\.json: is an input of this command"):
         main([str(tiny_bert), *PLAIN, "--dev_file", str(dev_file), "--output", str(tmp_path)])
-
-
-def test_a_pooling_is_only_for_models_that_do_not_state_theirs(tiny_bert, dev_file, tmp_path):
-    encoder, tokenizer = load_encoder(str(tiny_bert), "cls_before_pooler")
-    encoder.save(str(tmp_path / "run"), tokenizer)
-    models = [str(tiny_bert), str(tmp_path / "run")]
-    content = main([*models, *PLAIN, "--dev_file", str(dev_file), "--max_length", "9"])
-    settings = [(model["pooling"], model["max_length"]) for model in content["models"].values()]
-    assert settings == [("avg", 9), ("cls_before_pooler", 9)]
