@@ -8,13 +8,14 @@ import io
 import json
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from transformers import BertConfig, BertForMaskedLM, BertModel
 
 from common.errors import ProjectError
@@ -146,50 +147,36 @@ def test_a_folder_in_either_layout_is_read_or_refused(saved, tmp_path, data):
 
 
 @pytest.fixture(scope="module")
-def heads():
-    """A backbone and its head's file in our form and in Condenser's, of two versions of torch."""
-    backbone = BertForMaskedLM(BertConfig(**_SIZES)).base_model
-    state = {f"c_head.{name}": value for name, value in new_head(backbone, 1).state_dict().items()}
-    files = [(HEAD_FILE, save(state))]
-    for new in (True, False):
-        stream = io.BytesIO()
-        torch.save(state, stream, _use_new_zipfile_serialization=new)
-        files.append((CONDENSER_FILE, stream.getvalue()))
-    return backbone, files
+def weights(tmp_path_factory):
+    """A folder without weights, and the files that may stand there: name, content, its reader."""
+    folder, model = tmp_path_factory.mktemp("weights"), BertForMaskedLM(BertConfig(**_SIZES))
+    model.config.save_pretrained(folder)
+    backbone, body = model.base_model, {n: p.clone() for n, p in model.state_dict().items()}
+    head = {f"c_head.{name}": p for name, p in new_head(backbone, 1).state_dict().items()}
+    read_head = partial(load_head, backbone=backbone, count=1, skip_from=1)
+    files = [(HEAD_FILE, save(head), read_head), ("model.safetensors", save(body), load_backbone)]
+    for name, state, read in (
+        (CONDENSER_FILE, head, read_head),
+        ("pytorch_model.bin", body, load_backbone),
+    ):
+        for new in (True, False):  # of two versions of torch
+            stream = io.BytesIO()
+            torch.save(state, stream, _use_new_zipfile_serialization=new)
+            files.append((name, stream.getvalue(), read))
+    return folder, files
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
-@MANY
-@given(st.integers(0, 2), st.data())
-def test_an_auxiliary_head_is_filled_whole_or_refused(heads, tmp_path, number, data):
-    backbone, files = heads
-    name, valid = files[number]
-    for path in tmp_path.iterdir():
-        path.unlink()
-    (tmp_path / name).write_bytes(data.draw(damaged(valid, _PICKLED)))
-    layers = result(load_head, str(tmp_path), backbone, 1, 1)
-    if layers is not None:
-        assert all(value.isfinite().all() for value in layers.state_dict().values())
-
-
-@pytest.fixture(scope="module")
-def backbone_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("backbone")
-    BertForMaskedLM(BertConfig(**_SIZES)).save_pretrained(folder)
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    return folder
-
-
-@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
-@MANY
-@given(st.booleans(), st.data())
-def test_damaged_weights_of_a_backbone_are_read_or_refused(
-    backbone_folder, tmp_path, pickled, data
+@settings(MANY, max_examples=2 * EXAMPLES)
+@given(st.integers(0, 5), st.data())
+def test_damaged_weights_of_a_backbone_or_a_head_are_read_whole_or_refused(
+    weights, tmp_path, number, data
 ):
-    folder = _fresh(backbone_folder, tmp_path)
-    names = ["model.safetensors", "pytorch_model.bin"]
-    weights, other = (folder / name for name in (reversed(names) if pickled else names))
-    other.unlink()
-    scraps = _PICKLED if pickled else [b"F16", b"[8]", b"[9,8]"]
-    weights.write_bytes(data.draw(damaged(weights.read_bytes(), scraps)))
-    result(load_backbone, str(folder))
+    folder, files = weights
+    name, valid, read = files[number]
+    folder = _fresh(folder, tmp_path)
+    scraps = [b"F16", b"[8]", b"[9,8]"] if name.endswith("safetensors") else _PICKLED
+    (folder / name).write_bytes(data.draw(damaged(valid, scraps)))
+    made = result(read, str(folder))
+    if made is not None:
+        assert all(value.isfinite().all() for value in made.state_dict().values())

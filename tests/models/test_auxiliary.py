@@ -71,13 +71,14 @@ def test_condensers_layout_is_imported_whole(tiny_bert, tmp_path):
         ((), {}, 1),
         ((), {"lm.something": torch.zeros(1)}, 2),
         (("0.output.dense.bias",), {"c_head.0.output.dense.bias": torch.zeros(7)}, 2),
+        ((), {"c_head.0.output.dense.bias": torch.full((32,), torch.nan)}, 2),
     ],
 )
 def test_a_head_that_does_not_fill_every_tensor_is_refused(
     tiny_bert, tmp_path, drop, extra, layers
 ):
     write_condenser(tiny_bert, tmp_path, drop, extra)
-    with pytest.raises(BadInput, match="auxiliary head"):
+    with pytest.raises(BadInput, match=r"auxiliary head|dense\.bias' is not finite"):
         load_head(str(tmp_path), load_masked_lm(str(tmp_path)).base_model, layers, 2)
 
 
