@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,9 +11,8 @@ import pytest
 from common import folders
 from common.errors import BadInput, CheckpointRefused
 from common.folders import MANIFEST, SMALL, cached, facts_of, filling, locked, problem, recover
-from tests.faults.forked import meanwhile
+from tests.faults.forked import forked, meanwhile
 from tests.refusals import refused
-from tests.sources import ROOT
 
 FILES = {"model.safetensors": b"\x00" * 500, "optimizer.pt": bytes(range(256))}
 FILES |= {"1_Pooling/config.json": b"{}"}
@@ -156,21 +153,25 @@ def test_of_two_writers_the_second_is_refused(tmp_path):
     assert problem(tmp_path / "x") is None and names(tmp_path) == ["x", "y"]
 
 
-BUILDER = """
-import sys, time
-from pathlib import Path
-from common.folders import cached
-def make(folder):
-    (folder / "ids.bin").write_bytes(b"half")
-    print(folder, flush=True)
-    time.sleep(float(sys.argv[2]))
-cached(Path(sys.argv[1]) / "key", make)
-"""
+def child(work):
+    """Start a process that calls `work` with how to say a word; its pid, and the first word."""
+    read, write = os.pipe()
+    pid = forked(work, lambda word: os.write(write, str(word).encode()))
+    return pid, os.read(read, 1000).decode()
 
 
-def building(folder, seconds):
-    command = [sys.executable, "-c", BUILDER, str(folder), str(seconds)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+def building(root, seconds):
+    def slowly(folder, say):
+        (folder / "ids.bin").write_bytes(b"half")
+        say(folder)
+        time.sleep(seconds)
+
+    return child(lambda say: cached(root / "key", lambda folder: slowly(folder, say)))
+
+
+def kill(pid):
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
 
 
 def never(folder):
@@ -196,39 +197,33 @@ def test_a_damaged_folder_of_a_cache_is_made_again_with_one_log_line(
 
 
 def test_the_second_of_two_builders_waits_and_uses_the_folder_of_the_first(tmp_path):
-    with building(tmp_path, 0.2) as process:
-        process.stdout.readline()
-        assert (cached(tmp_path / "key", never) / "ids.bin").read_bytes() == b"half"
+    pid, _ = building(tmp_path, 0.2)
+    assert (cached(tmp_path / "key", never) / "ids.bin").read_bytes() == b"half"
+    os.waitpid(pid, 0)
 
 
 def test_what_a_killed_builder_left_is_removed_by_the_next_and_another_folders_is_kept(tmp_path):
     kept = [".key.partial", ".other.infocse-partial-1-a"]
     for name in (*kept, ".key.infocse-partial"):
         (tmp_path / name).mkdir()
-    with building(tmp_path, 600) as process:
-        left = Path(process.stdout.readline().strip())
-        process.kill()
-    assert left.exists() and (tmp_path / ".key.lock").exists()
+    pid, left = building(tmp_path, 600)
+    kill(pid)
+    assert Path(left).exists() and (tmp_path / ".key.lock").exists()
     cached(tmp_path / "key", fill)
     assert names(tmp_path) == sorted([*kept, "key"])
 
 
 def test_a_lock_is_held_until_its_process_ends_or_is_killed(tmp_path):
-    read, write = os.pipe()
-    other = os.fork()
-    if not other:  # holds the lock until it is killed
-        try:
-            with locked(tmp_path / "new" / "run"):
-                os.write(write, b"held")
-                time.sleep(60)
-        finally:
-            os._exit(0)
-    assert os.read(read, 4) == b"held"
+    def hold(say):
+        with locked(tmp_path / "new" / "run"):
+            say("held")
+            time.sleep(60)
+
+    other, _ = child(hold)
     with pytest.raises(CheckpointRefused, match=f"run: in use by another command .pid {other}"):
         with locked(tmp_path / "new" / "run"):
             pass
-    os.kill(other, signal.SIGKILL)
-    os.waitpid(other, 0)
+    kill(other)
     with locked(tmp_path / "new" / "run"), locked(tmp_path / "new" / "run"):
         assert meanwhile(locked(tmp_path / "new" / "run").__enter__) == 5
     assert names(tmp_path / "new") == []

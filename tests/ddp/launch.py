@@ -12,8 +12,6 @@ from tests.faults.forked import until
 from tests.faults.harness import Run
 from tests.sources import ROOT
 
-TWO_PROCESSES = "two_cpu_processes"
-
 
 def flags(**values):
     """A command line of a short run on a CPU; None leaves a flag out."""
@@ -23,24 +21,11 @@ def flags(**values):
     return [f"--{name}={value}" for name, value in given.items()]
 
 
-def start(arguments, script="run_unsup", config=TWO_PROCESSES, options=()):
-    """Start a run by accelerate's launcher, which ends with 1 if a process fails.
-
-    Args:
-        arguments: of the script.
-        script: its name; or of a module that is a command.
-        config: of configs/accelerate.
-        options: of the launcher, beside the configuration.
-    """
-    command = [
-        sys.executable,
-        "-m",
-        "accelerate.commands.launch",
-        f"--config_file={ROOT}/configs/accelerate/{config}.yaml",
-        *options,
-        *([str(ROOT / f"{script}.py")] if script.startswith("run_") else ["-m", script]),
-        *arguments,
-    ]
+def start(arguments, script="run_unsup", config="two_cpu_processes", options=()):
+    """Start a run, or a module, by accelerate's launcher, which ends with 1 if a process fails."""
+    started = [str(ROOT / f"{script}.py")] if script.startswith("run_") else ["-m", script]
+    options = [f"--config_file={ROOT}/configs/accelerate/{config}.yaml", *options]
+    command = [sys.executable, "-m", "accelerate.commands.launch", *options, *started, *arguments]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
 
@@ -53,9 +38,9 @@ def start_machines(arguments, script="run_unsup"):
     return [start(arguments, script, "multi_node", options) for options in ranks]
 
 
-def finish(process, seconds=300):
+def finish(process):
     """What a run that has to succeed writes to its standard error."""
-    said = process.communicate(timeout=seconds)[1]
+    said = process.communicate(timeout=300)[1]
     assert process.returncode == 0, said[-3000:]
     return said
 
@@ -75,14 +60,9 @@ def free_port():
 def start_ranks(
     arguments, others=None, around=nullcontext, script="run_unsup", machines=1, processes=2
 ):
-    """Start every process of a run as a cluster's scheduler does, without a launcher.
+    """Start every process of every machine as a cluster's scheduler does, without a launcher.
 
-    Args:
-        others: the arguments of rank 1 where they differ.
-        around: makes a context for each, in its process.
-        script: its name.
-        machines: how many there are, as the processes see it.
-        processes: of a machine.
+    `others` are the arguments of rank 1 where they differ; `around` makes a context for each.
     """
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     common |= {"WORLD_SIZE": str(machines * processes), "LOCAL_WORLD_SIZE": str(processes)}

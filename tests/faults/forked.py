@@ -61,9 +61,7 @@ def forked(command, *arguments):
 class Race:
     """Processes that do jobs at once; the first is killed in its first job, and the others go on.
 
-    Args:
-        folder: for notes.
-        count: of the processes; each must begin another job.
+    Each must begin another job.
     """
 
     def __init__(self, folder, count):
@@ -100,14 +98,10 @@ class Race:
 
 
 def check_kills(command, root, placed, count):
-    """A killed command leaves only whole files, and the same command ends with what it writes
-    undisturbed.
+    """A killed command leaves only whole files, and then ends with what it writes undisturbed.
 
-    Args:
-        command: called with the folder that it writes to.
-        root: for these folders.
-        placed: what a reader finds in such a folder, {name: content}.
-        count: of the kills; every second one is a SIGTERM.
+    It is called with a folder of `root`, in which a reader finds `placed`, {name: content}. Every
+    second one of the kills is a SIGTERM.
     """
     code, events = run(command, root / "whole")
     assert code == 0

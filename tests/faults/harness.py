@@ -30,13 +30,8 @@ FLAGS |= {"use_cpu": "true", "bf16": "false", "disable_tqdm": "true"}
 class Run:
     """A script in a process of its own, forked from one that has imported it already.
 
-    Args:
-        script: its name.
-        arguments: of the script.
-        log: a file for what it prints.
-        environment: further variables.
-        around: makes a context for it, in its process.
-        has_workers: it may start processes itself, and is not ended with the tests.
+    `around` makes a context for it, in its process. If it `has_workers`, it may start processes
+    itself, and is not ended with the tests.
     """
 
     def __init__(
@@ -83,12 +78,7 @@ def _run(script, arguments, environment, log, around):
 
 
 class Runs:
-    """Runs of run_unsup.py with the same flags.
-
-    Args:
-        folder: for the outputs and logs.
-        flags: of every run: the model, the text and the dev pairs.
-    """
+    """Runs of run_unsup.py with the same flags, and the folder of their outputs and logs."""
 
     def __init__(self, folder, **flags):
         self.folder, self.runs = Path(folder), []
