@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import io
 import tarfile
 from types import SimpleNamespace
 
@@ -10,6 +9,7 @@ import pytest
 from huggingface_hub.errors import HTTPError
 
 from data.prepare import ARCHIVE, STS_TEXTS, WIKI, main, pinned, prepare, write_sts_texts
+from tests.data.conftest import packed
 from tests.faults.forked import check_kills
 from tests.refusals import refused
 
@@ -19,17 +19,6 @@ NOTE = f"{DOWNSTREAM}STS/STS13-en-test/00-readme.txt"
 CONTENT = {path: f"content of {path}\n".encode() for path in pinned()}
 STS = {path: body for path, body in CONTENT.items() if "/STS/" in path or "/SICK/" in path}
 TEXT = b"one sentence\n" * 1000
-
-
-def packed(files, kind=tarfile.REGTYPE):
-    """A tar archive; links in it lead outside."""
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        for name, body in files.items():
-            info = tarfile.TarInfo(name)
-            info.size, info.linkname, info.type = len(body), "/etc/passwd", kind
-            tar.addfile(info, io.BytesIO(body))
-    return archive.getvalue()
 
 
 @pytest.fixture

@@ -17,18 +17,10 @@ from training.settings import read as settings_of
 
 TABLES = {name: read(name) for name in names()}
 ROWS = [(name, row) for name, table in TABLES.items() for row in table.rows]
-TRAINED = [
-    (row, backbone)
-    for _, row in ROWS
-    if row.config and not row.baseline
-    for backbone in ("mini", row.backbone)
-]
-NAMED = [(row.overrides, config_name(row.config, backbone)) for row, backbone in TRAINED]
-THERE = {
-    f"{name} {overrides}": (overrides, config_files(name))
-    for overrides, name in NAMED
-    if config_files(name)
-}
+TRAINED = {}
+for row in (row for _, row in ROWS if row.config and not row.baseline):
+    for config in (config_name(row.config, backbone) for backbone in ("mini", row.backbone)):
+        TRAINED[f"{config} {row.overrides}"] = row.overrides, config_files(config)
 
 
 def test_only_other_people_s_systems_cannot_be_run():
@@ -53,7 +45,7 @@ def test_every_configuration_is_there():
     assert [Path(file).stem for file in config_files("is-bert-mini")] == ["is-bert-base", "mini"]
 
 
-@pytest.mark.parametrize(("overrides", "files"), THERE.values(), ids=THERE)
+@pytest.mark.parametrize(("overrides", "files"), TRAINED.values(), ids=TRAINED)
 def test_every_override_is_a_flag_of_its_method(overrides, files):
     script = script_of(read_config(*files)["method"])
     flags = {"config": files, **overrides, "bf16": False, "use_cpu": True}

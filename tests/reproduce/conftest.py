@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import random
 import shutil
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +17,7 @@ from huggingface_hub.utils import filter_repo_objects
 import reproduce
 from eval.published.__main__ import checkpoints
 from eval.sts import STS_TEST
+from tests.data.conftest import packed
 from tests.eval.toys import sts_files
 
 COMMIT = "c" * 40
@@ -71,11 +70,7 @@ def hub(tiny_bert, sentences, tmp_path, monkeypatch):
     data = folder("princeton-nlp/datasets-for-simcse", "datasets")
     data.mkdir(parents=True)
     (data / "wiki1m_for_simcse.txt").write_text("".join(f"{line}\n" for line in sentences))
-    with tarfile.open(data / "senteval.tar", "w") as tar:
-        for name, content in sets.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
+    (data / "senteval.tar").write_bytes(packed(sets))
     authors = [checkpoints()[name]["hub"] for name in reproduce.AUTHORS]
     for name in [*authors, "bert-base-uncased", reproduce.CONDENSER]:
         shutil.copytree(tiny_bert, folder(name))

@@ -44,13 +44,11 @@ def refusal(error, folder, settings=SETTINGS):
 
 
 def test_a_new_or_empty_folder_starts_at_step_0_and_nothing_is_written(tmp_path):
+    """Half a record of a killed command is not a run either, and is removed by the next."""
     assert open_run(str(tmp_path / "new" / "deep"), SETTINGS) == Start(False, None)
     assert not (tmp_path / "new").exists()
     assert open_run(str(tmp_path), SETTINGS) == Start(False, None)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_half_a_record_of_a_killed_command_is_not_a_run_and_is_removed_by_the_next(tmp_path):
     (tmp_path / f".{RUN_FILE}.1a2b3c4d.part").write_text("{")
     (tmp_path / ".infocse.lock").touch()
     assert open_run(str(tmp_path), SETTINGS) == Start(False, None)

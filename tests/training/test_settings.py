@@ -27,9 +27,8 @@ METHODS = [load_method(name).arguments for name in method_names()]
 
 @pytest.fixture
 def config(tmp_path):
-    path = tmp_path / "config.yaml"
-
-    def write(content):
+    def write(content, name="config"):
+        path = tmp_path / f"{name}.yaml"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return str(path)
 
@@ -113,18 +112,14 @@ def test_what_the_trainer_would_ignore_or_is_set_here_is_no_flag():
         assert "; here: " in refused(fill, UNSUP, {"method": "ct", name: True}), name
 
 
-def test_a_later_file_takes_back_values_and_has_some_for_single_files(tmp_path):
-    def path(name, text):
-        (tmp_path / f"{name}.yaml").write_text(text)
-        return str(tmp_path / f"{name}.yaml")
-
-    files = [path(name, f"method: {name}\nseed: 1\nmax_steps: 9") for name in ("moco", "simcse")]
-    files = [str(Path(file).rename(file.replace(".yaml", "-a.yaml"))) for file in files]
-    small = path("small", "seed:\nmax_steps: 5\nmo*-a: {queue_size: 7, num_train_epochs: 2}\n")
+def test_a_later_file_takes_back_values_and_has_some_for_single_files(config):
+    names = ("moco", "simcse")
+    files = [config(f"method: {name}\nseed: 1\nmax_steps: 9", f"{name}-a") for name in names]
+    small = config("seed:\nmax_steps: 5\nmo*-a: {queue_size: 7, num_train_epochs: 2}\n", "small")
     moco, simcse = (read_config(file, small) for file in files)
     assert moco == {"method": "moco", "queue_size": "7", "num_train_epochs": "2"}
     assert simcse == {"method": "simcse", "max_steps": "5"}
-    wrong = path("wrong", "moca-*: {queue_size: 7}")
+    wrong = config("moca-*: {queue_size: 7}", "wrong")
     assert "unknown key 'moca-*'" in refused(fill, UNSUP, {"config": [files[0], wrong]})
 
 
@@ -139,21 +134,19 @@ def test_a_configuration_of_another_script_names_it():
         assert needed in refused(fill, script, {"config": ROOT / config})
 
 
-def test_files_combine_the_later_wins_and_a_flag_over_all_wherever_it_stands(tmp_path):
+def test_files_combine_the_later_wins_and_a_flag_over_all_wherever_it_stands(config):
     texts = ["method: moco\nseed: 1\nmax_steps: 9", "num_train_epochs: 2\nqueue_size: 7\nseed: 2"]
     texts[1] += "\npooling: avg"
-    paths = [tmp_path / f"{number}.yaml" for number in range(2)]
-    for path, text in zip(paths, texts, strict=True):
-        path.write_text(text)
+    paths = [config(text, name) for text, name in zip(texts, "ab", strict=True)]
     for made in (
-        read(UNSUP, ["--pooling", "cls", "--config", *map(str, paths), "--dev=none"], ""),
-        read(UNSUP, ["--config", *map(str, paths), "--dev=none", "--pooling=cls"], ""),
+        read(UNSUP, ["--pooling", "cls", "--config", *paths, "--dev=none"], ""),
+        read(UNSUP, ["--config", *paths, "--dev=none", "--pooling=cls"], ""),
         fill(UNSUP, {"config": paths, "dev": "none", "pooling": "cls"}),
     ):
         run = made.args
         assert (run.seed, run.max_steps, run.num_train_epochs) == (2, -1, 2)
         assert made.method_args.queue_size == 7
-        assert made.sources["method"] == str(paths[0]) and made.sources["seed"] == str(paths[1])
+        assert [made.sources[name] for name in ("method", "seed")] == paths
         assert (made.values["pooling"], made.sources["pooling"]) == ("cls", "flag")
     assert read_config(*paths)["method"] == "moco"
 
