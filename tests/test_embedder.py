@@ -1,5 +1,7 @@
 """Search among texts gives what a slow loop over cosines gives."""
 
+from itertools import pairwise
+
 import numpy as np
 import pandas
 import pytest
@@ -90,6 +92,20 @@ def test_documents_are_added_in_the_windows_of_the_index(tiny_bert, tmp_path):
     model.save(tmp_path / "index")
     loaded = Embedder.load_index(tmp_path / "index").add([long + " 9"], ids=["b"])
     assert loaded.index.windows[:, :2].tolist() == [[0, 0], [0, 40], [1, 0], [1, 40], [1, 44]]
+
+
+def test_windows_leave_room_for_the_prompt_and_overlap(tiny_bert):
+    prompt, text = "a long prompt of ten tokens", " ".join(map(str, range(100, 200)))
+    model = Embedder(tiny_bert, "avg", max_length=30, document_prompt=prompt)
+    model.index_documents([Document("a", "", text)], None, window=200, stride=100)
+    bounds = model.index.windows[:, 1:].tolist()
+    cuts = [prompt, *(text[start:end] for start, end in bounds)]
+    before, *lengths = map(len, model.tokenizer(cuts, add_special_tokens=False)["input_ids"])
+    assert len(bounds) > 5 and max(lengths) <= 28 - before + 2
+    assert all(after < end for (_, end), (after, _) in pairwise(bounds))
+    model.encoder.module.prompts["document"] = "word " * 40
+    said = refused(model.index_documents, [Document("a", "", text)], None)
+    assert "its document prompt leaves no room" in said
 
 
 def test_only_the_index_is_in_bfloat16_by_itself(tiny_bert, monkeypatch, tmp_path):
