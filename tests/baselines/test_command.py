@@ -8,7 +8,6 @@ import pytest
 
 import baselines.__main__ as command
 import eval.__main__ as scoring
-from common.errors import BadInput
 from tests.encoders import encode_of
 from tests.refusals import refused
 
@@ -37,8 +36,8 @@ def test_whitening_from_text_to_scores(tiny_bert, text_file, dev_file, sentences
 def test_flags_are_checked_before_the_text_is_encoded(tiny_bert, tmp_path, monkeypatch, flag):
     monkeypatch.setattr(command.infocse, "load", lambda *_: pytest.fail("was begun"))
     flags = ["--train_file=x.txt", f"--output={tmp_path / 'out'}", flag]
-    with pytest.raises(BadInput, match=flag.split("=")[0]):
-        command.main(["whitening", str(tiny_bert), *flags])
+    said = refused(command.main, ["whitening", str(tiny_bert), *flags])
+    assert flag.split("=")[0] in said
 
 
 def scored(*argv):

@@ -110,7 +110,7 @@ def test_hostile_names_and_paths_leave_a_clean_card(card_of, tmp_path, sentences
     run |= {"commit": HOSTILE, "versions": {HOSTILE: HOSTILE}, "steps": HOSTILE}
     run |= {"findings": [HOSTILE, "a\n# Title"], "verdict": {"metric": HOSTILE}}
     run |= {"best": {"step": HOSTILE, "value": HOSTILE}}
-    run |= {"hardware": {"device": f"x\n---\n{HOSTILE}"}}
+    run["hardware"] = {"device": f"x\n---\n{HOSTILE}"}
     run["seen_test_texts"] = {HOSTILE: {"seen": HOSTILE, "sentences": HOSTILE}}
     scores = [{**row, "aggregation": HOSTILE, "run": path} for row in SCORES]
     scores[0]["task"] = HOSTILE

@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from common.errors import BadInput
 from report import MARK
 from report.__main__ import main
 from tests.folders import run_record
+from tests.refusals import refused
 
 from .conftest import write_run
 
@@ -43,9 +43,7 @@ class Page(HTMLParser):
         assert self.open.pop() == name
 
     def handle_data(self, data):
-        if self.open and self.open[-1] == "style":
-            self.style = data
-        elif self.open:
+        if self.open and self.open[-1] != "style":
             self.texts[self.section] = self.texts.get(self.section, "") + " " + data
 
 
@@ -140,7 +138,7 @@ def test_missing_pieces_are_said(tmp_path, trained):
 
 def test_a_page_replaces_pages_of_this_command_only(both, tmp_path):
     assert both[1].read_bytes().startswith(MARK)
-    theirs = tmp_path / "theirs.html"
+    theirs, run = tmp_path / "theirs.html", write_run(tmp_path / "one")
     theirs.write_text("<!doctype html><title>mine</title>")
-    with pytest.raises(BadInput, match="has content this command did not write"):
-        main([str(write_run(tmp_path / "one")), "--output", str(theirs)])
+    said = refused(main, [str(run), "--output", str(theirs)])
+    assert "has content this command did not write" in said
