@@ -96,9 +96,8 @@ def test_a_folder_whose_modules_another_program_has_changed_is_refused(tiny_bert
 
 
 def test_a_pooling_that_replaces_a_model_s_own_is_warned_about(tiny_bert, tmp_path, caplog):
-    backbone, tokenizer = load_backbone(str(tiny_bert)), load_tokenizer(str(tiny_bert))
-    head = projection_named("linear_tanh", backbone.config.hidden_size, 0.2)
-    SentenceEncoder(backbone, "cls", head, 64).save(str(tmp_path / "run"), tokenizer)
+    encoder, tokenizer = make_encoder(tiny_bert, "cls", "linear_tanh")
+    encoder.save(str(tmp_path / "run"), tokenizer)
     load_encoder(str(tiny_bert), "avg")
     load_encoder(str(tmp_path / "run"))
     assert not caplog.text

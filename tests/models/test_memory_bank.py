@@ -1,4 +1,4 @@
-"""The loss with a memory bank sentence by sentence, and what is drawn from it."""
+"""The loss with a memory bank against a loop, and what is drawn from it."""
 
 import torch
 from pytest import approx

@@ -1,4 +1,4 @@
-"""Losses with a queue, sentence by sentence; the momentum encoder against its closed form."""
+"""Losses with a queue against loops; the momentum encoder against its closed form."""
 
 import pytest
 import torch

@@ -28,12 +28,8 @@ def by_loops(mask, labels):
     """The places of the tokens in the grid, and among them the labelled ones with their labels."""
     rows, columns = mask.shape
     length = columns + -columns % EDGE
-    kept = {
-        row * length + column
-        for row in range(rows)
-        for column in range(columns)
-        if mask[row, column] or column == 0
-    }
+    kept = {row * length for row in range(rows)}
+    kept |= {row * length + column for row, column in mask.nonzero().tolist()}
 
     def close(chosen, spare):
         return sorted(chosen | set(sorted(spare - chosen)[: filled(len(chosen)) - len(chosen)]))

@@ -63,10 +63,10 @@ def test_loss_and_gradients_are_those_of_the_formula(folder, packed, denoise):
     expected = expected_loss(folder, model.projection, denoise)
     assert loss.item() == pytest.approx(expected, rel=1e-4)
     loss.backward()
-    gradient = model.encoder.backbone.embeddings.position_embeddings.weight.grad.clone()
+    table = model.encoder.backbone.embeddings.position_embeddings.weight
+    gradient = table.grad.clone()
     # The templates around nothing learn too: a finite difference along the gradient.
     with torch.no_grad():
-        table = model.encoder.backbone.embeddings.position_embeddings.weight
         step = 1e-3 * gradient / gradient.norm()
         table += step
         above = model(**batch).loss

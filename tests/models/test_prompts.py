@@ -83,8 +83,12 @@ def test_training_puts_them_before_the_texts_and_the_result_keeps_them(
 ):
     folder, seen = make("bert", "avg", E5), []
     call = Collator.__call__
-    kept = lambda self, keys: seen.append(call(self, keys)) or seen[-1]  # noqa: E731
-    monkeypatch.setattr(Collator, "__call__", kept)
+
+    def noted(self, keys):
+        seen.append(call(self, keys))
+        return seen[-1]
+
+    monkeypatch.setattr(Collator, "__call__", noted)
     run_unsup.main(short_run(folder, method=method, **extra))
     _, tokenizer = load_encoder(str(folder))
     prompts = E5["prompts"] | {name.removesuffix("_prompt"): text for name, text in extra.items()}

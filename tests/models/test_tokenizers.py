@@ -48,51 +48,50 @@ def framed(tokenizer, first, last):
     return tokenizer
 
 
-def trained(model, trainer, size, special, **parts):
+def trained(model, trainer, **parts):
     """One with these parts beside its model, learned from the texts."""
     tokenizer = Tokenizer(model)
     for name, part in parts.items():
         setattr(tokenizer, name, part)
-    options = {"vocab_size": size, "special_tokens": [*special], "show_progress": False}
-    if trainer is trainers.UnigramTrainer:
-        options["unk_token"] = next(token for token in special if "unk" in token.lower())
-    if trainer is trainers.BpeTrainer and isinstance(tokenizer.pre_tokenizer, ByteLevel):
-        options["initial_alphabet"] = ByteLevel.alphabet()
-    tokenizer.train_from_iterator(TEXTS, trainer(**options))
+    tokenizer.train_from_iterator(TEXTS, trainer)
     return tokenizer
+
+
+def rules(size, special):
+    return {"vocab_size": size, "special_tokens": [*special], "show_progress": False}
 
 
 @cache
 def wordpiece(lowercase=True, splitter=None, last="[SEP]", **settings):
     parts = {"normalizer": normalizers.BertNormalizer(lowercase=lowercase, **settings)}
     parts["pre_tokenizer"] = splitter or BertPreTokenizer()
-    model = models.WordPiece(unk_token="[UNK]")
-    return framed(trained(model, trainers.WordPieceTrainer, 120, BERT, **parts), "[CLS]", last)
+    trainer = trainers.WordPieceTrainer(**rules(120, BERT))
+    return framed(trained(models.WordPiece(unk_token="[UNK]"), trainer, **parts), "[CLS]", last)
 
 
 def unigram(special=ROBERTA):
     """As sentencepiece's are converted; the mask takes the space before it."""
+    first, last, unknown = (NAMED[special][name] for name in ("cls", "sep", "unk"))
+    trainer = trainers.UnigramTrainer(unk_token=unknown, **rules(100, special[:4]))
     parts = {"normalizer": normalizers.NFKC(), "pre_tokenizer": Metaspace()}
-    given = models.Unigram(), trainers.UnigramTrainer, 100, special[:4]
-    tokenizer = trained(*given, **parts)
+    tokenizer = trained(models.Unigram(), trainer, **parts)
     tokenizer.add_special_tokens([AddedToken(special[4], lstrip=True, special=True)])
-    return framed(tokenizer, NAMED[special]["cls"], NAMED[special]["sep"])
+    return framed(tokenizer, first, last)
 
 
 @cache
 def bytes_of(special=ROBERTA, first="<s>", last="</s>"):
-    split = ByteLevel(add_prefix_space=False)
-    tokenizer = trained(models.BPE(), trainers.BpeTrainer, 300, special, pre_tokenizer=split)
+    trainer = trainers.BpeTrainer(initial_alphabet=ByteLevel.alphabet(), **rules(300, special))
+    tokenizer = trained(models.BPE(), trainer, pre_tokenizer=ByteLevel(add_prefix_space=False))
     return framed(tokenizer, first, last)
 
 
 @cache
 def llama():
-    spaces = normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")
-    given = models.BPE(unk_token="<unk>", fuse_unk=True), trainers.BpeTrainer, 150
-    special = ("<unk>", "<s>", "</s>")
-    tokenizer = trained(*given, special, normalizer=normalizers.Sequence([*spaces]))
-    return framed(tokenizer, "<s>", None)
+    spaces = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    trainer = trainers.BpeTrainer(**rules(150, ("<unk>", "<s>", "</s>")))
+    model = models.BPE(unk_token="<unk>", fuse_unk=True)
+    return framed(trained(model, trainer, normalizer=spaces), "<s>", None)
 
 
 def with_tokens(*plain):

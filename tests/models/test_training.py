@@ -42,7 +42,11 @@ def test_recomputed_layers_have_the_same_gradients(tiny_bert, case, packed):
 def test_the_initial_model_is_loaded_once(tiny_bert, short_run, monkeypatch, method):
     """Copies of its layers and of its output head are taken from memory."""
     read, path = [], str(tiny_bert)
-    counted = lambda folder: read.append(folder) or weights_of(folder)  # noqa: E731
+
+    def counted(folder):
+        read.append(folder)
+        return weights_of(folder)
+
     monkeypatch.setattr("models.loading.weights_of", counted)
     flags = {"skip_from": 2, "aux_init": "encoder_top"} if method == "infocse" else {}
     run_unsup.main(short_run(path, method=method, bow_weight=0.1, **flags))
