@@ -39,8 +39,8 @@ def parser() -> Parser:
         "inputs",
         nargs="+",
         metavar="SHARD",
-        help="UTF-8 lines (also .gz, .xz, .bz2, .zst) or tables (.parquet, .arrow, .csv, .tsv, .jsonl); "
-        "a folder stands for all files below it",
+        help="UTF-8 lines (also .gz, .xz, .bz2, .zst) or tables (.parquet, .arrow, .csv, .tsv, "
+        ".jsonl); a folder stands for all files below it",
     )
     p.add_argument("--model", required=True, help="as for `python -m eval`")
     p.add_argument(

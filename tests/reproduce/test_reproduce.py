@@ -1,4 +1,4 @@
-"""The whole reproduction from a made-up cache of the hub: every part, a kill in each, the page."""
+"""The whole reproduction against a stand-in of the hub: every part, a kill in each, the page."""
 
 import json
 import shutil
@@ -83,15 +83,14 @@ def test_every_part_may_be_killed_and_the_same_command_goes_on(quick, tmp_path, 
 
 
 def test_a_failing_part_says_in_one_line_what_is_kept(quick, tmp_path, monkeypatch):
-    data = quick("princeton-nlp/datasets-for-simcse", "datasets")
-    (data / "senteval.tar").write_bytes(b"changed")
+    quick.files["datasets/princeton-nlp/datasets-for-simcse"]["senteval.tar"] = b"changed"
     with pytest.raises(BadInput, match=r"the data: .*; what is finished in corpora is kept"):
         reproduce.main([])
     monkeypatch.setattr(reproduce, "prepare", lambda *_: [])
-    shutil.rmtree(quick("ffgcc/InfoCSE-bert-base"))
+    quick.files["ffgcc/InfoCSE-bert-base"] = {}
     with pytest.raises(BadInput, match=r"checkpoint infocse-bert-base: .* is kept: repeat"):
         reproduce.main([])
-    shutil.rmtree(quick("Luyu/condenser"))
+    quick.down = True
     with pytest.raises(BadInput, match=r"infocse-seed-0: '.*' cannot be fetched"):
         reproduce.main(["--parts", "infocse"])
 
