@@ -1,4 +1,4 @@
-"""Small data sets, a toy encoder, and the score of pairs."""
+"""Small data sets and a toy encoder."""
 
 import json
 
@@ -6,13 +6,6 @@ import numpy as np
 
 from eval.metrics import correlation
 from eval.scores import Result, row, rows_of, write_scores
-from eval.sts import similarities
-
-
-def spearman(encode, pairs):
-    """Spearman's correlation x 100 between cosine and gold score."""
-    return float(correlation.spearman(similarities(encode, pairs), np.array(pairs.gold)))
-
 
 SUBSETS = {
     "STS12": ["MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"],

@@ -9,10 +9,11 @@ import pytest
 from common.errors import BadInput
 from eval.analyse.__main__ import main
 from eval.analyse.geometry import HEADLINES
-from eval.sts import merged, own_pairs
+from eval.metrics.correlation import spearman
+from eval.sts import merged, own_pairs, similarities
 from models.encoder import load_encoder
 from tests.encoders import encode_of
-from tests.eval.toys import spearman, write_stsb
+from tests.eval.toys import write_stsb
 
 PLAIN = ["--pooling", "avg"]
 
@@ -50,7 +51,7 @@ def test_a_figure_is_that_of_the_evaluation_with_the_pooling_that_a_model_states
     model, other = content["models"].values()
     assert (model["pooling"], other["pooling"]) == ("avg", "cls_before_pooler")
     pairs = merged(own_pairs(str(dev_file)).load("nowhere"))
-    expected = spearman(encode_of(tiny_bert, "avg"), pairs)
+    expected = spearman(similarities(encode_of(tiny_bert, "avg"), pairs), np.array(pairs.gold))
     assert model["cosine_by_gold"]["spearman"] == pytest.approx(expected)
     assert content["data"] == "pairs file"
     header, _, *lines = capsys.readouterr().out.splitlines()
