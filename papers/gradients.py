@@ -26,7 +26,8 @@ from common.streams import show
 from eval.scores import markdown, write_rows
 from models.objectives.base import Batch
 from papers import study, study_runs
-from papers.runs import Choice, facts_of, read_run
+from papers.runs import Choice, facts_of
+from training.run_folder import read_run
 
 STUDY, FILE = "infocse-cause", "infocse-gradients.json"
 RANDOM = "random layers"
@@ -145,7 +146,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         moves = runs.groupby("seed")["auxiliary_gradient"].diff().abs().mean()
         ratio = runs["auxiliary"] / runs["contrastive"]
         summed = ratio * runs["tokens"]
-        line = [arm, str(runs["seed"].nunique()), str(runs["step"].max() + 1), *sizes]
+        steps = max(facts["steps"] for facts in runs["facts"])
+        line = [arm, str(runs["seed"].nunique()), str(steps), *sizes]
         line += [f"{share:.3g}", f"{moves:.3g}", f"{ratio.median():.3g}", f"{summed.median():,.0f}"]
         lines.append([*line, f"{(summed > 1000).mean():.0%}"])
     return markdown(lines)

@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from common.files import read_json, writing
 from eval.compare.sides import records
 from eval.scores import AVERAGE, Key, markdown
-from papers import study
+from papers import gradients, study
 from papers.differences import COLUMNS, Difference, described, holm, in_words, over_seeds
 from papers.page import mean_and_deviation, rewritten, with_deviation
 from papers.study_page import TITLES, Comparison, compared, figures_of, tuned, with_levels
@@ -161,6 +161,10 @@ class Results:
         """The settings whose network conditions on [CLS]."""
         names = [name for name, value in self.increases().items() if value >= CLEAR]
         return "; ".join(f"{name} ({self.increase(name)})" for name in names)
+
+    def gradients(self) -> str:
+        """The table of the measured gradients."""
+        return gradients.table(self.rows("infocse-gradients"))
 
     def searches(self) -> str:
         """Models with BM25 minus the models alone: nDCG@10 on judged queries, by bootstrap."""

@@ -70,6 +70,7 @@ def test_the_table_counts_a_batch_by_its_sum_over_tokens_and_changes_within_a_ru
         for step, size in enumerate(sizes):
             row = {"arm": "a", "seed": seed, "step": step, "tokens": 400}
             row |= {"contrastive": 0.5, "auxiliary": 2.0, "mlm": 1.0, "contrastive_gradient": 1.0}
+            row |= {"facts": {"steps": 21}}
             rows.append({**row, "auxiliary_gradient": size, "mlm_gradient": 4 * size})
     cells = gradients.table(rows).splitlines()[-1].replace("|", " ").split()
-    assert cells == ["a", "2", "2", "1", "6.25", "25", "0.25", "1.5", "4", "1,600", "100%"]
+    assert cells == ["a", "2", "21", "1", "6.25", "25", "0.25", "1.5", "4", "1,600", "100%"]
