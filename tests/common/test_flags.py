@@ -17,6 +17,7 @@ NEEDED = {
     "eval.analyse.__main__": "x",
     "eval.encode_corpus.__main__": "x --model=x --output=x",
     "export.__main__": "x --output=x",
+    "papers.gradients": "--model=x",
     "report.__main__": "x",
     "run_pretrain_aux": "--use_cpu=true",
     "run_sup": "--method=nli --use_cpu=true",
