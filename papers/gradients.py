@@ -2,8 +2,8 @@
 
 Sections 1, 5.1 and 5.4 of the paper (arXiv 2210.06432) speak of gradients and losses that none of
 its tables shows. At every N-th training step the gradient of each loss alone is computed on the
-step's batch, without its weight and with dropout of its own. The training is that of
-the study infocse-cause, with the paper's lambda; repeated, the command measures what is missing.
+step's batch, without its weight and with dropout of its own. The training is that of the study
+infocse-cause, with the paper's lambda; repeated, the command measures what is missing.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import torch
 from transformers import TrainerCallback
 
 import run_unsup
-from common.errors import run_command
+from common.errors import BadInput, run_command
 from common.files import read_json
 from common.flags import Parser, output_folder, positive
 from common.folders import locked
@@ -43,22 +43,30 @@ def parser() -> Parser:
     p.add_argument("--seeds", nargs="+", type=int, default=[0], help="one training per seed")
     p.add_argument("--model", required=True, help="checkpoint to start from, as for the study")
     p.add_argument("--steps", type=positive, default=1000, help="of each training")
-    p.add_argument("--every", type=positive, default=10, help="steps from one measurement to next")
+    p.add_argument("--every", type=positive, default=10, help="steps between measurements")
     p.add_argument("--data_dir", default="corpora", help="folder with texts")
     p.add_argument("--runs", default="runs/tables", help="folder for the study's stage 1")
-    p.add_argument("--output", default="results", help=f"folder for {FILE}")
+    p.add_argument("--output", default="filled", help=f"folder for {FILE}")
     return p
 
 
 @stoppable
 def main(argv: Sequence[str] | None = None) -> list[dict]:
-    """Measure the arms that the file lacks, one after the other; return all its rows."""
+    """Measure the arms that the file lacks, one after the other; return all its rows.
+
+    Raises:
+        BadInput: the file has an arm that was measured with another model or other steps.
+    """
     args = parser().parse_args(argv)
     path = output_folder(args.output) / FILE
+    how = {"model": args.model, "steps": args.steps, "every": args.every}
     for seed in args.seeds:
         for arm in args.arms:
-            if not any((row["arm"], row["seed"]) == (arm, seed) for row in _known(path)):
-                measured = measure(arm, seed, args)
+            known = [row for row in _known(path) if (row["arm"], row["seed"]) == (arm, seed)]
+            if any(row.get("how") != how for row in known):
+                raise BadInput(f"{path}: has {arm} with other settings; give another --output")
+            if not known:
+                measured = [{**row, "how": how} for row in measure(arm, seed, args)]
                 with locked(path, wait=True):
                     write_rows(path, [*_known(path), *measured])
     show(table(_known(path)))
@@ -79,7 +87,9 @@ def measure(arm: str, seed: int, args: argparse.Namespace) -> list[dict[str, Any
     plan = study_runs.plan_of_flags(flags, choice)
     if plan.starts_from:
         plan.starts_from.train(choice, seed)
-    words = [word for word in plan.command(choice, seed)[1:] if "--output_dir" not in word]
+    words = [
+        word for word in plan.command(choice, seed)[1:] if not word.startswith("--output_dir=")
+    ]
     gradients = Gradients(args.every)
     with TemporaryDirectory(prefix="gradients-") as folder:
         run_unsup.main([*words, f"--output_dir={folder}"], [gradients])
