@@ -20,6 +20,11 @@ def pytest_configure(config):
         config.pluginmanager.import_plugin("tests.fixtures")
 
 
+def pytest_make_parametrize_id(config, val, argname):
+    """Name bytes by their argument: packed ones hold the hour, and workers would differ."""
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_collection_finish():
     """Leave the modules' objects out of the garbage collections that follow every training."""
     gc.collect()
