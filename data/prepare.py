@@ -201,7 +201,7 @@ def write_sts_texts(data_dir: Path) -> None:
     root = data_dir / DOWNSTREAM
     columns: dict[Path, int] = {}  # of the first text in each file
     for year in range(12, 17):
-        files = sorted((root / f"STS/STS{year}-en-test").glob("STS.input.*"))
+        files = sorted((root / f"STS/STS{year}-en-test").glob("STS.input.*.txt"))
         columns |= dict.fromkeys(files, 0)
     for split in ("train", "dev", "test"):
         columns[root / f"STS/STSBenchmark/sts-{split}.csv"] = 5

@@ -118,6 +118,7 @@ def test_the_unlabelled_text_has_every_sentence_of_every_split(tmp_path):
         if folder.endswith("test"):
             text = f"left {folder}\tright\nunscored\tpair\textra\n"
             (root / folder / "STS.input.one.txt").write_text(text)
+            (root / folder / "STS.input.one.LICENSE").write_text("terms\n")  # as in STS15
     (root / "SICK").mkdir()
     for split in ("train", "dev", "test"):
         line = f"genre\tfile\tyear\t1\t2.5\t{split}  a\t{split} b\n"
