@@ -24,7 +24,7 @@ import torch
 
 from baselines.flow import Settings, fit
 from baselines.whitening import kernel, linear_map, moments
-from baselines.words import averaged, learn_words, read_words
+from baselines.words import averaged, read_words
 from common.files import find_files, write_json
 from common.flags import Parser, add_pooling, check_output, positive
 from common.folders import filling
@@ -65,10 +65,9 @@ _FLOW = """BERT-flow (Li et al. 2020): an invertible network that makes the vect
 Gaussian, trained by maximum likelihood with a frozen encoder, and its scores. Prints the mean
 negative log likelihood in nats per sentence. Defaults are those of the released code, whose pooling
 avg-last-2 actually means layers 1 and last: --pooling avg_first_last."""
-_WORDS = """Scores of averaged word vectors (GloVe and others) from a text file, or learnt from
---train_file: 300 dimensions of the SVD of their positive pointwise mutual information (Levy,
-Goldberg and Dagan 2015). A word is looked up unchanged, then without surrounding punctuation, then
-in lower case; English stop words and unknown words are left out."""
+_WORDS = """Scores of averaged word vectors (GloVe and others) from a text file. A word is looked
+up unchanged, then without surrounding punctuation, then in lower case; English stop words and
+unknown words are left out."""
 _TEXT = (
     "text to fit on, as given or below --data_dir: UTF-8, one sentence per line, plain, .gz, .xz, "
     ".bz2 or .zst"
@@ -84,8 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         logger.info("%s: written; next: python -m eval %s --tasks sts", args.output, args.output)
         return
     check_output(args.output, [], BEGINNING)
-    options = Options(split=args.split, device=device_here())
-    tasks = tasks_chosen(args.tasks, args.dev_file, options)
+    tasks = tasks_chosen(args.tasks, args.dev_file, Options(device=device_here()))
     for task in tasks:
         task.load(args.data_dir)  # missing data is an error now, not after the fit
     encode, facts = _fitted(args)
@@ -122,11 +120,9 @@ def parser() -> Parser:
 
     about = "scores of averaged word vectors"
     words = commands.add_parser("word_vectors", help=about, description=_WORDS)
-    origin = words.add_mutually_exclusive_group(required=True)
     lines = "lines of a word and its numbers, as GloVe's and word2vec's; plain or .gz"
-    origin.add_argument("file", metavar="FILE", type=Path, nargs="?", help=lines)
-    origin.add_argument("--train_file", nargs="+", metavar="TEXT", help=_TEXT)
-    _add_columns(words)
+    words.add_argument("file", metavar="FILE", type=Path, help=lines)
+    words.add_argument("--data_dir", default="corpora", help="folder with texts and test sets")
     _add_scores(words)
     return p
 
@@ -135,23 +131,18 @@ def _add_encoder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="run or export folder, Hugging Face encoder")
     add_pooling(parser)
     parser.add_argument("--train_file", required=True, nargs="+", metavar="TEXT", help=_TEXT)
-    _add_columns(parser)
-    length = "maximum tokens per sentence (default: the model's limit)"
-    parser.add_argument("--max_length", type=int, help=length)
-
-
-def _add_columns(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data_dir", default="corpora", help="folder with texts and test sets")
     columns = "tab-separated sentences per line, all used; of a table the column 'text' is read"
     parser.add_argument("--columns", type=int, choices=[1, 2, 3], default=1, help=columns)
     names = "columns to read from a table, or from lines with a header"
     parser.add_argument("--text_column", nargs="+", default=[], metavar="NAME", help=names)
+    length = "maximum tokens per sentence (default: the model's limit)"
+    parser.add_argument("--max_length", type=int, help=length)
 
 
 def _add_scores(parser: argparse.ArgumentParser) -> None:
     tasks = "as for python -m eval (default: sts)"
     parser.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=tasks)
-    parser.add_argument("--split", choices=["test", "dev"], default="test", help="of STS")
     pairs = "your own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)"
     parser.add_argument("--dev_file", help=pairs)
     parser.add_argument("--output", metavar="FILE.json", help="write the rows of scores")
@@ -200,15 +191,11 @@ def _fit_flow(args: argparse.Namespace) -> Fitted:
 
 
 def _load_words(args: argparse.Namespace) -> Fitted:
-    if args.file:
-        words = read_words(args.file)
-        facts = {"file": str(args.file), "sha256": content_hash([args.file])}
-    else:
-        texts, facts = _sentences(args)
-        words = learn_words(texts)
+    words = read_words(args.file)
     count, width = words.emb_layer.weight.shape
     logger.info("%d words, %d dimensions", count - 1, width)  # the first row is padding
-    return averaged(words), facts | {"words": count - 1}
+    sha256 = content_hash([args.file])
+    return averaged(words), {"file": str(args.file), "sha256": sha256, "words": count - 1}
 
 
 def _encoded(args: argparse.Namespace) -> tuple[Encode, np.ndarray, dict[str, Any]]:
@@ -217,7 +204,10 @@ def _encoded(args: argparse.Namespace) -> tuple[Encode, np.ndarray, dict[str, An
     Raises:
         BadInput: the text or the model cannot be read, or the model ends in a normalisation.
     """
-    texts, origin = _sentences(args)
+    files = tuple(find_files(args.train_file, args.data_dir))
+    source = Source(files, args.columns, tuple(args.text_column))
+    with TemporaryDirectory() as folder:
+        texts = list(read_text(source, folder).cells())
     encoder, tokenizer = infocse.load(args.model, args.pooling, args.max_length)
     if encoder.normalizes:
         raise BadInput(
@@ -231,17 +221,14 @@ def _encoded(args: argparse.Namespace) -> tuple[Encode, np.ndarray, dict[str, An
         encoder.max_length,
         len(texts),
     )
-    return encode, encode(texts), {"base": args.model, "pooling": encoder.pooling, **origin}
-
-
-def _sentences(args: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
-    """Every sentence of the text, and its origin."""
-    files = tuple(find_files(args.train_file, args.data_dir))
-    source = Source(files, args.columns, tuple(args.text_column))
-    with TemporaryDirectory() as folder:
-        texts = list(read_text(source, folder).cells())
-    origin = {"texts": len(texts), "train_file": args.train_file, "train_sha256": source.sha256}
-    return texts, origin
+    facts = {
+        "base": args.model,
+        "pooling": encoder.pooling,
+        "texts": len(texts),
+        "train_file": args.train_file,
+        "train_sha256": source.sha256,
+    }
+    return encode, encode(texts), facts
 
 
 if __name__ == "__main__":

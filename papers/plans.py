@@ -55,9 +55,13 @@ def _untrained(row: TableRow, backbone: str, model: str | None) -> RunPlan | str
 def _fitted(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None) -> RunPlan | str:
     """The plan of a baseline, fitted to the text of the row's configuration, or why there is none.
 
-    Word vectors are those of GloVe's file if DATA_DIR has it, otherwise they are learnt from the
-    text.
+    Word vectors are those of GloVe's file in DATA_DIR.
     """
+    if row.baseline == "word_vectors":
+        file = Path(choice.data_dir) / GLOVE
+        if not file.is_file():
+            return f"no file: {GLOVE} in the data folder"
+        return RunPlan(row.baseline, {}, model=str(file), baseline=row.baseline)
     config = config_name(str(row.config), backbone)
     files = config_files(config)
     if not files:
@@ -69,13 +73,6 @@ def _fitted(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None)
     else:
         flags["train_file"] = choice.train_file or flags["train_file"]
         flags["columns"] = settings.get("columns", "1")
-    name = f"{row.baseline}-{config}"
-    if row.baseline == "word_vectors":
-        file = Path(choice.data_dir) / GLOVE
-        if file.is_file():
-            return RunPlan(row.baseline, {}, model=str(file), baseline=row.baseline)
-        learnt = f"word vectors learnt from {flags['train_file']}, not GloVe's"
-        return RunPlan(name, flags, first, differences=(learnt,), baseline=row.baseline)
     model = None if first else choice.model or _plain_model(backbone)
     if not (first or model):
         return _no_model(backbone)
@@ -83,7 +80,7 @@ def _fitted(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None)
     if model:
         given["model_name_or_path"] = model
     return RunPlan(
-        name,
+        f"{row.baseline}-{config}",
         flags,
         first,
         model,
