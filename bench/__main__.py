@@ -14,13 +14,11 @@ from common.streams import show
 from eval.scores import markdown, write_rows
 
 SUBJECTS = {
-    "engines": "milliseconds and memory of a query by cosine, in this index and other engines",
     "eval": "the STS test sets against a SentEval-style loop",
     "gpu": "whether steps on a GPU are right and fast, and runs survive kills; takes minutes",
     "loop": "the CPU time, by part, that a step with --cuda_graph leaves to the host of a GPU",
     "search": "an index of made-up documents: seconds to build it, time and memory of a query",
     "step": "time and memory of a step against the published one and sentence-transformers",
-    "text": "time and memory of a run of one step on millions of generated lines",
 }
 REPEATED = ("eval", "step")
 MACHINE = ("machine", "torch", "threads", "device", "part")  # columns that the table leaves out

@@ -8,12 +8,9 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import statistics
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -45,24 +42,6 @@ def apart(function: Callable, *args: Any) -> Any:
     """Call a function in a fresh process: earlier work changes the state of the allocator."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         return pool.submit(function, *args).result()
-
-
-@contextmanager
-def own_memory() -> Iterator[list[float]]:
-    """MiB of this process alone, from now on; mapped files do not count. Linux only."""
-    seen: list[float] = []
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not seen or not ended.wait(0.02):
-            status = Path("/proc/self/status").read_text(encoding="ascii")
-            seen.append(int(status.partition("RssAnon:")[2].split()[0]) / 2**10)
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    yield seen
-    ended.set()
-    thread.join()
 
 
 def step_ms(

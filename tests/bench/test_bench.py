@@ -73,15 +73,3 @@ def test_an_index_is_built_saved_loaded_and_searched():
     rows = main(["search", "--documents", "60"])
     assert [(row["documents"], row["vectors"]) for row in rows] == [(60, "float16"), (60, "int8")]
     assert all(row["query_ms"] > 0 and row["disk_mib"] >= 0 for row in rows)
-
-
-def test_an_engine_finds_the_best_of_made_up_windows():
-    [row] = main(["engines", "--windows", "50", "--engines", "index"])
-    assert (row["engine"], row["windows"], row["recall"]) == ("index", 50, 1)
-    assert row["query_ms"] > 0 and row["added_mib"] >= 0
-
-
-def test_millions_of_lines_are_read_once_and_found_again():
-    first, later = main(["text", "--lines", "200"])
-    assert (first["start"], later["start"], first["lines"]) == ("first", "later", 200)
-    assert all(row["cpu_s"] > 0 and row["own_mib"] > 0 for row in (first, later))
