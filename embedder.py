@@ -105,11 +105,7 @@ class Embedder:
     @property
     def vectors(self) -> np.ndarray:
         """The unit vectors of the index, (N, D) float32."""
-        return (
-            np.concatenate([*self.index.vectors.rows()])
-            if self.index
-            else np.empty((0, 0), dtype=np.float32)
-        )
+        return np.array(self.index.vectors if self.index else np.empty((0, 0)), dtype=np.float32)
 
     @property
     def longest(self) -> int:
@@ -285,7 +281,7 @@ class Embedder:
 
     @checked
     def save(
-        self, folder: str | PathLike, dtype: Literal["float16", "float32", "int8"] | None = None
+        self, folder: str | PathLike, dtype: Literal["float16", "float32"] | None = None
     ) -> None:
         """Write the index to a new folder, or in place of another index of this model.
 

@@ -20,17 +20,15 @@ from common.memory import peak_mib
 from search.index import Document, Index
 
 VOCABULARY, WIDTH, QUERIES = 200_000, 384, 20
-DTYPES = ["float16", "int8"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     counts = [200_000, 1_000_000]
     parser.add_argument("--documents", type=positive, nargs="+", default=counts, help="sizes")
-    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=DTYPES)
 
 
 def rows(args: argparse.Namespace) -> Iterator[dict]:
-    """A row for each size and type of vectors."""
+    """A row for each size."""
     for count in args.documents:
         generator = np.random.default_rng(0)
         documents = []
@@ -41,16 +39,15 @@ def rows(args: argparse.Namespace) -> Iterator[dict]:
         built = time.perf_counter() - start
         queries = made_up(generator, QUERIES, 8, 9)
         vectors = encode(generator, queries)
-        for dtype in args.dtypes:
-            row = {"documents": count, "vectors": dtype, "build_s": round(built, 1)}
-            yield row | measured(index, dtype, queries, vectors)
+        row = {"documents": count, "vectors": "float16", "build_s": round(built, 1)}
+        yield row | measured(index, queries, vectors)
 
 
-def measured(index: Index, dtype: str, queries: Sequence[str], vectors: np.ndarray) -> dict:
+def measured(index: Index, queries: Sequence[str], vectors: np.ndarray) -> dict:
     """An index that is saved, loaded and searched; a query's time is their median."""
     with TemporaryDirectory() as folder:
         start = time.perf_counter()
-        index.save(Path(folder) / "index", {"model": "none", "identity": "none"}, dtype)
+        index.save(Path(folder) / "index", {"model": "none", "identity": "none"})
         saved = time.perf_counter()
         loaded = Index.load(Path(folder) / "index")
         opened = time.perf_counter()

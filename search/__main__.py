@@ -18,6 +18,7 @@ from common.streams import show
 from embedder import Embedder
 from eval.retrieval.hybrid import WEIGHT
 from eval.retrieval.lexical import LANGUAGES, Words
+from eval.vectors import DTYPES
 from search.documents import FOREIGN, read_documents, snippet, unread
 from search.export import export
 from search.index import STRIDE, WINDOW, Document, Index
@@ -57,8 +58,7 @@ def parser() -> Parser:
     build.add_argument("--window", type=positive, help=window)
     stride = f"tokens from one window to the next ({STRIDE}, or half of --window)"
     build.add_argument("--stride", type=positive, help=stride)
-    dtypes = ["float16", "int8", "float32"]
-    build.add_argument("--dtype", choices=dtypes, help="type of the stored vectors (float16)")
+    build.add_argument("--dtype", choices=DTYPES, help="type of the stored vectors (float16)")
     language = "stemmer and stop words (default: the model's search.json, or english)"
     build.add_argument("--language", choices=LANGUAGES, help=language)
     query = commands.add_parser("query", help="search in an index")

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from common.files import write_json
 from common.folders import filling
+from eval.vectors import blocks
 from search.index import Index
 from search.recipe import FILE, Recipe
 
@@ -50,7 +51,7 @@ def export(index: Index, folder: Path, model: str | None = None) -> int:
     vectors = pa.list_(pa.float32(), known["width"])
     start = 0
     with filling(folder, {"export": 1}) as new:
-        for number, rows in enumerate(index.vectors.rows()):
+        for number, rows in enumerate(blocks(index.vectors)):
             windows = index.windows[start : start + len(rows)]
             documents = index.documents.select(["id", "title"]).take(windows[:, 0])
             whole = {row: index.document(row).text for row in np.unique(windows[:, 0]).tolist()}

@@ -30,7 +30,7 @@ from common.folders import MANIFEST, SMALL, Facts, facts_of, filling, standing
 from eval.metrics.cosine import unit
 from eval.retrieval.hybrid import WEIGHT, best, fused
 from eval.retrieval.lexical import Lexical
-from eval.vectors import Vectors, write
+from eval.vectors import blocks, read, write
 
 FORMAT = 4
 WINDOW, STRIDE = 200, 100  # tokens of a window, and from one to the next, unless others are given
@@ -78,7 +78,7 @@ class Index:
     Args:
         documents: id, title and text.
         windows: document, start and end, (W, 3), sorted; every document has one at least.
-        vectors: of the windows, W, of length 1.
+        vectors: of the windows, (W, D), of length 1, in float16 or float32.
         lexical: BM25 of the windows.
 
     Attributes:
@@ -91,7 +91,7 @@ class Index:
         self,
         documents: pa.Table,
         windows: np.ndarray,
-        vectors: Vectors,
+        vectors: np.ndarray,
         lexical: Lexical | None = None,
     ) -> None:
         self.documents, self.windows, self.vectors = documents, windows, vectors
@@ -126,7 +126,7 @@ class Index:
         texts = [documents[number].text[start:end] for number, start, end in windows.tolist()]
         vectors: dict[str, np.ndarray] = {}
         if old is not None:
-            rows = np.concatenate([*old.vectors.rows()])
+            rows = np.array(old.vectors, dtype=np.float32)
             vectors.update(zip(old.window_texts(), rows, strict=True))
         new = [text for text in dict.fromkeys(texts) if text not in vectors]
         for start in range(0, len(new), ENCODED):
@@ -136,7 +136,7 @@ class Index:
         arrays = [pa.array(column, pa.large_string()) for column in columns]
         table = pa.table(arrays, list(Document._fields))
         lexical = Lexical.of(texts, language) if language else None
-        return cls(table, windows, Vectors(np.stack([vectors[text] for text in texts])), lexical)
+        return cls(table, windows, np.stack([vectors[text] for text in texts]), lexical)
 
     def model(self, given: str | PathLike | None = None) -> str:
         """Where the model of a loaded index is: as given, or where it was.
@@ -201,12 +201,11 @@ class Index:
     @torch.no_grad()
     def _cosines(self, queries: torch.Tensor) -> np.ndarray:
         """(Q, D) -> (Q, W) float32."""
-        entries, scales = self.vectors
-        cosines = torch.empty(len(queries), len(entries))
-        for start in range(0, len(entries), BLOCK):
-            rows = torch.from_numpy(entries[start : start + BLOCK]).to(queries.device)
+        cosines = torch.empty(len(queries), len(self.vectors))
+        for start in range(0, len(self.vectors), BLOCK):
+            rows = torch.from_numpy(self.vectors[start : start + BLOCK]).to(queries.device)
             cosines[:, start : start + BLOCK] = queries @ rows.float().T
-        return cosines.numpy() if scales is None else cosines.numpy() * scales
+        return cosines.numpy()
 
     def _below(self, path: str) -> np.ndarray:
         """The numbers of the documents at or below a path."""
@@ -251,7 +250,7 @@ class Index:
         facts = {"index": FORMAT, **model, "documents": len(self.documents), "dtype": dtype}
         facts["language"] = self.lexical.words.language if self.lexical else None
         with filling(folder.resolve(), facts, replace) as new:
-            facts["windows"], facts["width"] = write(new, self.vectors.rows(), dtype)
+            facts["windows"], facts["width"] = write(new, blocks(self.vectors), dtype)
             np.save(new / "windows.npy", self.windows)
             with pa.ipc.new_file(new / "documents.arrow", self.documents.schema) as file:
                 file.write_table(self.documents, max_chunksize=ENCODED)
@@ -269,7 +268,7 @@ class Index:
             verify: compare the sha256 of large files too, and not only their sizes.
 
         Raises:
-            BadInput: it is no index, of another format, or not as it was written.
+            BadInput: it is no index, of another version, or not as it was written.
         """
         while True:
             before = version(folder)
@@ -297,7 +296,7 @@ class Index:
             raise BadInput(f"{folder}: {found}; {REMEDY}")
         try:
             documents = pa.ipc.open_file(pa.memory_map(str(folder / "documents.arrow"))).read_all()
-            windows, vectors = np.load(folder / "windows.npy"), Vectors.read(folder)
+            windows, vectors = np.load(folder / "windows.npy"), read(folder)
             lexical = None
             if facts["language"]:
                 lexical = Lexical.load(folder / "bm25", facts["language"], facts["windows"])

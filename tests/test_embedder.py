@@ -54,7 +54,7 @@ def test_what_cannot_be_searched_is_said(tiny_bert):
 
 def test_documents_are_added_and_removed_also_after_loading(tiny_bert, sentences, tmp_path):
     model = Embedder(tiny_bert, pooling="avg").build_index(sentences[:4], lexical=True)
-    model.save(tmp_path / "index", "int8")
+    model.save(tmp_path / "index", "float32")
     loaded = Embedder.load_index(tmp_path / "index")
     loaded.remove("1").remove(np.int64(0)).add(sentences[4:6]).add(["a page"], ids=["pages/a"])
     assert [one.id for one in loaded.index.all_documents()] == ["2", "3", "4", "5", "pages/a"]
@@ -65,7 +65,7 @@ def test_documents_are_added_and_removed_also_after_loading(tiny_bert, sentences
         assert [hit.bm25 for hit in mine] == [hit.bm25 for hit in theirs]
     loaded.save(tmp_path / "index")
     again = Embedder.load_index(tmp_path / "index")
-    assert again.texts == loaded.texts and again.index.facts["dtype"] == "int8"
+    assert again.texts == loaded.texts and again.index.facts["dtype"] == "float32"
     assert again.remove("pages/a").texts == sentences[2:6]
     for wrong, said in {"pages/a": "'pages/a': the index", 4: "4: the index"}.items():
         assert said in refused(again.remove, wrong)

@@ -33,7 +33,7 @@ def parser() -> Parser:
         "order.\nTo resume, run the same command again: finished shards are kept. Several at once "
         "share the shards. See docs/scale.md.",
         epilog="example:\n"
-        "  python -m eval.encode_corpus corpus/ --model runs/infocse --output vectors --dtype int8",
+        "  python -m eval.encode_corpus corpus/ --model runs/infocse --output vectors",
     )
     p.add_argument(
         "inputs",
@@ -49,9 +49,7 @@ def parser() -> Parser:
         metavar="DIR",
         help="folder for one model's vectors with one setting",
     )
-    p.add_argument(
-        "--dtype", choices=DTYPES, default="float32", help="int8: with one scale per vector"
-    )
+    p.add_argument("--dtype", choices=DTYPES, default="float32", help="type of the vectors")
     p.add_argument("--column", default="text", help="column of tables")
     add_encoder(p)
     add_prompts(p, "document")

@@ -29,7 +29,7 @@ from eval.retrieval.hybrid import WEIGHT, best, cosines, fused
 from eval.retrieval.lexical import Lexical
 from eval.scores import Result, example_ids, row
 from eval.store import Kept
-from eval.vectors import Vectors, write
+from eval.vectors import read, write
 
 RETRIEVED = 1000
 # Cosines held at once, 1 GiB; more for the sake of fewer readings of millions of documents.
@@ -182,7 +182,7 @@ def embedded(encode: Encoder, texts: list[str]) -> Iterator[np.ndarray]:
 
     with TemporaryDirectory(prefix="vectors-") as folder:
         write(Path(folder), parts(), "float32")
-        yield Vectors.read(Path(folder)).entries
+        yield read(Path(folder))
 
 
 def fetch(name: str, folder: Path) -> None:

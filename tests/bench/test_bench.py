@@ -70,6 +70,5 @@ def test_steps_print_a_table_and_write_rows(tmp_path, capsys):
 
 
 def test_an_index_is_built_saved_loaded_and_searched():
-    rows = main(["search", "--documents", "60"])
-    assert [(row["documents"], row["vectors"]) for row in rows] == [(60, "float16"), (60, "int8")]
-    assert all(row["query_ms"] > 0 and row["disk_mib"] >= 0 for row in rows)
+    [row] = main(["search", "--documents", "60"])
+    assert row["documents"] == 60 and row["query_ms"] > 0 and row["disk_mib"] >= 0

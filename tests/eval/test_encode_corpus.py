@@ -96,22 +96,22 @@ def test_commands_at_once_share_shards_of_any_size_although_one_is_killed(
         assert file.read_bytes() == other.read_bytes()
 
 
-@pytest.mark.parametrize("name", ["vectors.npy", "scales.npy", "infocse.json"])
+@pytest.mark.parametrize("name", ["vectors.npy", "infocse.json"])
 def test_a_shard_is_encoded_once_again_if_damaged_and_refused_if_of_others(tmp_path, name, caplog):
     texts, out = tmp_path / "a.txt", tmp_path / "out"
     texts.write_text("a\nbat\n")
-    facts = command.encode_shard(Letters(), out, texts, "int8")
+    facts = command.encode_shard(Letters(), out, texts, "float16")
     assert (facts["rows"], facts["width"], facts["new"]) == (2, 8, True)
-    assert names(out / "a") == ["infocse.json", "scales.npy", "vectors.npy"]
-    assert command.encode_shard(Letters(), out, texts, "int8") == facts | {"new": False}
+    assert names(out / "a") == ["infocse.json", "vectors.npy"]
+    assert command.encode_shard(Letters(), out, texts, "float16") == facts | {"new": False}
     before = (out / "a" / name).read_bytes()
     (out / "a" / name).write_bytes(before[:-2] + bytes([before[-2] ^ 1]) + before[-1:])
-    assert command.encode_shard(Letters(), out, texts, "int8") == facts
+    assert command.encode_shard(Letters(), out, texts, "float16") == facts
     assert (out / "a" / name).read_bytes() == before and "making it again" in caplog.text
     said = refused(command.encode_shard, Letters("other"), out, texts)
-    assert "another origin (model letters, now other; dtype int8, now float32)" in said
+    assert "another origin (model letters, now other; dtype float16, now float32)" in said
     texts.write_text("another\n")
-    assert "sha256" in refused(command.encode_shard, Letters(), out, texts, "int8")
+    assert "sha256" in refused(command.encode_shard, Letters(), out, texts, "float16")
     assert (out / "a" / name).read_bytes() == before
     (out / "mine").mkdir()
     (out / "mine" / name).with_suffix(".txt").write_text("mine")

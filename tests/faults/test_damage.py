@@ -44,7 +44,7 @@ def whole(tiny_bert, tmp_path_factory):
     root = tmp_path_factory.mktemp("whole")
     export([str(tiny_bert), "--pooling=avg", f"--output={root / 'export'}"])
     model = Embedder(root / "export").build_index(TEXTS, lexical=True)
-    model.save(root / "index", "int8")
+    model.save(root / "index")
     checkpoint(root / "run", 3, best_metric=0.5)
     state = TrainerState(global_step=3)
     save = lambda folder: shutil.copytree(tiny_bert, folder, dirs_exist_ok=True)  # noqa: E731

@@ -114,7 +114,7 @@ def contents(folder):
     ("word", "said"),
     [
         ("--max_length=20", "--max_length 20: .* was built with 64; leave the flag out"),
-        ("--dtype=int8", "--dtype int8: .* was built with float16"),
+        ("--dtype=float32", "--dtype float32: .* was built with float16"),
         ("--bf16", "--bf16 true: .* was built with false"),
     ],
 )
@@ -169,7 +169,7 @@ def test_an_index_as_parquet_has_every_window_and_gives_the_same_hits(
 ):
     monkeypatch.setattr("eval.vectors._AT_ONCE", 50)  # windows of a shard
     index, out = str(tmp_path / "index"), tmp_path / "out"
-    command.main([*words, "--window=9", "--stride=9", "--dtype=int8"])
+    command.main([*words, "--window=9", "--stride=9"])
     command.main(["export", index, f"--output={out}"])
     model = Embedder.load_index(index)
     rows = load_dataset("parquet", data_files=str(out / "*.parquet"), split="train")
