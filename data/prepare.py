@@ -10,9 +10,8 @@ import re
 import shutil
 import tarfile
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from huggingface_hub import hf_hub_download
 
@@ -31,13 +30,16 @@ ARCHIVE, WIKI = "senteval.tar", "wiki1m_for_simcse.txt"  # its files
 DOWNSTREAM, STS_TEXTS = "senteval/downstream", "text/sts_unlabelled.txt"
 WIKI_LINES = 1_000_000
 MAX_BYTES = 2**28  # of the archive's files: some hundred, 40 MB
-WIKI_TERMS = "Wikipedia text, CC BY-SA 3.0 and GFDL; none stated for the selection"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PREFIX = re.compile(r"^(\./|senteval/|SentEval/|downstream/)*")  # of the archive's members
 _NOTE = re.compile(r"readme|licen[sc]e", re.IGNORECASE)  # terms of use, beside the files of a set
 
 DEFAULT_NAMES = ("sts", "wiki1m")
-NAMES = ("sts", "transfer", "sts_texts", "wiki1m")
+SETS = {  # name -> folders of the archive
+    "sts": ("STS", "SICK"),
+    "transfer": ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC"),
+}
+NAMES = (*SETS, "sts_texts", "wiki1m")
 HELP = f"""names:
   sts        STS12-16, STSBenchmark, SICK: evaluation; 6 MB, from an archive of about 40 MB
   transfer   MR, CR, SUBJ, MPQA, SST, TREC, MRPC: evaluation; 9 MB, from the same archive
@@ -45,44 +47,9 @@ HELP = f"""names:
   wiki1m     1,000,000 sentences of English Wikipedia: training; about 110 MB
 
 The files come from the Hugging Face hub ({REPO}) and go to
-DIR/senteval/downstream and DIR/text; the command prints the terms of use of each set. Evaluation
-files must match data/{SUMS.name}. Without a connection, copy the files there by hand and run the
-command to verify them."""
-
-
-class EvaluationSet(NamedTuple):
-    """A folder of the archive; `terms` are those its authors state."""
-
-    name: str
-    part: str
-    folder: str
-    terms: str
-
-    def files(self) -> dict[str, str]:
-        """Path below the data folder -> sha256, of the files in SHA256SUMS."""
-        folder = f"{DOWNSTREAM}/{self.folder}/"
-        return {path: digest for path, digest in pinned().items() if path.startswith(folder)}
-
-
-_MIXED = "MSRpar, MSRvid: Microsoft Research terms; others: none stated"
-_STS15 = "answers-forums: CC BY-SA 3.0; others: none stated"
-_STSB = "scores CC BY-SA 4.0; texts: see its LICENSE.txt"
-SETS = (
-    EvaluationSet("STS12", "sts", "STS/STS12-en-test", _MIXED),
-    EvaluationSet("STS13", "sts", "STS/STS13-en-test", "none stated; see its 00-readme.txt"),
-    EvaluationSet("STS14", "sts", "STS/STS14-en-test", "none stated; see its 00-readme.txt"),
-    EvaluationSet("STS15", "sts", "STS/STS15-en-test", _STS15),
-    EvaluationSet("STS16", "sts", "STS/STS16-en-test", "CC BY-SA 3.0 and others; see LICENSE.txt"),
-    EvaluationSet("STSBenchmark", "sts", "STS/STSBenchmark", _STSB),
-    EvaluationSet("SICK", "sts", "SICK", "CC BY-NC-SA 3.0: not commercial"),
-    EvaluationSet("MR", "transfer", "MR", "CC BY 4.0"),
-    EvaluationSet("CR", "transfer", "CR", "none stated (Hu and Liu 2004)"),
-    EvaluationSet("SUBJ", "transfer", "SUBJ", "CC BY 4.0"),
-    EvaluationSet("MPQA", "transfer", "MPQA", "none stated (Wiebe et al. 2005)"),
-    EvaluationSet("SST", "transfer", "SST/binary", "none stated (Socher et al. 2013)"),
-    EvaluationSet("TREC", "transfer", "TREC", "none stated (Li and Roth 2002)"),
-    EvaluationSet("MRPC", "transfer", "MRPC", "Microsoft Research terms: research use"),
-)
+DIR/senteval/downstream and DIR/text; docs/evaluation.md has their terms of use. Evaluation files
+must match data/{SUMS.name}. Without a connection, copy the files there by hand and run the command
+to verify them."""
 
 
 def pinned() -> dict[str, str]:
@@ -92,28 +59,30 @@ def pinned() -> dict[str, str]:
 
 
 def prepare(names: Sequence[str], data_dir: Path) -> list[str]:
-    """Download the parts with these `NAMES` into `data_dir`; return a line about each set.
+    """Download the parts with these `NAMES` into `data_dir`; return a line about each.
 
     BadInput if a part cannot be downloaded or differs from what is expected; nothing of it is put
     in place.
     """
     if unknown := sorted(set(names).difference(NAMES)):
         raise BadInput(f"unknown name {unknown[0]!r}; choose from {', '.join(NAMES)}")
-    sets = [some for some in SETS if some.part in names]
-    _prepare_sets(sets, data_dir)
-    lines = [f"{some.name}: {len(some.files())} files; terms of use: {some.terms}" for some in sets]
+    lines = []
+    for name, folders in SETS.items():
+        if name in names:
+            files = {path: sha for path, sha in pinned().items() if path.split("/")[2] in folders}
+            _prepare_files(files, data_dir)
+            lines.append(f"{name}: {len(files)} files in {data_dir / DOWNSTREAM}")
     if "wiki1m" in names:
         _prepare_wiki(data_dir / "text" / WIKI)
-        lines.append(f"wiki1m: {WIKI_LINES:,} lines; terms of use: {WIKI_TERMS}")
+        lines.append(f"wiki1m: {WIKI_LINES:,} lines in {data_dir / 'text' / WIKI}")
     if "sts_texts" in names:
         write_sts_texts(data_dir)
-        lines.append(f"sts_texts: {STS_TEXTS}; terms of use: those of the STS sets")
+        lines.append(f"sts_texts: {data_dir / STS_TEXTS}")
     return lines
 
 
-def _prepare_sets(sets: Sequence[EvaluationSet], data_dir: Path) -> None:
-    """Unpack the sets unless all their files are there; all are checked before one is written."""
-    expected = {path: digest for some in sets for path, digest in some.files().items()}
+def _prepare_files(expected: Mapping[str, str], data_dir: Path) -> None:
+    """Unpack files unless all are there; the sha256 of all is checked before one is written."""
     present = [path for path in expected if (data_dir / path).is_file()]
     for path in present:
         if sha256(data_dir / path) != expected[path]:
