@@ -141,13 +141,10 @@ class TiedHead(nn.Module):
         return states.token_loss(self.transform, self.words(backbone), labels)
 
 
-def run_like(encoder: SentenceEncoder, *networks: PreTrainedModel, packed: bool = True) -> None:
-    """Let a method's networks skip the padding if the encoder does.
-
-    With `packed` false they do not: there the padding counts.
-    """
+def run_like(encoder: SentenceEncoder, *networks: PreTrainedModel) -> None:
+    """Let a method's networks skip the padding if the encoder does."""
     for network in networks:
-        fast.choose(network, packed and encoder.packed)
+        fast.choose(network, encoder.packed)
 
 
 def read_logits(

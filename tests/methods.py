@@ -27,7 +27,7 @@ from training.methods import load_method, method_names
 OTHER_FAMILIES = "xlm-roberta camembert electra distilbert mpnet modernbert deberta-v2".split()
 SMALL = dict.fromkeys(("contrastive_weight", "aux_weight", "mlm_weight", "rtd_weight"), 1.0)
 SMALL |= {"temperature": 0.1, "momentum": 0.5, "aux_init": "random", "skip_from": 2}
-SMALL |= {"queue_size": 11, "bank_size": 30, "negatives": 2, "filters": 6}
+SMALL |= {"queue_size": 11, "bank_size": 30, "negatives": 2}
 SMALL |= {"teacher_pooling": "avg", "complement_pooling": "avg"}
 SMALL |= {"template": "{text}{mask}", "template_2": "{text} {mask}"}  # few tokens, as the texts
 EXTRA = {  # name of the case: method, flags
@@ -37,7 +37,6 @@ EXTRA = {  # name of the case: method, flags
     "infocse, no detach": ("infocse", {"aux_detach": False}),
     "rankcse, listnet": ("rankcse", {"rank_loss": "listnet"}),
     "dclr, itself": ("dclr", {"complement": "self", "complement_pooling": None}),
-    "promptbert, not denoised": ("promptbert", {"denoise": False}),
     "nli, adversarial": ("nli", {"view_2": "adversarial", "features": "code"}),
 }
 WORDS = {"tsdae, words": "tsdae"}  # with a bag of words: name of the case, method

@@ -255,6 +255,7 @@ class Contrast(Objective):
         return {self.term: Term(self.loss(*self.vectors(encoded, batch)), self.weight)}
 
 
+@dataclass
 class MethodArguments:
     """Base of the dataclass of a method's flags."""
 
@@ -271,7 +272,7 @@ class Method:
             of that form, whose `source` may be the words themselves.
 
     Attributes:
-        arguments: a dataclass; each field is a flag.
+        arguments: a dataclass; each field is a flag. By default there is none.
         copies: number of equal views, which differ by dropout.
         labels: trains on labelled pairs (run_sup.py), not on text (run_unsup.py).
         columns: sentences per row that the loss can read: 1, 2 (a sentence and its positive) or 3
@@ -279,7 +280,7 @@ class Method:
         one_text: all views show the same text, so rows of several sentences are refused.
     """
 
-    arguments: type
+    arguments: type = MethodArguments
     copies = 2
     labels = False
     columns = 1

@@ -15,6 +15,7 @@ from models.contrast import nt_xent
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
 EMBEDDING_DROPOUT = 0.2  # probability that a value is set to zero (section 4.1)
+SPAN_CUTOFF = 0.15  # share of tokens outside the kept span (ours, as token_cutoff)
 Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout", "span"]
 
 
@@ -26,9 +27,6 @@ class Arguments(MethodArguments):
     view_2: Change = flag("shuffle", "how to change the second copy (script, Figure 5)")
     token_cutoff: Rate = flag(0.15, "share of tokens set to zero (section 4.1)")
     feature_cutoff: Rate = flag(0.2, "share of features set to zero (section 4.1)")
-    span_cutoff: Rate = flag(
-        0.15, "share of tokens outside the kept span, set to zero (ours, as token_cutoff)"
-    )
     temperature: Positive = flag(0.1, "tau: cosines are divided by it (section 4.1)")
     contrastive_weight: Weight = flag(0.15, "alpha; the code applies it even without another loss")
 
@@ -68,7 +66,7 @@ def view(args: Arguments, change: str) -> View:
         "token_cutoff": args.token_cutoff,
         "feature_cutoff": args.feature_cutoff,
         "dropout": EMBEDDING_DROPOUT,
-        "span": args.span_cutoff,
+        "span": SPAN_CUTOFF,
     }
     return View(perturb=partial(perturb, change=change, rate=rates[change]))
 

@@ -14,10 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.ranges import CountOrZero, Positive, Share, Weight, flag
+from common.ranges import Positive, Share, Weight, flag
 from models.contrast import cosines, info_nce
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
 from models.teacher import Teacher, load_teacher
+
+NOISE_STEPS = 4  # of gradient ascent (code: pgd)
+NOISE_RATE = 1e-3  # beta: length of a step (code)
 
 
 @dataclass
@@ -35,8 +38,6 @@ class Arguments(MethodArguments):
         0.9, "phi: negatives with a higher cosine in the complementary model get weight 0 (script)"
     )
     noise_share: Weight = flag(1.0, "noise vectors per sentence of the batch (script)")
-    noise_steps: CountOrZero = flag(4, "steps of gradient ascent (code: pgd)")
-    noise_rate: Positive = flag(1e-3, "beta: length of a step (code)")
 
 
 def standard_normal(seed: int, rows: int, like: Tensor) -> Tensor:
@@ -89,7 +90,7 @@ class Debiased(Objective):
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         args, (query, key) = self.args, encoded.projected
         drawn = standard_normal(batch.seed, int(len(query) * args.noise_share), query)
-        noise = ascended(drawn, query, key, args.temperature, args.noise_steps, args.noise_rate)
+        noise = ascended(drawn, query, key, args.temperature, NOISE_STEPS, NOISE_RATE)
         logits = cosines(query, torch.cat([key, noise])) / args.temperature  # (N, N + M)
         negative = torch.ones_like(logits, dtype=torch.bool)
         negative[:, : len(key)] = self.complement.similarities(batch, encoded) <= args.false_above

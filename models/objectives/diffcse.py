@@ -51,39 +51,28 @@ class ReplacedTokens(Objective):
         args: the method's arguments.
         generator: a frozen masked language model.
         encoder: its backbone is copied to make the discriminator.
-        pad_as_negative: count padding as unreplaced tokens, as the published code does (its issue
-            25).
     """
 
     reads_projection = True
 
     def __init__(
-        self,
-        args: Arguments,
-        generator: PreTrainedModel,
-        encoder: SentenceEncoder,
-        pad_as_negative: bool = False,
+        self, args: Arguments, generator: PreTrainedModel, encoder: SentenceEncoder
     ) -> None:
         super().__init__()
         backbone = encoder.backbone
         check_apart(backbone.config, "the detector of replaced tokens")
         self.generator = generator.requires_grad_(False)
         self.discriminator = copy.deepcopy(backbone)
-        auxiliary.run_like(encoder, generator)
-        auxiliary.run_like(encoder, self.discriminator, packed=not pad_as_negative)
+        auxiliary.run_like(encoder, generator, self.discriminator)
         # torch's default initialisation, as in the code
         self.head = nn.Linear(backbone.config.hidden_size, 2)
-        self.weight, self.pad_as_negative = args.rtd_weight, pad_as_negative
+        self.weight = args.rtd_weight
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         vectors = needed(encoded.local_projected).flatten(0, 1)
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)  # (T, L)
         rewritten = self.rewrite(batch)
-        labels = (rewritten != ids).long()
-        if self.pad_as_negative:
-            rewritten = rewritten * mask  # padding has id 0 in that code, whatever the tokenizer's
-        else:
-            labels = labels.masked_fill(mask == 0, IGNORED)
+        labels = (rewritten != ids).long().masked_fill(mask == 0, IGNORED)
         states = auxiliary.embedded(self.discriminator, rewritten, mask).with_first(vectors)
         logits = at_least_float32(self.head(states.through(layers_of(self.discriminator)).all))
         labels = states.tokens.align(labels)
@@ -93,10 +82,7 @@ class ReplacedTokens(Objective):
         return {"rtd": Term(total, self.weight, (labels != IGNORED).sum())}
 
     def tokens(self, batch: Batch) -> Tensor:
-        mask = batch.attention_mask
-        if self.pad_as_negative:
-            return torch.full((), mask.numel(), device=mask.device)
-        return mask.sum()
+        return batch.attention_mask.sum()
 
     @torch.no_grad()
     def rewrite(self, batch: Batch) -> Tensor:

@@ -12,39 +12,33 @@ own pooling, the average in the configurations. Do not expect the published scor
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.ranges import Count, flag
 from models.collectives import gather_with_gradient, local_rows
 from models.contrast import at_least_float32
-from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term, needed
+from models.objectives.base import Batch, Encoded, Method, Objective, Term, needed
 from models.pooling import masked_mean
 
 WIDTHS = (1, 3, 5)  # tokens that a filter sees (section 4.1)
-
-
-@dataclass
-class Arguments(MethodArguments):
-    """The option of the convolutions, after which there is no activation, as in the code."""
-
-    filters: Count = flag(256, "filters of each width 1, 3, 5 (section 4.1 and the code)")
+FILTERS = 256  # of each width (section 4.1 and the code)
 
 
 class LocalFeatures(nn.Module):
     """Parallel convolutions over the token states: (T, L, H) -> (T, L, widths x filters).
 
+    There is no activation after them, as in the code.
+
     States of padding are zeroed first, so that a sentence's features do not depend on its batch
     (unlike the official code).
     """
 
-    def __init__(self, width: int, filters: int) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
         self.convolutions = nn.ModuleList(
-            nn.Conv1d(width, filters, seen, padding=seen // 2) for seen in WIDTHS
+            nn.Conv1d(width, FILTERS, seen, padding=seen // 2) for seen in WIDTHS
         )
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
@@ -102,11 +96,10 @@ class MutualInformation(Objective):
 class ISBERT(Method):
     """Mutual information of a sentence and its tokens; no projection head."""
 
-    arguments = Arguments
     copies = 1  # a sentence is contrasted with its own parts
 
-    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        return [MutualInformation(LocalFeatures(encoder.config.hidden_size, args.filters))]
+    def build(self, args, encoder, projection, source) -> list[Objective]:
+        return [MutualInformation(LocalFeatures(encoder.config.hidden_size))]
 
 
 CITATION = """@misc{zhang2020isbert,

@@ -39,7 +39,6 @@ class Arguments(MethodArguments):
     template_2: str = flag(
         'This sentence : "{text}" means {mask}.', "template of the second view (script)"
     )
-    denoise: bool = flag(True, "subtract the vector of the empty template (code)")
     temperature: Positive = flag(0.05, "tau: cosines are divided by it (script)")
 
 
@@ -98,9 +97,7 @@ class PromptBERT(Method):
                 "it precedes the "
                 "text, before it"
             )
-        if not args.denoise:
-            return [simcse.Contrastive(args.temperature)]
-        check_apart(encoder.config, "--denoise, which moves the template's positions,")
+        check_apart(encoder.config, "PromptBERT, which moves the template's positions,")
         return [Denoised(args.temperature, frames)]
 
 

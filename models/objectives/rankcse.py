@@ -129,26 +129,24 @@ class Distillation(Objective):
 
 
 class RankCSE(Method):
-    """SimCSE, consistency and distillation; a term of weight 0 is not built."""
+    """SimCSE, consistency and distillation."""
 
     arguments = Arguments
     one_text = True
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         """Build the three terms; BadInput for a teacher that does not fit the encoder."""
-        objectives: list[Objective] = [simcse.Contrastive(args.temperature)]
-        if args.consistency_weight:
-            loss = partial(consistency, temperature=args.temperature)
-            objectives.append(Contrast(loss, args.consistency_weight, "consistency"))
-        if args.rank_weight:
-            if len(args.teacher) not in (1, 2):
-                raise BadInput(f"--teacher: one or two, not {len(args.teacher)}")
-            teachers = [
-                load_teacher(path, args.teacher_pooling, encoder, source.path)
-                for path in args.teacher
-            ]
-            objectives.append(Distillation(args, teachers))
-        return objectives
+        if len(args.teacher) not in (1, 2):
+            raise BadInput(f"--teacher: one or two, not {len(args.teacher)}")
+        teachers = [
+            load_teacher(path, args.teacher_pooling, encoder, source.path) for path in args.teacher
+        ]
+        loss = partial(consistency, temperature=args.temperature)
+        return [
+            simcse.Contrastive(args.temperature),
+            Contrast(loss, args.consistency_weight, "consistency"),
+            Distillation(args, teachers),
+        ]
 
 
 CITATION = """@misc{liu2023rankcse,

@@ -48,7 +48,6 @@ class Arguments(MethodArguments):
     distance_weight: Weight = flag(
         0.1, "lambda of the weights' squared distance from their initial values (code)"
     )
-    freeze_embeddings: bool = flag(True, "do not train the embeddings, as in the code")
 
 
 def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:
@@ -103,10 +102,8 @@ class SelfGuided(Contrast):
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         terms = super().forward(encoded, batch)
-        if self.args.distance_weight:
-            distance = squared_distance(encoded.encoder.backbone, self.start.backbone)
-            terms["distance"] = Term(distance, self.args.distance_weight)
-        return terms
+        distance = squared_distance(encoded.encoder.backbone, self.start.backbone)
+        return terms | {"distance": Term(distance, self.args.distance_weight)}
 
     @torch.no_grad()
     def _layers(self, batch: Batch, chunk_size: int | None) -> Tensor:
@@ -130,9 +127,9 @@ class SGOPT(Method):
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         initial = copy.deepcopy(encoder)
-        if args.freeze_embeddings:
-            words = encoder.backbone.get_input_embeddings()
-            getattr(encoder.backbone, "embeddings", words).requires_grad_(False)
+        words = encoder.backbone.get_input_embeddings()
+        # Frozen as in the code; the paper does not say.
+        getattr(encoder.backbone, "embeddings", words).requires_grad_(False)
         return [SelfGuided(args, initial)]
 
 

@@ -56,11 +56,12 @@ def test_the_noise_is_standard_normal_and_the_seed_decides_it():
 
 
 @pytest.mark.parametrize("threshold", [0.2, 1.1])
-def test_the_term_follows_from_the_vectors(tiny_bert, threshold):
+def test_the_term_follows_from_the_vectors(tiny_bert, threshold, monkeypatch):
     """With the encoder as its own complement, and with a threshold that nothing is above."""
+    monkeypatch.setattr(dclr, "NOISE_RATE", 0.1)
     flags = {"complement": "self", "complement_pooling": None, "noise_share": 0.5}
     flags |= {"false_above": threshold}
-    model, seen = build_model("dclr", tiny_bert, dropout=0.3, noise_rate=0.1, **flags), []
+    model, seen = build_model("dclr", tiny_bert, dropout=0.3, **flags), []
     batch = make_batch("dclr", tiny_bert, torch.ones(6, 9))
     model.encoder.register_forward_hook(lambda module, given, made: seen.append(made.pooled))
     output = model(**batch, seed=5)

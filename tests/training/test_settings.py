@@ -240,11 +240,11 @@ packed patience pooling projection query_prompt skip_from test_tasks text_column
 tokenizer_name train_file train_pooling upsample vocabulary_size whole_words""".split()
 OF_METHODS = """adversarial_size aux_detach aux_frozen_eval aux_init aux_stop_words aux_views
 aux_weight bank_size complement complement_pooling consistency_weight contrastive_weight crop_least
-crop_most delete_rate denoise dimension_temperature dimension_weight distance_weight
-false_above feature_cutoff features filters freeze_embeddings generator hard_negative_weight
-linear_only mask_scheme mlm_weight momentum negatives noise_rate noise_share noise_steps off_dropout
+crop_most delete_rate dimension_temperature dimension_weight distance_weight
+false_above feature_cutoff features generator hard_negative_weight
+linear_only mask_scheme mlm_weight momentum negatives noise_share off_dropout
 per_operation per_sentence positive_scale queue_size rank_loss rank_weight rate_distribution
-rate_high rate_low repeat_rate rtd_mask_rate rtd_weight span_cutoff span_tokens teacher
+rate_high rate_low repeat_rate rtd_mask_rate rtd_weight span_tokens teacher
 teacher_pooling teacher_share temperature template template_2 token_cutoff view_1
 view_2""".split()
 
