@@ -161,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> str | None:
             show("\n".join(prepare(["sts", "wiki1m"], Path(args.data_dir))))
     jobs: dict[str, Callable[[bool], None]] = {}
     if first and "checkpoints" in args.parts:
-        jobs["checkpoints"] = partial(score_checkpoints, runs / "checkpoints", args.data_dir)
+        jobs["checkpoints"] = partial(score_checkpoints, runs / "checkpoints.json", args.data_dir)
     for seed in args.seeds:
         for arm in (arm for arm in ARMS if arm.part in args.parts):
             jobs[f"{arm.name}, seed {seed}"] = partial(train, arm, scale, seed, runs, args.data_dir)
@@ -196,11 +196,10 @@ def kept(what: str, folder: str | Path) -> Iterator[None]:
 
 
 def score_checkpoints(file: Path, data_dir: str, wait: bool) -> None:
-    """Score the authors' models that are not in `file`.json yet."""
+    """Score the authors' models that are not in the file yet."""
     with locked(file):
         for name in AUTHORS:
-            record = file.with_suffix(".json")
-            entries = read_json(record, published.FILE, kind=list) if record.is_file() else []
+            entries = read_json(file, published.FILE, kind=list) if file.is_file() else []
             if name not in {entry["name"] for entry in entries}:
                 with kept(f"checkpoint {name}", file.parent):
                     published.main([name, "--data_dir", data_dir, "--output", str(file)])

@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from common.files import read_json, writing
 from eval.compare.sides import records
+from eval.published import __main__ as published
 from eval.scores import AVERAGE, Key, markdown
 from papers import gradients, study
 from papers.differences import COLUMNS, Difference, described, holm, in_words, over_seeds
@@ -238,7 +239,9 @@ def rendered(name: str, folder: Path) -> str:
         loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, keep_trailing_newline=True
     )
     template = environment.get_template(name)
-    text = template.render(r=Results(folder), columns=" | ".join(COLUMNS), clear=CLEAR)
+    text = template.render(
+        r=Results(folder), columns=" | ".join(COLUMNS), clear=CLEAR, published=published
+    )
     return "\n\n".join(_filled(part) for part in text.split("\n\n"))
 
 

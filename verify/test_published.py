@@ -21,7 +21,7 @@ def test_a_checkpoint_scores_what_mteb_publishes(name, request, minilm, data_dir
     folder = minilm if name == "all-MiniLM-L6-v2" else request.config.getoption("--mpnet")
     if not folder:
         pytest.skip("without --mpnet, a folder with all-mpnet-base-v2")
-    flags = ["--data_dir", data_dir, "--output", str(tmp_path / "page")]
+    flags = ["--data_dir", data_dir, "--output", str(tmp_path / "scores.json")]
     [entry] = published.main([f"{name}={folder}", *flags])
     assert [score["verdict"] for score in entry["scores"]] == 7 * ["equal"], entry["scores"]
 

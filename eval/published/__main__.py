@@ -10,7 +10,7 @@ from typing import Any
 from huggingface_hub import snapshot_download
 
 from common.errors import BadInput, brief, run_command
-from common.files import read_json, read_yaml, sha256, write_json, writing
+from common.files import read_json, read_yaml, sha256, write_json
 from common.flags import Parser, check_output
 from common.streams import show
 from eval.compare.sides import Side, published
@@ -25,12 +25,6 @@ TOLERANCE = 0.02  # points: what rounding, and other versions and machines, may 
 SICK_R = Key("SICK-R", "test", "test", "spearman")
 WEIGHTS = "*.safetensors", "pytorch_model*.bin"  # the first that there is
 FILE = "a file of `python -m eval.published`"
-HEADER = (
-    "# Published checkpoints, scored here\n\n"
-    "`python -m eval.published NAME ...` scores a checkpoint and compares it with what its "
-    "authors, or MTEB, print. Spearman\n"
-    "x 100 or accuracy in percent; `equal`: at most {tolerance} points apart."
-)
 
 
 def checkpoints() -> dict[str, dict[str, Any]]:
@@ -49,7 +43,7 @@ def parser() -> Parser:
         epilog="examples:\n"
         "  python -m eval.published --list\n"
         "  python -m eval.published unsup-simcse-bert-base-uncased infocse-bert-base\n"
-        "  python -m eval.published all-MiniLM-L6-v2=MY_COPY --output results/published",
+        "  python -m eval.published all-MiniLM-L6-v2=MY_COPY --output results/published.json",
     )
     p.add_argument(
         "names",
@@ -61,8 +55,8 @@ def parser() -> Parser:
         "--tasks", nargs="+", choices=["sts", "transfer"], default=["sts"], help="what to score"
     )
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream")
-    pages = "write FILE.md and FILE.json; checkpoints that are in FILE.json and not scored now stay"
-    p.add_argument("--output", metavar="FILE", default="runs/published", help=pages)
+    kept = "checkpoints that are in it and not scored now stay"
+    p.add_argument("--output", metavar="FILE.json", default="runs/published.json", help=kept)
     p.add_argument("--list", action="store_true", help="list the checkpoints")
     return p
 
@@ -79,9 +73,8 @@ def main(argv: list[str] | None = None) -> list[dict]:
         raise BadInput(
             f"unknown checkpoint '{unknown[0]}'; python -m eval.published --list shows all"
         )
-    page, record = Path(f"{args.output}.md"), Path(f"{args.output}.json")
-    check_output(str(page), [], b"# published checkpoints")
-    check_output(str(record), [], b'[\n  {\n    "name": ')
+    record = Path(args.output)
+    check_output(args.output, [], b'[\n  {\n    "name": ')
     entries = {e["name"]: e for e in read_json(record, FILE, kind=list)} if record.is_file() else {}
     for name in chosen:  # a missing file is told before the first model is fetched
         for task in tasks_of(args.tasks, record_of(known[name])):
@@ -91,8 +84,6 @@ def main(argv: list[str] | None = None) -> list[dict]:
         entries[name] = score(known[name], folder, args.tasks, args.data_dir)
         scored.append(entries[name])
         write_json(record, list(entries.values()))
-        with writing(page) as part:
-            part.write_text(page_of(list(entries.values())), encoding="utf-8")
         show(table([entries[name]]))
     return scored
 
@@ -205,29 +196,6 @@ def table(entries: Sequence[Mapping[str, Any]]) -> str:
             first = entry["name"] if name == "ours" else ""
             body.append([first, name if name != "verdict" else "", *cells])
     return markdown(body)
-
-
-def page_of(entries: Sequence[Mapping[str, Any]]) -> str:
-    """The page: the table, and for each checkpoint where weights, pooling and figures come from."""
-    parts = [HEADER.format(tolerance=TOLERANCE), table(entries)]
-    for entry in entries:
-        how, made = entry["settings"], entry["provenance"]
-        fetched = f"commit {entry['commit']}" if entry["commit"] else "a local copy"
-        sources = dict.fromkeys(score["source"] for score in entry["scores"] if "source" in score)
-        lines = [f"`{entry['hub']}`, {fetched}"]
-        lines += [f"{file}: sha256 {digest}" for file, digest in entry["sha256"].items()]
-        lines.append(
-            f"pooling {how['pooling']} ({how['source']}); at most {how['max_length']} tokens"
-        )
-        lines.append(f"published: {'; '.join(sources) or 'no scores'}")
-        if entry["note"]:
-            lines.append(entry["note"])
-        device, versions = made["hardware"]["device"], made["versions"]
-        lines.append(f"one run on {device}, commit {made['commit']}, torch {versions['torch']}")
-        if made["changed_files"]:
-            lines.append(f"{made['changed_files']} files were not those of the commit")
-        parts.append(f"## {entry['name']}\n\n" + "\n".join(f"- {line}" for line in lines))
-    return "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":
