@@ -1,7 +1,6 @@
 """`python -m papers TABLE`: fill a table of a paper, or of a study, and train its missing runs."""
 
 import argparse
-import re
 import shlex
 from pathlib import Path
 
@@ -139,16 +138,12 @@ def _json_file(content: Table | Study, args: argparse.Namespace) -> Path:
 
 
 def _write_pages(args: argparse.Namespace) -> list[dict]:
-    """Write every page again from its JSON; a table's page has the command that filled it."""
+    """Write every page again from its JSON, a table's with the command that filled it."""
     written = []
-    for file in sorted(Path(args.output).glob("*.md")):
-        commands = re.findall(
-            r"^    python -m papers (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE
-        )
-        for command in commands:
-            words = shlex.split(command)
-            if words[0] in specification.names():
-                written += main([*words, "--page", "--output", args.output])
+    for file in sorted(Path(args.output).glob("*.json")):
+        for command in results.commands_in(file):
+            _, _, _, *words = shlex.split(command)  # after python -m papers
+            written += main([*words, "--page", "--output", args.output])
     for name in study.names():
         if (Path(args.output) / f"{name}.json").is_file():
             written += _fill(study.read(name), args)

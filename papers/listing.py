@@ -28,7 +28,7 @@ def overview(contents: Iterable[Table | Study], choice: Choice, output: Path) ->
     A row is run if a file in `output` has a figure of ours; `cells` are its figures, of all that
     its columns have. Below are the rows that cannot be run, each with its reason.
     """
-    titles = ["table", "title", "rows", "run", "cells", "ran on", "runnable", "published only"]
+    titles = ["table", "title", "rows", "run", "cells", "ran on", "runnable", "not runnable"]
     lines, reasons = [titles], []
     for content in contents:
         only: dict[str, str] = {}

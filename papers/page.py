@@ -32,7 +32,7 @@ def section(table: Table, rows: Rows, choice: Choice) -> str:
     parts = [
         f"## {table.name}",
         f"{table.title} ({table.where}).",
-        f"    {_command(table, choice)}",
+        f"    {choice.command(table.name)}",
         *_exceptions(rows, choice),
         markdown(_lines(table, rows)),
     ]
@@ -42,17 +42,6 @@ def section(table: Table, rows: Rows, choice: Choice) -> str:
         parts.append("\n".join(notes))
     parts.append(_provenance(rows))
     return "\n\n".join(parts)
-
-
-def _command(table: Table, choice: Choice) -> str:
-    words = ["python -m papers", table.name]
-    if choice.backbone:
-        words.append(f"--backbone {choice.backbone}")
-    if choice.steps:
-        words.append(f"--steps {choice.steps}")
-    if not choice.bf16:
-        words.append("--float32")
-    return " ".join([*words, "--seeds", *map(str, choice.seeds)])
 
 
 def _exceptions(rows: Rows, choice: Choice) -> list[str]:

@@ -97,6 +97,12 @@ def known_rows(table: Table, path: Path) -> list[dict[str, Any]]:
     return [row for row in _rows_in(path) if row["table"] == table.name]
 
 
+def commands_in(path: Path) -> list[str]:
+    """The commands that filled the tables of a file; none if it has other results."""
+    rows = read_json(path, "results", kind=list)
+    return [*dict.fromkeys(row["command"] for row in rows if row.get("table") in names())]
+
+
 def _rows_in(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
@@ -201,6 +207,7 @@ def _results_of(table: Table, row: TableRow, choice: Choice) -> list[dict[str, A
         results.append(
             {
                 "table": table.name,
+                "command": choice.command(table.name),
                 "label": row.label,
                 "published_record": row.published,
                 "config": row.config,

@@ -57,6 +57,17 @@ class Choice:
     runs: str = "runs/tables"
     bf16: bool = True
 
+    def command(self, table: str) -> str:
+        """What fills a table with these runs, on one's own model and data."""
+        words = ["python -m papers", table]
+        if self.backbone:
+            words.append(f"--backbone {self.backbone}")
+        if self.steps:
+            words.append(f"--steps {self.steps}")
+        if not self.bf16:
+            words.append("--float32")
+        return " ".join([*words, "--seeds", *map(str, self.seeds)])
+
 
 @dataclass(frozen=True)
 class RunPlan:
