@@ -158,7 +158,7 @@ class GraphedTrainer(EmbeddingTrainer):
 
     def clip(self, parameters: Iterable[Tensor], max_norm: float) -> Tensor:
         """The norm that the step has clipped."""
-        self.check_step(self._norm)
+        self._norms += self._norm
         return self._norm
 
 

@@ -31,7 +31,7 @@ from models.loading import quiet
 from models.objectives.base import Batch
 from training.adamw import chosen_optimizer
 from training.curves import describe_collapse
-from training.faults import FirstBad, not_finite
+from training.faults import not_finite
 from training.run_arguments import RunArguments, check_machine
 from training.run_folder import STAGING, commit_checkpoint, keep_if_best
 
@@ -89,7 +89,7 @@ class EmbeddingTrainer(Trainer):
         self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=args.device))
         self._micro_steps = 0
         self._tokens = torch.zeros((), dtype=torch.long, device=args.device)
-        self._first_bad = FirstBad(args.device)
+        self._norms = torch.zeros((), device=args.device)
         keys, optimizer = Keys(self.sampler.count), chosen_optimizer(args)
         super().__init__(model, args, collator, keys, keys, optimizer_cls_and_kwargs=optimizer)
         kind = self.accelerator.distributed_type
@@ -180,36 +180,27 @@ class EmbeddingTrainer(Trainer):
         return self.state.num_input_tokens_seen
 
     def clip(self, parameters: Iterable[Tensor], max_norm: float) -> Tensor:
-        """Stock clipping; the norm and the terms are checked before the optimizer's step.
-
-        Returns:
-            The norm before clipping, see `FirstBad`.
-        """
+        """Stock clipping; the norm before it is added to those since the last logged step."""
         self.accelerator.unscale_gradients()
         norm = nn.utils.clip_grad_norm_(parameters, max_norm)
-        self.check_step(norm)
+        if self.accelerator.scaler is None:  # fp16 finds its scale by infinite gradients
+            self._norms += norm
         return norm
 
-    def check_step(self, norm: Tensor) -> None:
-        """Note a gradient norm or terms that are not finite; raise NonFinite at once on a CPU."""
-        numbers = list(self._sums.values())
-        if self.accelerator.scaler is None:  # fp16 finds its scale by infinite gradients
-            numbers.append(norm)
-        self._first_bad.note(self.state.global_step + 1, numbers)
-        if self.args.device.type == "cpu":
-            self._stop_if_bad(float(norm))
+    def _stop_if_bad(self) -> None:
+        """Raise NonFinite for a term or gradient norm since the last logged step.
 
-    def _stop_if_bad(self, norm: float | None = None) -> None:
-        """Raise NonFinite after a bad step."""
-        if not self._first_bad.step:
-            return
-        sums = sorted(self._sums.items())
+        One that is not finite stays in its sum, so nothing waits for the device in every step.
+        """
+        sums = [*sorted(self._sums.items()), ("gradient norm", self._norms)]
         wrong = [f"{name} {value:g}" for name, value in sums if not value.isfinite()]
-        raise NonFinite(
-            f"not finite at step {self._first_bad.step}: "
-            f"{', '.join(wrong) or f'gradient norm {norm}'}; this step was not saved: lower "
-            "--learning_rate, or raise --temperature if it is small"
-        )
+        if wrong:
+            since = self.state.log_history[-1]["step"] if self.state.log_history else 0
+            raise NonFinite(
+                f"not finite after step {since}, found at step {self.state.global_step}: "
+                f"{', '.join(wrong)}; not saved: lower --learning_rate, or raise --temperature if "
+                "it is small"
+            )
 
     def _require_finite(self) -> None:
         """Raise NonFinite for a bad weight or optimizer state; called before every write."""
@@ -226,13 +217,14 @@ class EmbeddingTrainer(Trainer):
         Raises:
             NonFinite: a loss or gradient since then was NaN or infinite.
         """
+        self._stop_if_bad()
         if "loss" in logs and self._micro_steps:
-            self._stop_if_bad()
             names = sorted(self._sums)
             means = torch.stack([self._sums[name] for name in names]) / self._micro_steps
             means = self.accelerator.reduce(means, reduction="mean")
             logs |= dict(zip(names, means.tolist(), strict=True))
             self._sums.clear()
+            self._norms.zero_()
             self._micro_steps = 0
             logs["tokens"] = self._count_tokens()
         super().log(logs, start_time)

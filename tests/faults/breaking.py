@@ -4,7 +4,7 @@ something below the run's folder.
     kill, stop, full: N               at event N the process kills itself, gets SIGTERM, or a full
                                       disk
     limit: BYTES                      no file may grow beyond this (a write inside torch fails)
-    nan_loss, nan_gradient, nan_weight: N    at optimizer step N
+    nan_loss, nan_gradient, large_gradient, nan_weight: N    at optimizer step N
 """
 
 import errno
@@ -13,6 +13,7 @@ import resource
 import signal
 import sys
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 
@@ -59,14 +60,15 @@ def watch_events(folder, faults, seen):
 
 
 def break_numbers(faults):
-    """Make a loss, a gradient or a weight NaN at an optimizer step."""
+    """Make a loss, a gradient or a weight NaN, or a gradient large, at an optimizer step."""
     value, after = float("nan"), EncoderForTraining.after_step
     step, count = EmbeddingTrainer.training_step, EmbeddingTrainer.count_terms
 
     def training_step(self, model, inputs, *others):
         now = self.state.global_step + 1
-        if now == faults.get("nan_gradient"):
-            next(iter(self.model.parameters())).register_hook(lambda gradient: gradient * value)
+        for name, factor in (("nan_gradient", value), ("large_gradient", 1e30)):
+            if now == faults.get(name):
+                next(iter(self.model.parameters())).register_hook(partial(torch.mul, other=factor))
         return step(self, model, inputs, *others)
 
     def count_terms(self, terms, *others):

@@ -126,16 +126,21 @@ def test_a_write_that_fails_inside_a_library_leaves_no_half_checkpoint(server, r
     server.finish("limit", reference)
 
 
-NOT_FINITE = [("nan_loss", "contrastive nan"), ("nan_gradient", "gradient norm nan")]
+NOT_FINITE = [("nan_loss", 5, 1, "found at step 5: contrastive nan")]
+NOT_FINITE += [("nan_gradient", 5, 1, "found at step 5: gradient norm nan")]
+NOT_FINITE += [("nan_weight", 4, 1, "is not finite after step 4")]
+# Its norm overflows, so that the step's gradients are clipped to zero and every weight is finite.
+NOT_FINITE += [("large_gradient", 5, 100, "not finite after step 4, found at step 6: gradient no")]
 
 
-@pytest.mark.parametrize(("fault", "said"), [*NOT_FINITE, ("nan_weight", "not finite after step")])
-def test_non_finite_numbers_stop_the_run_and_are_never_saved(server, fault, said):
-    step = 4 if fault == "nan_weight" else 5  # it is found by the evaluation after this step
-    assert server.run(fault, {fault: step}) == 3, server.said(fault)
-    text, folder = server.said(fault), server.folder / fault
-    assert f"step {step}" in text and said in text and newest_step(folder) == 3
-    check_at_rest(folder)
+@pytest.mark.parametrize(("fault", "step", "logging_steps", "said"), NOT_FINITE)
+def test_non_finite_numbers_stop_the_run_and_are_never_saved(
+    server, fault, step, logging_steps, said
+):
+    code = server.run(fault, {fault: step}, logging_steps=logging_steps)
+    assert code == 3 and said in server.said(fault), server.said(fault)
+    assert newest_step(server.folder / fault) == 3
+    check_at_rest(server.folder / fault)
 
 
 def test_the_second_of_two_commands_is_refused_with_the_first_ones_pid(server, reference):

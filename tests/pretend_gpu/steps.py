@@ -23,7 +23,6 @@ from torch.utils._pytree import tree_leaves
 
 from bench.cases import FAMILIES, STAGE_ONE, TINY, Case, Materials
 from models import fast
-from training.faults import FirstBad
 from training.graph import GraphedStep
 from training.methods import method_names
 
@@ -89,11 +88,10 @@ def take_steps(model, collator, half):
         move(model).train()
         precision = torch.autocast("cuda", dtype=torch.bfloat16) if half else nullcontext()
         take = Uncaptured(model, lambda: precision, 1.0)
-        optimizer, bad = torch.optim.AdamW(take.trained, fused=True), FirstBad(GPU)
+        optimizer = torch.optim.AdamW(take.trained, fused=True)
         for step, (inputs, shares) in enumerate(steps):
             with NoWaiting() if step else nullcontext():
-                taken = take(send_to_device(inputs, GPU, non_blocking=True), shares)
-                bad.note(step + 1, [*taken.terms.values(), taken.norm])
+                take(send_to_device(inputs, GPU, non_blocking=True), shares)
                 optimizer.step()
                 model.after_step()
 

@@ -40,17 +40,6 @@ def test_a_failing_disk_is_reported_in_plain_words_and_other_errors_pass(tmp_pat
     assert "\n" not in str(caught.value) and (words or caught.value is error)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_the_first_bad_step_is_remembered(value):
-    first = faults.FirstBad(torch.device("cpu"))
-    for step, number in enumerate([1.0, 2.0, value, 4.0, value], start=1):
-        first.note(step, [torch.tensor(0.5), torch.tensor(number)])
-    assert first.step == 3
-    fine = faults.FirstBad(torch.device("cpu"))
-    fine.note(1, [torch.tensor(1e30), torch.tensor(3.0, dtype=torch.bfloat16)])
-    assert fine.step == 0
-
-
 def test_weights_and_optimizer_state_are_checked():
     model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
     optimizer = torch.optim.AdamW(model.parameters())
