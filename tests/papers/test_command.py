@@ -14,6 +14,7 @@ from papers.__main__ import main
 from papers.plans import config_files, start_flags
 from tests.faults.forked import Race
 from tests.papers.conftest import flags_of
+from training.run_folder import finished
 
 
 def test_only_what_is_missing_is_trained_and_the_same_run_serves_two_tables(
@@ -176,7 +177,10 @@ def test_four_commands_share_a_table_although_one_is_killed(runner, filled, tmp_
     race = Race(tmp_path, 4)
 
     def launch(script, *argv):
-        name = Path(flags_of(argv)["output_dir"]).name
+        given = flags_of(argv)
+        name = Path(given["output_dir"]).name
+        if "sup-unsup" in name and finished(Path(given["model_name_or_path"])) is None:
+            race.note("a start that is not finished")
         race.begin(name)
         runner.launch(script, *argv)
         race.note(f"end {name}")
@@ -186,12 +190,6 @@ def test_four_commands_share_a_table_although_one_is_killed(runner, filled, tmp_
     notes = race.run(lambda number: filled(*flags, name="consert-3"))
     ends = [line.removeprefix("end ") for line in notes if line.startswith("end ")]
     assert len(notes) == 17 and len(ends) == len(set(ends)) == 8  # one began twice
-    for seed in "0123":
-        first, then = (
-            next(n for n in ends if n.startswith(name) and n.endswith(f"_seed-{seed}"))
-            for name in ("consert-sup-mini_", "consert-sup-unsup-mini_")
-        )
-        assert notes.index(f"end {first}") < notes.index(f"begin {then}")
     found = json.loads((tmp_path / "results" / "consert-mini.json").read_text())
     assert all(len(row["provenance"]) == 4 for row in found)
     assert "SBERT-base-NLI" in (tmp_path / "results" / "consert-mini.md").read_text()
