@@ -84,6 +84,10 @@ class Stopping:
                 before[number] = signal.signal(number, receive)
         try:
             yield
+        except Exception as error:
+            if isinstance(error.__context__, Stopped):  # a clean-up failed on what it interrupted
+                raise error.__context__ from None
+            raise
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -1,12 +1,14 @@
 import errno
 import os
 import pickle
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from common.errors import DISK, BadInput, StorageError, run_command, unwritable
+from common.signals import Stopped, stoppable
 from tests.sources import ROOT
 
 TOKEN = "hf_" + "aB3" * 11
@@ -96,3 +98,14 @@ def test_a_signal_lets_a_command_remove_its_temporary_files(tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout, [*folder.iterdir()]) == (75, "True\n", [])
     assert done.stderr == "stopped by SIGTERM; repeat the command to resume\n"
+
+
+def test_a_signal_stops_a_command_although_a_library_s_clean_up_fails_on_it():
+    def main():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            raise AttributeError("_lock")  # as tqdm, interrupted before it has its lock
+
+    with pytest.raises(Stopped, match="SIGTERM"):
+        stoppable(main)()
