@@ -48,7 +48,7 @@ test-newest:  ## the tests with the newest releases: make test-newest PYTHON=pyt
 	.venv-newest/bin/python -m pytest -q -n $(TEST_PROCESSES)
 
 verify: $(VENV)/.installed  ## published numbers on real data: make verify DATA_DIR=... MPNET=FOLDER
-	$(BIN)/python -m pytest -q verify --data_dir $(DATA_DIR) $(if $(MPNET),--mpnet $(MPNET))
+	$(BIN)/python -m pytest -q -rs verify --data_dir $(DATA_DIR) $(if $(MPNET),--mpnet $(MPNET))
 
 GPU ?= --output gpu.json
 gpu:  ## what a GPU does with a step, a run and a kill, in about twelve minutes: make gpu GPU="--output gpu.json"

@@ -228,6 +228,8 @@ def new_record(
         )
     if "output_dir" not in settings.given and not values["dry_run"]:
         raise BadInput("--output_dir is missing: give the run's folder")
+    same = identity.keys() & values.keys()
+    assert not same, f"hashes with the name of a flag would not be compared: {same}"
     trajectory = {name: value for name, value in values.items() if determines_weights(name)}
     trajectory |= identity | {"script": settings.script, "world_size": args.world_size}
     if args.device.type != "cpu":  # they round and draw differently; older CPU runs have no entry

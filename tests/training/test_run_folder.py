@@ -1,5 +1,7 @@
 """How a command begins in a folder: new, resumed, finished or refused."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from common.errors import BadInput, CheckpointRefused
@@ -21,6 +23,7 @@ from training.run_folder import (
     open_run,
     write_run,
 )
+from training.stages import new_record
 
 SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
 RECORD = {"trajectory": SETTINGS, "status": "running", "run_id": "one"}
@@ -174,3 +177,10 @@ def test_the_result_of_a_finished_run_must_be_unchanged(run, name):
     assert open_run(str(run), SETTINGS) == Start(True, None)
     (run / name).unlink()
     assert f"{name} is missing; the run has finished" in refusal(CheckpointRefused, run)
+
+
+def test_a_hash_named_like_a_flag_which_no_resume_would_compare_is_refused():
+    values = {"dev_file": "pairs.tsv", "dry_run": True}
+    settings = SimpleNamespace(args=SimpleNamespace(world_size=1), values=values, given=())
+    with pytest.raises(AssertionError, match="dev_file"):
+        new_record(settings, {"dev_file": "its sha256"})
