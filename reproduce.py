@@ -337,7 +337,7 @@ def downloads(parts: Sequence[str], scale: Scale) -> list[str]:
         try:
             files = api.model_info(name, files_metadata=True, timeout=10).siblings or []
         except Exception as error:  # the client raises all kinds of errors
-            lines.append(f"{name}: size unknown, the hub does not answer ({brief(error)[:80]})")
+            lines.append(f"{name}: size unknown, the hub does not answer ({brief(error)})")
             continue
         weights = [file for file in files if file.rfilename.endswith((".safetensors", ".bin"))]
         size = sum(file.size or 0 for file in weights)

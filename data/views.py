@@ -1,4 +1,4 @@
-"""A method's requirements on its data: copies of a sentence, and which of them get a masked copy.
+"""A method's requirements on its data: copies of a sentence, and which of them get a masked twin.
 
 A method in `models/objectives` declares them and `data` applies them.
 """
@@ -88,7 +88,7 @@ class Masking:
         scheme: `bert` replaces 80 % by the mask token, 10 % by a random one and keeps 10 % (Devlin
             et al. 2018, section 3.1); `mask` replaces all.
         whole_words: mask all pieces of a word together.
-        views: the copies that get a masked twin, by position; None: all, whatever the number of
+        views: the views that get a masked twin, by position; None: all, whatever the number of
             sentences in a row.
         name: key of the twins in `Batch.twins`; the collator returns `NAME_input_ids` and
             `NAME_labels`.

@@ -1,7 +1,7 @@
 """Pages whose words and numbers are computed from the JSON files of results/.
 
 A file of papers/templates is such a page in Jinja's syntax, with `r`, a `Results`, for its numbers:
-root.md is a part of the README above results/, the others are pages there. Words that compare are
+root.md is a part of the README above results/, results.md the README there, the others are pages. Words that compare are
 readings, see `papers.differences`.
 """
 
@@ -257,7 +257,7 @@ def write(folder: Path) -> None:
     """Write the pages of a folder of results, and their part of the README above it."""
     for template in sorted(TEMPLATES.glob("*.md")):
         text = rendered(template.name, folder)
-        path = folder / template.name
+        path = folder / ("README.md" if template.stem == "results" else template.name)
         if template.stem == "root":
             path = folder.parent / "README.md"
             before = path.read_text(encoding="utf-8")

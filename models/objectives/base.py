@@ -65,7 +65,7 @@ class Batch:
 
     Attributes:
         input_ids, attention_mask: (V, B, L).
-        twins: the masked copies, by the name of their `Masking`.
+        twins: the masked twins, by the name of their `Masking`.
         dropout_rates: (V, B, 1), or one per dropout operation of the backbone, (V, B, O); NaN keeps
             its own rate.
         positions, kept: perturbed embeddings, (V, B, L) and (V, B, L, H / 8), see `models.perturb`.

@@ -1,6 +1,6 @@
 """DiffCSE: SimCSE plus replaced token detection, given the sentence vector (arXiv 2204.10298).
 
-A frozen generator rewrites masked copies; a discriminator, which sees the sentence vector instead
+A frozen generator rewrites masked twins; a discriminator, which sees the sentence vector instead
 of the first token's embedding, detects the replaced tokens.
 
     python run_unsup.py --config configs/diffcse-bert-base.yaml

@@ -1,6 +1,6 @@
 """InfoCSE: SimCSE plus an auxiliary masked LM that sees the sentence vector (arXiv 2210.06432).
 
-The auxiliary network reads a masked copy of the sentence through frozen lower layers, and the
+The auxiliary network reads a masked twin of the sentence through frozen lower layers, and the
 encoder's [CLS] of the whole sentence; to predict well, it needs a [CLS] with the information that
 the masks hide. Gradient reaches the encoder only through this [CLS].
 
@@ -40,7 +40,7 @@ class Arguments(simcse.Arguments):
         "bert", "bert: 80/10/10 as in the official code; mask: all (section 2 of the paper)"
     )
     aux_views: Literal["both", "first"] = flag(
-        "both", "views that get a masked copy: both (official code) or the first (section 3.2: one)"
+        "both", "views that get a masked twin: both (official code) or the first (section 3.2: one)"
     )
     aux_cls: Literal["own", "other"] = flag(
         "own",
