@@ -1,8 +1,8 @@
 """Pages whose words and numbers are computed from the JSON files of results/.
 
 A file of papers/templates is such a page in Jinja's syntax, with `r`, a `Results`, for its numbers:
-root.md is a part of the README above results/, results.md the README there, the others are pages. Words that compare are
-readings, see `papers.differences`.
+results.md is the README of results/, root.md a part of the README above it. Words that compare
+are readings, see `papers.differences`.
 """
 
 from __future__ import annotations
