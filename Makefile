@@ -5,7 +5,6 @@ BIN := $(VENV)/bin
 DATA_DIR ?= corpora
 # Processes of `make test`; each computes with one thread.
 TEST_PROCESSES ?= 2
-FUZZ ?= 100000
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= true
 
@@ -57,7 +56,6 @@ gpu:  ## what a GPU does with a step, a run and a kill, in about twelve minutes:
 faults: $(VENV)/.installed  ## hundreds of kills, signals and disk faults on real runs, thousands of damaged files
 	FAULT_SEEDS=100 $(BIN)/python -m pytest -q -n 2 tests/faults
 	FAULT_STOPS=20 $(BIN)/python -m pytest -q -m slow tests/ddp
-	FUZZ_EXAMPLES=$(FUZZ) $(BIN)/python -m pytest -q -n 2 tests/fuzz
 
 check: $(VENV)/.installed  ## lint, format and types
 	$(BIN)/ruff check .

@@ -99,8 +99,11 @@ def fetch(path: str, name: str) -> Path | None:
         raise BadInput(f"'{path}': '{name}' is outside the model's folder; refused")
     if Path(path).is_dir():
         file = Path(path) / name
-        _check_file(Path(path), file)
-        return file if file.is_file() else None
+        try:
+            _check_file(Path(path), file)
+            return file if file.is_file() else None
+        except (OSError, ValueError) as error:
+            raise BadInput(f"'{path}': no file can be named '{name[:80]}'") from error
     try:
         return Path(hf_hub_download(path, name))
     except LocalEntryNotFoundError as error:  # an EntryNotFoundError, but the hub was not reached

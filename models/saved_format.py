@@ -251,7 +251,7 @@ def _read_dense(path: str, name: str) -> Dense:
         with torch.device("meta"):  # nothing is allocated for sizes that are not the file's
             linear = nn.Linear(sizes[0], sizes[1], bias)
         linear.load_state_dict(tensors, assign=True)
-    except (RuntimeError, OverflowError) as error:
+    except (RuntimeError, OverflowError, TypeError) as error:
         raise BadInput(
             f"'{path}': {name} does not match its config.json: {brief(error)}"
         ) from error

@@ -23,7 +23,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import settings
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, trainers
 from transformers import (
     AutoConfig,
@@ -38,9 +37,6 @@ from data.tokenizer import train_tokenizer
 from models.families import family_of
 
 torch.set_num_threads(1)
-# The same examples each time.
-settings.register_profile("repository", derandomize=True, database=None, deadline=None)
-settings.load_profile("repository")
 
 _RANGE = {"initializer_range": 0.3}  # with the usual 0.02 all sentences have nearly one vector
 _LAYERS = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4} | _RANGE
