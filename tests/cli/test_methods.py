@@ -189,6 +189,7 @@ def test_the_two_views_really_differ(unsup, method):
     settings = settings_of(unsup(method=method), method)
     views = settings.method.views(settings.method_args)
     edited = any(view.edit or view.template for view in views)
+    assert views[0].edit is None or method == "cropping", "the second alone is edited"
     perturbed = any(view.perturb for view in views)
     model, batch = model_of(unsup(method=method), method)
     first, second = batch["input_ids"]
@@ -202,14 +203,6 @@ def test_the_two_views_really_differ(unsup, method):
     model.eval()(**batch)
     changed = apart(*seen[0].view(2, 8, -1)).max() > 1e-3  # later calls are the objectives' own
     assert changed == (edited or perturbed), "without dropout equal views are"
-
-
-def test_momentum_keys_differ_from_the_queries_by_dropout(unsup):
-    model, batch = model_of(unsup(method="moco"), "moco")
-    [ids], [mask] = batch["input_ids"], batch["attention_mask"]
-    keys = model.objectives[0].memory.keys
-    assert apart(model.train().encoder(ids, mask).pooled, keys(ids, mask)).min() > 1e-3
-    assert apart(model.eval().encoder(ids, mask).pooled, keys(ids, mask)).max() < 1e-5
 
 
 def apart(left, right):

@@ -1,10 +1,8 @@
 """What the training scripts refuse or warn about before the first step; nothing here trains."""
 
 import re
-from types import SimpleNamespace
 
 import pytest
-import torch
 
 import run_pretrain_aux
 import run_sup
@@ -12,7 +10,7 @@ import run_unsup
 from common.errors import BadInput
 from models.encoder import load_encoder
 from training.methods import UNSUP, method_names
-from training.run_arguments import RunArguments, settle_packing
+from training.run_arguments import RunArguments
 from training.settings import fill
 from training.stages import new_record
 
@@ -32,7 +30,7 @@ CHECKPOINTING = next(name for name in NAMES if hasattr(RunArguments, name))
         # before the text is read
         ({"dev_file": "/no.tsv", "train_file": "/no"}, "^/no.tsv: no such file or directory$"),
         ({"aux_weight": 0, "contrastive_weight": 0}, "no loss"),
-        ({"skip_from": 9, "aux_init": "random"}, "--skip_from 9"),
+        ({"skip_from": 4, "aux_init": "random"}, "--skip_from 4: .* from 0 to 3 .* auto takes"),
         ({"pooling": "cls", "contrastive_weight": 0}, "no loss trains"),
         ({CHECKPOINTING: "true", "method": "s_simcse"}, "--activation_checkpointing: not supporte"),
         ({"optim": "schedule_free_adamw"}, "--optim schedule_free_adamw "),
@@ -96,13 +94,6 @@ def test_what_a_launcher_sets_must_fit(unsup, tmp_path, monkeypatch, name, value
     with pytest.raises(BadInput, match=said):
         run_unsup.main(unsup())
     assert not [*tmp_path.glob("run/*")]
-
-
-def test_packing_is_the_default_only_on_a_cpu():
-    for name, default in (("cpu", True), ("cuda", False)):
-        args = SimpleNamespace(device=torch.device(name), cuda_graph=False)
-        packed = [settle_packing(given, args) for given in (None, True, False)]
-        assert packed == [default, True, False]
 
 
 def test_unconnected_processes_are_refused(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 
 from common import folders
 from common.errors import BadInput, CheckpointRefused
-from common.folders import MANIFEST, SMALL, cached, facts_of, filling, locked, problem, recover
+from common.folders import MANIFEST, cached, facts_of, filling, locked, problem
 from tests.faults.forked import forked, meanwhile
 from tests.refusals import refused
 
@@ -59,14 +59,6 @@ def test_a_link_is_read_as_the_hubs_cache_has_them(tmp_path):
     assert problem(tmp_path / "x") is None
 
 
-def test_large_files_are_hashed_on_request(tmp_path):
-    folder = folder_of(tmp_path / "x")
-    (folder / "model.safetensors").write_bytes(b"\x01" * 500)
-    assert problem(folder, hashed=499) is None and problem(folder, SMALL)
-    (folder / "model.safetensors").write_bytes(b"\x00" * 499)
-    assert problem(folder, hashed=499) == "model.safetensors has changed since it was written"
-
-
 @pytest.mark.parametrize("content", ["[]", "{}", "[" * 5000, '{"format": "1"}', '{"format": 1}'])
 def test_a_manifest_that_is_none_is_damaged(tmp_path, content):
     (folder_of(tmp_path / "x") / MANIFEST).write_text(content)
@@ -80,36 +72,6 @@ def test_an_error_while_writing_leaves_nothing(tmp_path):
     assert list((tmp_path / "deep").iterdir()) == []
     (tmp_path / "file").touch()
     assert "x: cannot be written (" in refused(folder_of, tmp_path / "file" / "x")
-
-
-class Killed(BaseException):
-    pass
-
-
-@pytest.mark.parametrize("moment", range(3))
-def test_a_replacement_that_is_cut_short_leaves_the_old_or_the_new_folder(
-    tmp_path, monkeypatch, moment
-):
-    """Between any two renames of the replacement; `recover` is what the next start calls."""
-    folder_of(tmp_path / "best")
-    rename, calls = os.rename, []
-
-    def counted(*paths, **named):
-        if len(calls) == moment:
-            raise Killed
-        calls.append(paths)
-        rename(*paths, **named)
-
-    monkeypatch.setattr(os, "rename", counted)
-    try:
-        folder_of(tmp_path / "best", FILES | {"model.safetensors": b"new"})
-    except Killed:
-        assert moment < 2
-    monkeypatch.undo()
-    recover(tmp_path / "best")
-    assert problem(tmp_path / "best") is None and names(tmp_path) == ["best"]
-    expected = b"new" if moment == 2 else FILES["model.safetensors"]
-    assert (tmp_path / "best" / "model.safetensors").read_bytes() == expected
 
 
 def test_what_is_in_the_place_of_a_folder_is_replaced_and_a_link_is_not_followed(tmp_path):

@@ -171,15 +171,3 @@ def test_a_run_resumed_after_its_last_step_only_finishes(server, reference):
     assert newest_step(server.folder / "end") == 8
     server.finish("end", reference)
     assert newest_step(server.folder / "end") == 8
-
-
-def test_two_signals_that_arrive_together_are_one_request(server):
-    """A scheduler signals a whole process tree: a run directly, and again through its parents."""
-    run = server.start("impatient", **LONG)
-    until((server.folder / "impatient" / "log.jsonl").exists)
-    run.send_signal(signal.SIGSTOP)  # so that both arrive before the step ends
-    run.send_signal(signal.SIGINT)
-    run.send_signal(signal.SIGTERM)
-    run.send_signal(signal.SIGCONT)
-    assert run.wait() == 75
-    assert newest_step(server.folder / "impatient") > 0

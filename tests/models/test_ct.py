@@ -22,15 +22,6 @@ def entropy(x, same):
     return -math.log(chance if same else 1 - chance)
 
 
-@pytest.mark.parametrize(("count", "negatives"), [(16, 7), (8, 7), (13, 3), (9, 1), (64, 7)])
-def test_every_group_has_one_identical_pair_and_every_row_is_used_once(count, negatives):
-    partner, same = ct.pairing(count, negatives)
-    assert sorted(partner.tolist()) == list(range(count))
-    for row in range(count):
-        assert bool(same[row]) == (row % (negatives + 1) == 0)
-        assert (partner[row] == row) == bool(same[row])
-
-
 @pytest.mark.parametrize(("count", "negatives"), [(1, 7), (2, 7), (3, 1)])
 def test_too_few_rows_for_different_pairs_are_refused(count, negatives):
     with pytest.raises(BadInput, match="per_device_train_batch_size"):

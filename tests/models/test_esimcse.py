@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from models.objectives import esimcse
 from models.objectives.esimcse import repeat
 
 IDS = np.arange(10, 40)
@@ -38,9 +37,3 @@ def test_repeated_subwords_stand_beside_themselves():
         assert np.array_equal(made, np.repeat(IDS, counts))
         places += counts - 1
     assert places.min() > 0.7 * places.mean()  # every place is as likely
-
-
-def test_the_second_view_alone_is_edited():
-    first, second = esimcse.METHOD.views(esimcse.Arguments())
-    assert first.edit is None and second.edit is not None
-    assert len(second.edit(IDS, STARTS, np.random.default_rng(3))) >= 30

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from data.views import MASK
-from models.objectives import mirror_bert
 from models.objectives.mirror_bert import mask_span
 
 IDS = np.arange(10, 30)
@@ -30,11 +29,3 @@ def test_short_sentences_stay():
     for ids, length in ((IDS[:5], 1), (IDS[:5], 2), (IDS[:5], 4), (IDS[:6], 6), (IDS[:0], 2)):
         assert all(spanned(seed, ids, length).tolist() == ids.tolist() for seed in range(20))
     assert MASK in spanned(0, IDS[:6], 5)
-
-
-def test_the_second_view_alone_is_masked():
-    first, second = mirror_bert.METHOD.views(mirror_bert.Arguments())
-    edited = second.edit(IDS, np.ones(20, bool), np.random.default_rng(1))
-    assert first.edit is None and MASK in edited
-    plain = mirror_bert.METHOD.views(mirror_bert.Arguments(span_tokens=0))
-    assert [view.edit for view in plain] == [None, None]

@@ -84,14 +84,19 @@ def test_keys_are_projected_in_float32_as_queries_are(tiny_bert, method):
     assert torch.equal(memory.queue.contents(), slow(pooled.float()))
 
 
-@pytest.fixture
-def parts(tiny_bert):
+@pytest.mark.parametrize(("method", "dropout"), [("moco", True), ("esimcse", False)])
+def test_keys_never_learn_and_have_dropout_only_in_moco(tiny_bert, method, dropout):
+    model = build_model(method, tiny_bert, dropout=0.3)
+    keys = model.objectives[0].memory.keys
+    ids, mask = torch.arange(10, 38).view(4, 7), torch.ones(4, 7).long()
+    first, second = keys(ids, mask), keys(ids, mask)
+    assert torch.equal(first, second) != dropout and not first.requires_grad
+    torch.testing.assert_close(keys.eval()(ids, mask), model.eval().encoder(ids, mask).pooled)
+
+
+def test_the_moving_average_after_n_steps_has_its_closed_form(tiny_bert):
     encoder = SentenceEncoder(load_backbone(str(tiny_bert)), "cls_before_pooler", None, 64)
-    return encoder, projection_named("batch_norm", 32, 0.3)
-
-
-def test_the_moving_average_after_n_steps_has_its_closed_form(parts):
-    encoder, projection = parts
+    projection = projection_named("batch_norm", 32, 0.3)
     slow = MomentumEncoder(encoder, projection, 0.9, dropout=False)
     start = {name: p.clone() for name, p in encoder.named_parameters()}
     step = {name: torch.randn_like(p) for name, p in start.items()}
@@ -105,16 +110,3 @@ def test_the_moving_average_after_n_steps_has_its_closed_form(parts):
     for name, p in slow.encoder.named_parameters():
         torch.testing.assert_close(p, start[name] + moved * step[name], atol=1e-5, rtol=1e-4)
     assert torch.equal(slow.projection.inner_norm.running_mean, projection.inner_norm.running_mean)
-
-
-def test_a_key_encoder_never_learns_and_has_dropout_only_where_asked(parts):
-    encoder, _ = parts
-    ids, mask = torch.arange(10, 38).view(4, 7), torch.ones(4, 7).long()
-    for dropout in (True, False):
-        slow = MomentumEncoder(encoder, None, 0.99, dropout).train()
-        assert not any(p.requires_grad for p in slow.parameters())
-        first, second = slow(ids, mask), slow(ids, mask)
-        assert not first.requires_grad
-        assert torch.equal(first, second) != dropout
-        assert not slow.eval().encoder.training
-    torch.testing.assert_close(slow(ids, mask), encoder.eval()(ids, mask).pooled)

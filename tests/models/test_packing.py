@@ -1,4 +1,4 @@
-"""Which positions are computed, against slow loops; fixed numbers are enough for every batch."""
+"""States at the labels of a batch; fixed numbers of them are enough for every batch."""
 
 from contextlib import nullcontext
 
@@ -8,12 +8,11 @@ import torch
 from data.views import IGNORED
 from models import fast
 from models.fast.packed import Packed
-from models.fast.packing import EDGE, filled
 from models.fast.tokens import Padded, States
 from tests.methods import CASES, build_model, make_batch, mask_of
 
 
-def batch(seed, rows=6, columns=13, left=False):
+def batch(seed, rows, columns=13, left=False):
     """A mask, and labels of about a third of its tokens."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, columns + 1, (rows, 1), generator=generator)
@@ -24,45 +23,12 @@ def batch(seed, rows=6, columns=13, left=False):
     return mask.long(), labels.where(chosen, IGNORED)
 
 
-def by_loops(mask, labels):
-    """The places of the tokens in the grid, and among them the labelled ones with their labels."""
-    rows, columns = mask.shape
-    length = columns + -columns % EDGE
-    kept = {row * length for row in range(rows)}
-    kept |= {row * length + column for row, column in mask.nonzero().tolist()}
-
-    def close(chosen, spare):
-        return sorted(chosen | set(sorted(spare - chosen)[: filled(len(chosen)) - len(chosen)]))
-
-    slots = close(kept, set(range(rows * length)))
-    first = [slots.index(row * length) for row in range(rows)]
-
-    def label(token):
-        row, column = divmod(slots[token], length)
-        return int(labels[row, column]) if column < columns else IGNORED
-
-    marked = {token for token in range(len(slots)) if label(token) != IGNORED}
-    tokens = close(marked, set(range(len(slots))) - set(first))
-    return slots, first, tokens, [label(token) for token in tokens]
-
-
 @pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize("seed", range(5))
-def test_the_computed_tokens_equal_a_plain_loop(seed, left):
-    mask, labels = batch(seed, left=left)
-    packed = Packed.of(mask)
-    slots, first, tokens, targets = by_loops(mask, labels)
-    assert packed.slots.tolist() == slots and packed.first.tolist() == first
-    chosen, given = packed.marked(labels)
-    assert chosen.tolist() == tokens and given.tolist() == targets
-    assert set(mask.flatten().nonzero().flatten().tolist()) <= set(packed.source.tolist())
-
-
 @pytest.mark.parametrize("kind", [Padded, Packed])
 @pytest.mark.parametrize("seed", range(5))
-def test_states_at_the_labels_are_those_of_their_tokens(kind, seed):
+def test_states_at_the_labels_are_those_of_their_tokens(kind, seed, left):
     """Counted, and with a fixed number: every label once, with its own state."""
-    mask, labels = batch(seed, rows=30)
+    mask, labels = batch(seed, rows=30, left=left)
     grid = torch.arange(mask.numel()).view(*mask.shape, 1).float()
     inputs = {"attention_mask": mask[None], "masked_labels": labels[None]}
     shares = fast.shares_of(inputs)
