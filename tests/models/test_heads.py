@@ -1,10 +1,9 @@
-"""Projection heads: their definition and their saved form; poolings by hand."""
+"""The batch-norm head and poolings by hand."""
 
 import pytest
 import torch
-from torch import nn
 
-from models.heads import PROJECTIONS, projection_named
+from models.heads import projection_named
 from models.pooling import POOLINGS
 
 
@@ -18,20 +17,6 @@ def test_batch_norm_head_equals_the_formula_on_the_batch():
     assert torch.allclose(head(x), out, atol=1e-5)
     assert head.outer_norm.weight is None
     assert head.inner.bias is None
-
-
-@pytest.mark.parametrize("name", PROJECTIONS)
-def test_dense_layers_equal_the_head_in_evaluation_mode(name):
-    torch.manual_seed(1)
-    head = projection_named(name, 8, 0.3)
-    for _ in range(5):
-        head(torch.randn(16, 8) * 3 + 1)  # running statistics away from their start
-    head.eval()
-    x = torch.randn(4, 8)
-    state = torch.get_rng_state()
-    layers = head.dense_layers()
-    assert torch.equal(torch.get_rng_state(), state), "a saved model changes no later dropout"
-    assert torch.allclose(nn.Sequential(*layers)(x), head(x), atol=1e-5)
 
 
 # Embedding output and three layers; one sentence of two tokens and one padding position, width 2.
