@@ -55,11 +55,3 @@ def _own_vectors(tmp_path_factory, monkeypatch):
     """A test keeps vectors in a file of its own, whatever the folder."""
     name = f"vectors-{next(_TESTS)}.sqlite"
     monkeypatch.setattr("eval.store.FILE", str(tmp_path_factory.getbasetemp() / name))
-
-
-@pytest.fixture(autouse=True)
-def _online_where_the_hub_is_a_stand_in(request, monkeypatch):
-    """Tests that ask for `hub` talk to a server on this machine, which offline mode forbids."""
-    if "hub" in request.fixturenames:
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-        monkeypatch.setenv("HF_HUB_OFFLINE", "0")  # for commands they start

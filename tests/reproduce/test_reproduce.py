@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ import infocse
 import reproduce
 from common.errors import BadInput, FolderInUse, StorageError
 from papers.reproduction import against_control, word, write_page
+
+from .conftest import DATA, keep
 
 ARMS = ("simcse", "infocse", "simcse-control")
 
@@ -83,14 +86,14 @@ def test_every_part_may_be_killed_and_the_same_command_goes_on(quick, tmp_path, 
 
 
 def test_a_failing_part_says_in_one_line_what_is_kept(quick, tmp_path, monkeypatch):
-    quick.files["datasets/princeton-nlp/datasets-for-simcse"]["senteval.tar"] = b"changed"
+    keep(quick, DATA, {"senteval.tar": b"changed"})
     with pytest.raises(BadInput, match=r"the data: .*; what is finished in corpora is kept"):
         reproduce.main([])
     monkeypatch.setattr(reproduce, "prepare", lambda *_: [])
-    quick.files["ffgcc/InfoCSE-bert-base"] = {}
+    shutil.rmtree(quick / "models--ffgcc--InfoCSE-bert-base")
     with pytest.raises(BadInput, match=r"checkpoint infocse-bert-base: .* is kept: repeat"):
         reproduce.main([])
-    quick.down = True
+    shutil.rmtree(quick / "models--Luyu--condenser")
     with pytest.raises(BadInput, match=r"infocse-seed-0: '.*' cannot be fetched"):
         reproduce.main(["--parts", "infocse"])
 
@@ -138,6 +141,12 @@ def test_a_stage_1_of_another_command_is_waited_for_at_the_end(tmp_path, monkeyp
 
 
 def test_the_plan_names_downloads_disk_and_minutes(quick, monkeypatch, capsys):
+    weights = SimpleNamespace(
+        rfilename="model.safetensors", size=9, lfs=SimpleNamespace(sha256="s")
+    )
+    answer = SimpleNamespace(siblings=[weights])
+    client = SimpleNamespace(model_info=lambda name, **_: answer)
+    monkeypatch.setattr(reproduce, "HfApi", lambda endpoint: client)
     scale = reproduce.SCALES["full"]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
