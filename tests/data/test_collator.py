@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from common.errors import BadInput
 from data import draws
 from data.collator import Collator
 from data.draws import KeyedSampler, Keys
@@ -55,12 +54,6 @@ def test_ids_are_those_of_the_tokenizer(text, tokenizer, sentences, max_length):
     for name in ("input_ids", "attention_mask"):
         assert made[name].dtype == torch.int64
         assert all(torch.equal(view, expected[name]) for view in made[name]), name
-
-
-@pytest.mark.parametrize("length", [-1, 2])
-def test_a_length_without_room_for_text_is_refused(text, tokenizer, length):
-    with pytest.raises(BadInput, match=f"max_length {length}:"):
-        collator(text, tokenizer, max_length=length)
 
 
 @pytest.mark.parametrize("views", [(0,), (1,), (0, 1), (2, 0)])
@@ -223,18 +216,6 @@ def test_an_edited_view_may_grow_up_to_the_model_s_limit(text, tokenizer):
     assert torch.equal(lengths(14)[1], edited.clamp(max=14))
 
 
-def test_twins_of_two_names_are_drawn_apart(text, tokenizer):
-    both = [Masking(0.4, views=(0, 1)), Masking(0.3, views=(0, 1), name="rtd")]
-    made = Collator(text, tokenizer, TWO, 32, 42, both)(batch_of(*range(60)))
-    alone = collator(text, tokenizer, masking=both[0])(batch_of(*range(60)))
-    for name, value in alone.items():
-        assert np.array_equal(made[name], value), "a second twin must not change the first"
-    assert set(made) - set(alone) == {"rtd_input_ids", "rtd_labels"}
-    maskable = made["attention_mask"].sum() - 2 * 2 * 60
-    assert (made["rtd_labels"] != IGNORED).sum() / maskable == pytest.approx(0.3, abs=0.04)
-    assert (made["rtd_labels"] != made["masked_labels"]).any()
-
-
 @pytest.mark.parametrize("operations", [1, 7])
 def test_dropout_rates_are_of_the_sentence_or_of_the_step(text, tokenizer, operations):
     def rates(per_sentence, keys):
@@ -292,14 +273,3 @@ def test_all_processes_of_a_step_get_the_same_seed_and_other_steps_another(text,
     first = made(1, (0, 3, 7), (0, 5, 7))
     others = made(1, (0, 3, 8)), made(1, (1, 3, 7)), made(2, (0, 3, 7))
     assert made(1, (0, 9, 7)) == first and len({first, *others}) == 4
-
-
-def test_the_words_are_each_once_where_they_stand_first(text, tokenizer):
-    batch, masking = batch_of(*range(20), epoch=2), [Masking(0.15, whole_words=True)]
-    plain = Collator(text, tokenizer, [View()], 32, 9, masking)(batch)
-    made = Collator(text, tokenizer, [View()], 32, 9, masking, words=True)(batch)
-    assert equal(plain, {name: made[name] for name in plain}), "nothing else changes"
-    lengths = made["attention_mask"][0].sum(1)
-    for row, length, words in zip(made["input_ids"][0], lengths, made["words"][0], strict=True):
-        inside = row[: int(length)][1:-1].tolist()
-        assert words[words != IGNORED].tolist() == list(dict.fromkeys(inside))

@@ -1,16 +1,10 @@
 import numpy as np
 import pytest
 
-from data.masking import choose_tokens, choose_words, corrupt
+from data.masking import choose_words, corrupt
 from data.views import IGNORED
 
 RNG = np.random.default_rng
-
-
-def test_a_token_is_chosen_when_its_number_is_below_the_rate():
-    uniform = np.array([[0.0, 0.149, 0.15, 0.9]])
-    maskable = np.array([[True, True, True, True]])
-    assert choose_tokens(maskable, 0.15, uniform).tolist() == [[True, True, False, False]]
 
 
 def words_by_hand(text, special, starts, rate, uniform):
