@@ -58,29 +58,6 @@ def test_rows_come_in_the_order_of_the_sentences_whatever_the_batches(
     assert sum(rows for rows, _ in toy.shapes) == len({*shuffled}), "each once"
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_the_module_and_its_parts_keep_their_modes(toy, bert_tokenizer, sentences, training):
-    toy.train(training)
-    toy.table.train(not training)
-    encode = Encode(toy, bert_tokenizer)
-    first = encode(sentences[:5])
-    modes = toy.training, toy.drop.training, toy.table.training
-    assert modes == (training, training, not training)
-    assert np.array_equal(first, encode(sentences[:5])), "no dropout"
-
-
-def test_bfloat16_differs_a_little(bert_tokenizer, sentences):
-    class Linear(Toy):
-        def embed(self, input_ids, attention_mask):
-            return nn.functional.linear(super().embed(input_ids, attention_mask), torch.eye(8) / 3)
-
-    toy = Linear(len(bert_tokenizer))
-    full = Encode(toy, bert_tokenizer)(sentences[:20])
-    half = Encode(toy, bert_tokenizer, bf16=True)(sentences[:20])
-    assert half.dtype == np.float32
-    assert 0 < np.abs(full - half).max() < 0.02
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_weights_that_are_not_finite_are_refused(toy, bert_tokenizer, sentences, value):
     toy.train()

@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 import eval.encode_corpus.__main__ as command
+from eval.vectors import read, write
 from tests.encoders import encode_of
 from tests.eval.toys import Letters
-from tests.faults.forked import Race, check_kills
+from tests.faults.forked import Race
 from tests.refusals import refused
 
 
@@ -62,22 +63,6 @@ def test_every_shard_gets_the_vectors_of_its_lines_in_order(
     assert names(out) == ["a", "b.1", "c", "d"]
 
 
-def test_a_killed_command_leaves_whole_shards_and_the_same_command_ends(
-    tmp_path, sentences, letters
-):
-    texts = tmp_path / "in"
-    texts.mkdir()
-    for i in range(3):
-        (texts / f"{i}.txt").write_text("\n".join(sentences[20 * i : 20 * i + 20]))
-
-    def placed(folder):
-        files = folder.glob("out/[!.]*/*")
-        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-    check_kills(lambda folder: letters(folder / "out", texts), tmp_path, placed, 4)
-    assert not [*tmp_path.glob("*/out/.*partial*")]
-
-
 def test_commands_at_once_share_shards_of_any_size_although_one_is_killed(
     shards, tmp_path, letters, monkeypatch
 ):
@@ -118,6 +103,13 @@ def test_a_shard_is_encoded_once_again_if_damaged_and_refused_if_of_others(tmp_p
     mine = texts.rename(tmp_path / "mine.txt")
     assert "mine: exists already" in refused(command.encode_shard, Letters(), out, mine)
     assert len(names(out / "mine")) == 1
+
+
+def test_vectors_that_cannot_be_kept_or_read_are_refused(tmp_path):
+    with pytest.raises(FloatingPointError):
+        write(tmp_path, [np.full((1, 3), 1e5, dtype=np.float32)], "float16")
+    np.save(tmp_path / "vectors.npy", np.ones((2, 3), dtype=np.int8))
+    assert "vectors in int8 are of another version; remove" in refused(read, tmp_path)
 
 
 def test_a_shard_that_changes_while_it_is_encoded_is_not_done(tmp_path):

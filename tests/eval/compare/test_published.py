@@ -5,7 +5,7 @@ import math
 import pytest
 
 from common.files import read_yaml
-from eval.compare.sides import PUBLISHED, published, records
+from eval.compare.sides import PUBLISHED, records
 from eval.scores import Key
 from tests.sources import check_entry
 
@@ -69,18 +69,3 @@ def test_a_pointer_to_a_spread_ends_at_a_record_with_a_spread_of_the_same_backbo
     spread = RECORDS[RECORDS[name].spread]
     assert spread.backbone == RECORDS[name].backbone
     assert all(score.std is not None and score.runs > 1 for score in spread.scores.values())
-
-
-def test_the_figures_that_people_quote():
-    quoted = {
-        ("Avg.", "test", "test", "spearman"): 78.85,
-        ("STS-B", "dev", "test", "spearman"): 85.49,
-        ("MRPC", "test", "test", "accuracy"): 76.58,
-        ("STS-B retrieval", "test", "test", "recall@1"): 80.41,
-        ("quora", "test", "test", "ndcg@10"): 82.41,
-    }
-    scores = published("infocse-bert-base").scores
-    assert {key: scores[Key(*key)].mean for key in quoted} == quoted
-    fifty = published("simcse-bert-base-50-seeds").scores[Key("Avg.", "test", "test", "spearman")]
-    assert (fifty.mean, fifty.std, fifty.runs) == (75.11, 0.84, 50)
-    assert (fifty.low, fifty.high) == (73.16, 76.70)

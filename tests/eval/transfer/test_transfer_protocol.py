@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from eval.transfer import validation
-from eval.transfer.validation import MODES, Fit, Fitted, Judge, Settings, fit_all, with_ones
+from eval.transfer.validation import MODES, Fit, Judge, Settings, fit_all, with_ones
 from tests.eval.transfer import senteval as plain
 
 
@@ -80,12 +79,3 @@ def test_global_random_state_is_left_alone():
     Judge(x, y, "fasttest").nested()
     assert torch.equal(before[0], torch.get_rng_state())
     assert (before[1] == np.random.get_state()[1]).all()
-
-
-def test_means_are_rounded_as_senteval_rounds_them():
-    """`round` of what `np.mean` gives is numpy's rounding, which differs from Python's."""
-    folds = [80.03, 80.04]
-    theirs = float(round(np.mean(folds), 2))
-    assert validation._rounded_mean(folds) == theirs != round(float(np.mean(folds)), 2)
-    fitted = [Fitted(torch.zeros(1), np.array([accuracy])) for accuracy in (0.8003, 0.8004)]
-    assert validation._mean(fitted).tolist() == [float(round(100 * np.mean([0.8003, 0.8004]), 2))]
