@@ -84,13 +84,6 @@ def test_a_published_single_run_is_judged_by_its_method_s_spread():
     assert verdict("simcse-bert-base-best-3-of-7", AVERAGE, 50.0) == f"below ({note})"
 
 
-def test_what_is_not_comparable_or_not_printed_is_not_judged():
-    words = verdict("simcse-bert-base", AVERAGE, 75.0, differs=("other text",))
-    assert words == "not comparable: other text"
-    assert verdict("simcse-mlm-bert-base", AVERAGE, 75.0) == "not printed"
-    assert results.verdict(DEV, Score(80.0), None, ("other text",)) == "not printed"
-
-
 def finish_sts(folder, value, record=RECORD):
     finish(folder, score_row("Avg.", "test", "spearman", "mean of tasks", 9, value), record)
 

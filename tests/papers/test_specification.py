@@ -1,7 +1,5 @@
 """The tables as data: files are well formed, and configurations take the rows' overrides."""
 
-from pathlib import Path
-
 import pytest
 
 from baselines.__main__ import parser as baseline_parser
@@ -21,30 +19,6 @@ TRAINED = {}
 for row in (row for _, row in ROWS if row.config and not row.baseline):
     for config in (config_name(row.config, backbone) for backbone in ("mini", row.backbone)):
         TRAINED[f"{config} {row.overrides}"] = row.overrides, config_files(config)
-
-
-def test_only_other_people_s_systems_cannot_be_run(tmp_path):
-    """They have no code here, or the papers copied their numbers; everything else has a plan."""
-    copied = ["SBERT-base-NLI", "SBERT-large-NLI", "BERT-base-CT", "BERT-large-CT"]
-    others = {"consert-2": ["CLEAR-base"], "infocse-10": ["Skip-thought"]}
-    others["consert-3"] = ["InferSent - GloVe", "Universal Sentence Encoder", *copied]
-    only: dict[str, list] = {}
-    (tmp_path / GLOVE).parent.mkdir()
-    (tmp_path / GLOVE).touch()
-    for name, row in ROWS:
-        plan = plan_of(TABLES[name], row, Choice(data_dir=str(tmp_path)))
-        if isinstance(plan, str):
-            assert plan == f"published only: {row.published_only}" and len(row.published_only) > 10
-            only.setdefault(name, []).append(row.label)
-    assert only == others
-
-
-def test_every_configuration_is_there():
-    for row in (row for _, row in ROWS if row.config):
-        for backbone in (row.backbone, "mini"):
-            assert config_files(config_name(row.config, backbone)), (row.config, backbone)
-    assert config_name("is-bert", "bert-base") == "is-bert-base"
-    assert [Path(file).stem for file in config_files("is-bert-mini")] == ["is-bert-base", "mini"]
 
 
 @pytest.mark.parametrize(("overrides", "files"), TRAINED.values(), ids=TRAINED)
