@@ -44,11 +44,6 @@ def test_a_configuration_parses_and_has_only_what_differs_from_what_all_share(na
         assert values[key] != shared[key], key
 
 
-def test_output_folders_are_distinct():
-    folders = [read_config(CONFIGS / f"{name}.yaml")["output_dir"] for name in NAMES]
-    assert len(set(folders)) == len(folders)
-
-
 ACCELERATE = sorted((CONFIGS / "accelerate").glob("*.yaml"))
 
 

@@ -1,59 +1,14 @@
 """The worked example: one document for one docstring, and a tiny run from end to end."""
 
 import json
-import sys
-from types import ModuleType
 
 import pytest
 
 from common.files import read_yaml
 from eval.retrieval.beir import read_set
 from examples import demo as command
-from examples.demo import description, documents
+from examples.demo import documents
 from models.encoder import load_encoder
-
-SOURCE = """
-class Base:
-    def run(self): "Run the toy until it stops."
-    def _run(self): "This member is for nobody else."
-    @property
-    def size(self): "How large the toy is."
-class Toy(Base): "A toy that runs and stops."
-class Other(Base): "Something else that runs and stops."
-def wind(n): "wind(n)\\n\\nWind the toy n\\n  times.\\n\\nParameters\\n----------\\nn : int"
-def short(): "Too short."
-"""
-
-
-def test_one_document_for_one_text_under_its_shortest_name(monkeypatch):
-    top, low = ModuleType("toys"), ModuleType("toys.low")
-    exec(compile(SOURCE, "toys", "exec"), vars(low))
-    low.Base.__module__ = low.Toy.__module__ = low.Other.__module__ = "toys.low"
-    low.__all__ = ["wind", "Toy", "Other", "short", "not_there"]
-    top.__all__, top.low, top.turn, top.json = ["low", "turn", "json"], low, low.wind, json
-    monkeypatch.setitem(sys.modules, "toys", top)
-    monkeypatch.setattr(command, "PACKAGES", ("toys",))
-    assert documents() == [
-        ("toys.low.Other", "Something else that runs and stops."),
-        ("toys.low.Toy", "A toy that runs and stops."),
-        ("toys.low.Toy.run", "Run the toy until it stops."),
-        ("toys.low.Toy.size", "How large the toy is."),
-        ("toys.turn", "Wind the toy n times."),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("docstring", "text"),
-    [
-        (None, ""),
-        ("f(x)\n\nf(x, y=1)\n\nAdd  it\nup (f(x)).\n\nNotes\n=====\nno", "Add it up (f(x))."),
-        ("a,b = f(x)\n\nWrapper for ``f``.", "Wrapper for ``f``."),
-        ("Is f(x) signed?", "Is f(x) signed?"),
-        ("Add it up.\n\n.. deprecated:: 1.0\n   Use of {'b', 'a'}.", "Add it up."),
-    ],
-)
-def test_a_description_ends_at_the_first_section_and_has_no_signature(docstring, text):
-    assert description("f", docstring) == text
 
 
 @pytest.fixture(scope="module")

@@ -56,13 +56,3 @@ def test_the_card_mentions_prompts_that_others_would_add(make_run, tmp_path, pro
     main([str(tmp_path / "prompted"), "--output", str(tmp_path / "a-model")])
     card = (tmp_path / "a-model" / "README.md").read_text()
     assert ("which `encode_query`" in card) is any(prompts.values())
-
-
-def test_a_folder_given_by_an_absolute_path_cannot_be_taken_for_a_hub_id(
-    make_run, tmp_path, monkeypatch
-):
-    main([str(make_run()), "--output", str(tmp_path / "deep" / "a-model")])
-    card = tmp_path / "deep" / "a-model" / "README.md"
-    assert 'SentenceTransformer("./a-model")' in card.read_text()
-    monkeypatch.chdir(tmp_path / "deep")
-    assert run_snippets(card)[0]["embeddings"].shape[0] == 3

@@ -37,14 +37,3 @@ def test_every_later_run_is_compared_with_the_first_as_by_eval_compare(tmp_path)
     said = headline("abc", list(rows.items()))
     assert said[1].startswith(f"c is better than a: Avg. {first.value:.2f} -> {third.value:.2f} (+")
     assert headline("ca", score_rows(runs[::-2]))[0].startswith("a is worse than c: Avg. ")
-
-
-def test_missing_scores_and_missing_examples_are_seen(tmp_path):
-    bare = read_run_folder("none", write_run(tmp_path / "none"))
-    a, b = make(tmp_path / "a", 2.0, items=False), make(tmp_path / "b", 0.5)
-    rows = score_rows([bare, a, b])
-    assert [cell is None for cell in rows[0][1]] == [True, False, False]
-    assert [cell.line for cell in rows[0][1][1:]] == [None, None], "the baseline has no score"
-    assert headline(["none", "a", "b"], rows) == []
-    [said] = headline(["a", "b"], score_rows([a, b]))
-    assert "b compared with a: Avg. " in said and "no examples of B" in said

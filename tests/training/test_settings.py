@@ -65,16 +65,6 @@ def test_values_in_a_file_are_parsed_like_flags(config):
     assert isinstance(settings.model_args.dropout, float)
 
 
-def test_lists(config):
-    def text(content, *flags):
-        return parsed(content, *flags, config=config).data_args.train_file
-
-    assert text("train_file: [a.txt, b.txt]") == ["a.txt", "b.txt"]
-    assert text("train_file:\n- a b.txt\n- -1\n") == ["a b.txt", "-1"]
-    assert text("train_file: one.txt") == ["one.txt"]
-    assert text("train_file: [a]", "--train_file", "c", "d") == ["c", "d"]
-
-
 PYTHON = {"method": "simcse", "use_cpu": True, "learning_rate": 1, "max_length": 24}
 PYTHON |= {"test_tasks": ["STS12", "MR"], "lr_scheduler_kwargs": {"num_cycles": 2}}
 
