@@ -341,16 +341,6 @@ def test_files_named_by_settings_are_compared_by_content(
         run_unsup.main(unsup(**flags))
 
 
-def test_an_option_missing_from_an_older_record_counts_as_off(unsup, unscored, tmp_path):
-    run = shutil.copytree(unscored, tmp_path / "run")
-    old = record(run)["trajectory"]
-    assert old.pop("bow_weight") is None and old.pop("text_column") == []
-    change_record(run, trajectory=old)
-    run_unsup.main(unsup(**UNSCORED))
-    with pytest.raises(CheckpointRefused, match=r"bow_weight: None there, 0\.5 now"):
-        run_unsup.main(unsup(**UNSCORED, bow_weight=0.5))
-
-
 def test_a_run_may_be_started_from_another_thread(unsup, tmp_path):
     with ThreadPoolExecutor(1) as pool:
         pool.submit(run_unsup.main, unsup(**UNSCORED, max_steps=1)).result()

@@ -29,7 +29,9 @@ def test_stage_one_resumes_bit_for_bit_and_feeds_stage_two(aux, unsup, tmp_path)
     for name in ("model.safetensors", "aux_head.safetensors"):
         assert same_weights(whole, cut, name)
     _, info = AutoModelForMaskedLM.from_pretrained(whole, output_loading_info=True)
-    assert not info["missing_keys"]
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    head = load_file(whole / "aux_head.safetensors")
+    assert {name[:9] for name in head} == {"c_head.0.", "c_head.1."} and len(head) == 32
     run_unsup.main(unsup(model_name_or_path=whole, max_steps=2))
     assert record(tmp_path / "run")["status"] == "finished"
 

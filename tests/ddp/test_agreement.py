@@ -39,6 +39,7 @@ def test_two_processes_that_differ_end_before_the_first_step(tiny_bert, text_fil
 def test_processes_agree_on_a_model_by_its_files_and_differ_by_rank():
     settings = {"seed": 1, "generator": "here", "text": "t"}
     settings["contents"] = {"generator": {"model.safetensors": "a"}}
-    check_agreement([settings, settings | {"generator": "there"}])
+    option_of_today = {"bow_weight": None}  # off, as in a record from before it was added
+    check_agreement([settings, settings | {"generator": "there"} | option_of_today])
     with pytest.raises(BadInput, match="differ, by rank: seed: 1, 5, 1; text: t, t, u"):
         check_agreement([settings, settings | {"seed": 5}, settings | {"text": "u"}])

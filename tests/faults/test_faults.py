@@ -61,16 +61,6 @@ def test_a_stopped_run_saves_its_step_and_goes_on_from_there(server, reference, 
     assert f"resuming from {server.folder / output}/checkpoint-{step}" in server.said(output)
 
 
-def test_before_the_first_step_there_is_nothing_to_save(server):
-    run = server.start("early", cache_dir=server.folder / "early-cache")
-    until((server.folder / "early.log").exists)
-    time.sleep(0.05)
-    run.send_signal(signal.SIGHUP)
-    code, said = run.wait(), server.said("early")
-    assert code == 75 or (code == -signal.SIGHUP and not said), (code, said)
-    assert not list((server.folder / "early").glob("checkpoint-*"))
-
-
 LONG = {"max_steps": 2000, "eval_steps": 2000, "save_steps": 2000}
 
 
