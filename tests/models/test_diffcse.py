@@ -73,6 +73,21 @@ def test_a_generator_with_another_vocabulary_is_refused(tiny_bert, tiny_roberta,
             diffcse.METHOD.build(args, encoder, None, start)
 
 
+def test_three_terms_add_up_and_each_depends_on_its_own_twin(folder):
+    model = build_model("infocse_rtd", folder, aux_weight=0.5, rtd_weight=0.25)
+    mask = torch.ones(4, 9)
+    batch, other = (make_batch("infocse_rtd", folder, mask, chosen) for chosen in (0.4, 0.6))
+    base = model(**batch)
+    terms = {name: value.item() for name, value in base.terms.items()}
+    assert set(terms) == {"contrastive", "aux_mlm", "rtd"} and min(terms.values()) > 0.01
+    total = terms["contrastive"] + 0.5 * terms["aux_mlm"] + 0.25 * terms["rtd"]
+    assert base.loss.item() == pytest.approx(total, rel=1e-6)
+    for changed, prefix in (("aux_mlm", "masked_"), ("rtd", "rtd_")):
+        twin = {name: value for name, value in other.items() if name.startswith(prefix)}
+        after = model(**batch | twin).terms
+        assert {name for name in terms if abs(after[name].item() - terms[name]) > 1e-4} == {changed}
+
+
 def test_its_twins_are_masked_at_rates_of_their_own():
     args = infocse_rtd.Arguments(mask_rate=0.4, rtd_mask_rate=0.3)
     twins = {m.name: (m.rate, m.views) for m in infocse_rtd.METHOD.masking(args)}
