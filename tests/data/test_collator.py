@@ -216,6 +216,18 @@ def test_an_edited_view_may_grow_up_to_the_model_s_limit(text, tokenizer):
     assert torch.equal(lengths(14)[1], edited.clamp(max=14))
 
 
+def test_twins_of_two_names_are_drawn_apart(text, tokenizer):
+    both = [Masking(0.4, views=(0, 1)), Masking(0.3, views=(0, 1), name="rtd")]
+    made = Collator(text, tokenizer, TWO, 32, 42, both)(batch_of(*range(60)))
+    alone = collator(text, tokenizer, masking=both[0])(batch_of(*range(60)))
+    for name, value in alone.items():
+        assert np.array_equal(made[name], value), "a second twin must not change the first"
+    assert set(made) - set(alone) == {"rtd_input_ids", "rtd_labels"}
+    maskable = made["attention_mask"].sum() - 2 * 2 * 60
+    assert (made["rtd_labels"] != IGNORED).sum() / maskable == pytest.approx(0.3, abs=0.04)
+    assert (made["rtd_labels"] != made["masked_labels"]).any()
+
+
 @pytest.mark.parametrize("operations", [1, 7])
 def test_dropout_rates_are_of_the_sentence_or_of_the_step(text, tokenizer, operations):
     def rates(per_sentence, keys):

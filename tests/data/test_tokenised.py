@@ -54,25 +54,6 @@ def lists(corpus, column=0):
     return [corpus.sentences([row], column, 10**6)[0].tolist() for row in range(len(corpus))]
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3])
-def test_ids_are_those_of_the_tokenizer(tokenizer, columns, sentences, tmp_path, few):
-    rows = [sentences[i : i + columns] for i in range(0, 60, columns)]
-    path = written(tmp_path, "".join("\t".join(row) + "\n\n" for row in rows))
-    corpus = load_tokenised(Source((path,), columns), tokenizer, tmp_path / "cache")
-    assert (len(corpus), corpus.columns, corpus.labels) == (60 // columns, columns, None)
-    for r, row in enumerate(rows):
-        for c, sentence in enumerate(row):
-            expected = tokenizer(sentence, add_special_tokens=False)["input_ids"]
-            for longest in (10**6, 3, 0):
-                ids, lengths = corpus.sentences([r], c, longest)
-                assert ids.tolist() == expected[:longest]
-                assert lengths.tolist() == [len(expected[:longest])]
-    several = [3, 0, 3, len(rows) - 1]
-    ids, lengths = corpus.sentences(several, columns - 1, 5)
-    expected = [corpus.sentences([r], columns - 1, 5)[0].tolist() for r in several]
-    assert [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])] == expected
-
-
 def test_a_text_is_tokenised_again_if_its_bytes_change_and_not_with_its_name(
     load, text, tmp_path, tokenised
 ):

@@ -4,8 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from huggingface_hub.utils import filter_repo_objects
 
 import eval.published.__main__ as command
+from common.files import files_in
 from eval.compare.sides import published
 from eval.published.__main__ import checkpoints, compared
 from eval.scores import Key, row
@@ -13,6 +15,7 @@ from eval.sts import STS_TEST, own_pairs
 from models.pooling import POOLINGS
 from papers.summary import rendered
 from tests.eval.toys import sts_files, write_sts
+from tests.refusals import refused
 from tests.sources import ROOT, check_entry
 
 COMMIT = "c" * 40
@@ -93,3 +96,32 @@ def test_the_results_have_what_is_published_now():
         for score in entry["scores"]:
             key = Key(score["task"], "test", "test", score["metric"])
             assert score["published"] == record.scores[key].mean
+
+
+@pytest.mark.parametrize(
+    ("weights", "unneeded"),
+    [
+        (["model.safetensors"], ["pytorch_model.bin", "tf_model.h5"]),
+        (["pytorch_model.bin"], ["flax_model.msgpack"]),
+        ([f"pytorch_model-0000{n}-of-00002.bin" for n in (1, 2)], ["rust_model.ot"]),
+    ],
+)
+def test_one_form_of_the_weights_is_fetched_with_the_small_files(
+    tmp_path, monkeypatch, weights, unneeded
+):
+    small = ["config.json", "vocab.txt", "sentencepiece.bpe.model", "1_Pooling/config.json"]
+
+    def snapshot_download(hub, revision, allow_patterns):
+        target = tmp_path / {"a/model": revision or COMMIT}[hub]
+        files = [*small, *weights, *unneeded]
+        for file in filter_repo_objects(files, allow_patterns=allow_patterns):
+            (target / file).parent.mkdir(parents=True, exist_ok=True)
+            (target / file).touch()
+        return str(target)
+
+    monkeypatch.setattr(command, "snapshot_download", snapshot_download)
+    for revision in (None, "d" * 40):
+        folder = command.fetch("a/model", revision)
+        assert folder.name == (revision or COMMIT)
+        assert {*files_in(folder)} == {*small, *weights}
+    assert "'b/model' cannot be fetched from the hub" in refused(command.fetch, "b/model")
