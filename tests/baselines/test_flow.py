@@ -1,5 +1,7 @@
 """The flow is a density; fitting it raises the likelihood, and a seed repeats."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -24,6 +26,17 @@ def test_training_raises_the_likelihood_above_that_of_a_gaussian(vectors):
     assert after < before - 0.5
     assert after < -float(gaussian.log_prob(vectors).mean()) - 0.3
     assert after == pytest.approx(-float(flow.log_likelihood(vectors).mean().detach()), abs=1e-4)
+
+
+def test_a_seed_repeats_and_the_global_state_stays(vectors):
+    state = torch.get_rng_state()
+    first, second = fit(vectors, SMALL), fit(vectors, SMALL)
+    other = fit(vectors, replace(SMALL, seed=7))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert first[1:] == second[1:]
+    weights = second.flow.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in first.flow.state_dict().items())
+    assert other.after != first.after
 
 
 def test_what_cannot_be_trained_is_refused(vectors):

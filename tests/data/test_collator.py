@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from common.errors import BadInput
 from data import draws
 from data.collator import Collator
 from data.draws import KeyedSampler, Keys
@@ -54,6 +55,12 @@ def test_ids_are_those_of_the_tokenizer(text, tokenizer, sentences, max_length):
     for name in ("input_ids", "attention_mask"):
         assert made[name].dtype == torch.int64
         assert all(torch.equal(view, expected[name]) for view in made[name]), name
+
+
+@pytest.mark.parametrize("length", [-1, 2])
+def test_a_length_without_room_for_text_is_refused(text, tokenizer, length):
+    with pytest.raises(BadInput, match=f"max_length {length}:"):
+        collator(text, tokenizer, max_length=length)
 
 
 @pytest.mark.parametrize("views", [(0,), (1,), (0, 1), (2, 0)])

@@ -1,6 +1,7 @@
 """Special tokens, starts of words, and learned vocabularies."""
 
 import json
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import data.tokenizer
 from common.errors import BadInput
 from data.masking import choose_words
 from data.source import Source
-from data.tokenizer import train_tokenizer, word_starts
+from data.tokenizer import SPECIAL, train_tokenizer, word_starts
 from models.objectives.cropping import delete
 
 
@@ -90,3 +91,15 @@ def test_a_vocabulary_is_learned_once(text_file, tmp_path, learned):
     copied.write_bytes(text_file.read_bytes() + b"another sentence\n")
     train_tokenizer(Source((copied,)), 200, tmp_path)
     assert learned == [200, 150, 200]
+
+
+def test_it_is_bert_s_kind_of_tokenizer(text_file, sentences, tmp_path):
+    tokenizer = train_tokenizer(Source((text_file,)), 160, tmp_path)
+    assert tokenizer.convert_ids_to_tokens(range(5)) == list(SPECIAL)
+    same = tokenizer.tokenize("the dog .")
+    assert tokenizer.tokenize("THÉ Dog.") == same, "no case, no accents, punctuation apart"
+    cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+    dog, river = (tokenizer(text)["input_ids"][1:-1] for text in ("the dog", "the river"))
+    assert tokenizer("the dog", "the river")["input_ids"] == [cls, *dog, sep, *river, sep]
+    known = {*chain(*tokenizer(sentences)["input_ids"])}
+    assert len(tokenizer) <= 160 and tokenizer.unk_token_id not in known

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from common.errors import BadInput, CheckpointRefused
+from common.files import writing
 from report.runs import read_run_folder
 from tests.folders import STATE, checkpoint
 from tests.refusals import refused
@@ -57,6 +58,15 @@ def test_a_new_or_empty_folder_starts_at_step_0_and_nothing_is_written(tmp_path)
     write_run(tmp_path, RECORD)
     clean(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {RUN_FILE, ".infocse.lock"}
+
+
+def test_of_two_writers_of_a_file_each_leaves_a_whole_one(tmp_path):
+    with writing(tmp_path / "file") as slow:
+        slow.write_text("of the slower")
+        with writing(tmp_path / "file") as fast:
+            fast.write_text("of the faster")
+        assert (tmp_path / "file").read_text() == "of the faster"
+    assert (tmp_path / "file").read_text() == "of the slower" and len([*tmp_path.iterdir()]) == 1
 
 
 def test_a_foreign_folder_is_refused(tmp_path):

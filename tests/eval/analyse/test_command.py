@@ -6,6 +6,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from common.errors import BadInput
 from eval.analyse.__main__ import main
 from eval.analyse.geometry import HEADLINES
 from eval.metrics.correlation import spearman
@@ -57,3 +58,9 @@ def test_a_figure_is_that_of_the_evaluation_with_the_pooling_that_a_model_states
     assert header.split("|")[2].strip() == tiny_bert.name
     gap = model["cosine_by_gold"]["gap"]
     assert [line.split("|")[2].strip() for line in lines[-2:]] == [f"{expected:.2f}", f"{gap:.3f}"]
+
+
+def test_files_of_others_are_not_overwritten(tiny_bert, dev_file, tmp_path):
+    (tmp_path / "analyses.json").write_text('{"my": "numbers"}')
+    with pytest.raises(BadInput, match=r"analyses\.json: is an input of this command"):
+        main([str(tiny_bert), *PLAIN, "--dev_file", str(dev_file), "--output", str(tmp_path)])
