@@ -10,7 +10,7 @@ import pytest
 
 from common import folders
 from common.errors import BadInput, CheckpointRefused
-from common.folders import MANIFEST, cached, facts_of, filling, locked, problem
+from common.folders import MANIFEST, cached, facts_of, filling, locked, problem, recover
 from tests.faults.forked import forked, meanwhile
 from tests.refusals import refused
 
@@ -49,6 +49,9 @@ def test_a_filled_folder_is_whole_and_says_what_it_is(tmp_path):
     folder_of(tmp_path / "x", FILES | {"README.md": b"# x"})
     (tmp_path / "x" / "README.md").unlink()
     assert problem(tmp_path / "x") is None, "people may edit it"
+    (tmp_path / "x").rename(tmp_path / ".x.replaced")  # by a writer that was killed then
+    recover(tmp_path / "x")
+    assert problem(tmp_path / "x") is None and names(tmp_path) == ["x"]
 
 
 def test_a_link_is_read_as_the_hubs_cache_has_them(tmp_path):
