@@ -103,6 +103,8 @@ def test_the_drawn_rows_alone_are_tokenised_in_order(
         read = Sample(*sample) if sample else None
         corpus = load_tokenised(source, bert_tokenizer, tmp_path / "cache", read)
         of_label = None if corpus.labels is None else corpus.labels.tolist()
+        lengths = corpus.lengths(range(len(corpus)), 1).tolist()
+        assert lengths == [*map(len, lists(corpus, 1))]
         return [*zip(lists(corpus, 0), lists(corpus, 1), strict=True)], of_label, corpus.facts
 
     order = draws.permutation(7, 0, 50, "sample")[:20]

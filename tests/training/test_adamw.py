@@ -1,4 +1,4 @@
-"""transformers' AdamW against a loop over plain numbers, and against torch's."""
+"""transformers' AdamW against a loop over plain numbers."""
 
 import math
 
@@ -46,3 +46,10 @@ def test_adamw_equals_a_loop_over_plain_numbers(correct_bias):
     expected = [by_hand(value, column, correct_bias, **SETTINGS) for value, column in columns]
     optimizer = TransformersAdamW([parameter], correct_bias=correct_bias, **SETTINGS)
     assert moved(optimizer, parameter, rows).tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_parameter_without_a_gradient_is_left_alone_and_its_state_too():
+    parameter = start()
+    optimizer = TransformersAdamW([parameter], **SETTINGS)
+    optimizer.step()
+    assert torch.equal(parameter, start()) and not optimizer.state
