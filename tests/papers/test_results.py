@@ -13,7 +13,7 @@ from papers import results, runs
 from papers.page import section
 from papers.plans import plan_of
 from papers.results import collect
-from papers.runs import Choice, RunPlan
+from papers.runs import Choice
 from papers.specification import Column, Table, TableRow
 
 DEV = Key("STS-B", "dev", "test", "spearman")
@@ -84,6 +84,13 @@ def test_a_published_single_run_is_judged_by_its_method_s_spread():
     assert verdict("simcse-bert-base-best-3-of-7", AVERAGE, 50.0) == f"below ({note})"
 
 
+def test_what_is_not_comparable_or_not_printed_is_not_judged():
+    words = verdict("simcse-bert-base", AVERAGE, 75.0, differs=("other text",))
+    assert words == "not comparable: other text"
+    assert verdict("simcse-mlm-bert-base", AVERAGE, 75.0) == "not printed"
+    assert results.verdict(DEV, Score(80.0), None, ("other text",)) == "not printed"
+
+
 def finish_sts(folder, value, record=RECORD):
     finish(folder, score_row("Avg.", "test", "spearman", "mean of tasks", 9, value), record)
 
@@ -148,16 +155,3 @@ def test_a_page_names_the_rows_that_its_command_does_not_describe(choice):
     assert "- 75, 76, 77 steps: 0.2\n- float32: 0.2\n- on gpu: 0.2\n" in written
     first = table.with_rows(["0.1"])
     assert "Other runs" not in section(first, collected[:1], choice)
-
-
-def test_a_run_is_found_again_only_with_the_same_settings(choice):
-    rates = {"the same": "0.4", "another": "0.2"}
-    others = (infocse(label, overrides={"mask_rate": rate}) for label, rate in rates.items())
-    table = one_table(infocse(), *others)
-    same, again, other = (plan_of(table, row, choice) for row in table.rows)
-    assert isinstance(same, RunPlan) and same.folder(choice, 1) == again.folder(choice, 1)
-    folders = {same.folder(choice, 1), same.folder(choice, 2), other.folder(choice, 1)}
-    for more in ({"steps": 9}, {"stage_one": "s"}, {"train_file": "f"}, {"bf16": False}):
-        changed = Choice(**{**vars(choice), **more})
-        folders.add(plan_of(table, table.rows[0], changed).folder(changed, 1))
-    assert len(folders) == 7 and all(path.name.startswith("infocse-mini_") for path in folders)

@@ -29,6 +29,18 @@ def drawn(unit, limit, *points):
     return axes
 
 
+def test_runs_keep_their_looks_and_a_wide_range_is_logarithmic():
+    points = ("b", 1, 4.0, False), ("b", 2, 0.1, False), ("a", 1, 3.0, False), ("a", 1, 2.0, True)
+    axes = drawn(None, 0.3, *points)
+    lines = [(line.get_color(), line.get_linestyle(), [*line.get_ydata()]) for line in axes.lines]
+    a, b = (look["color"] for look in styles("ab").values())
+    assert lines[:3] == [(b, "-", [4.0, 0.1]), (a, "-", [3.0]), (a, "--", [2.0])]
+    assert axes.lines[3].get_ydata()[0] == 0.3, "the limit"
+    assert (axes.get_yscale(), axes.get_ylabel()) == ("log", "log scale")
+    axes = drawn("points", None, *points)
+    assert (axes.get_yscale(), axes.get_ylabel()) == ("linear", "points")
+
+
 def test_noise_does_not_fill_the_axis():
     noise = [("a", step, value, False) for step, value in enumerate((80.0, 80.02, 80.01))]
     bottom, top = drawn("points", None, *noise).get_ylim()
