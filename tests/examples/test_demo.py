@@ -24,6 +24,9 @@ def test_the_installed_packages_have_thousands_of_documents_and_nearly_every_ans
     known = "numpy.linalg.inv scipy.signal.savgol_filter pandas.Series.rolling sklearn.svm.SVC"
     assert {*known.split()} <= {*names}
     assert {name.split(".")[0] for name in names} == {*command.PACKAGES}
+    assert not any(name.startswith("pandas.DataFrame._") for name in names)
+    text = "Calculate the absolute value element-wise. ``np.abs`` is a shorthand for this function."
+    assert dict(installed)["numpy.abs"] == text, "no signature and no section"
     command.write(installed, read_yaml(command.QUESTIONS), tmp_path)
     data = read_set(tmp_path, "test")
     assert len(data.queries) >= 39 and len(data.corpus) == len(installed)
