@@ -147,8 +147,7 @@ def _read(encoded: Encoded) -> list[Tensor]:
 def _rows(encoded: Encoded, rows: slice) -> Encoded:
     """Return what an objective with `tokens` sees of a chunk."""
     local = None if encoded.local_projected is None else encoded.local_projected[:, rows]
-    pooled, cls = encoded.pooled[:, rows], encoded.cls[:, rows]
-    return replace(encoded, pooled=pooled, cls=cls, local_projected=local)
+    return replace(encoded, pooled=encoded.pooled[:, rows], local_projected=local, rows=rows)
 
 
 def _split(gradient: Tensor | None, size: int, count: int) -> list[Tensor | None]:

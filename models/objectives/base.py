@@ -117,7 +117,7 @@ class Encoded:
 
     Attributes:
         pooled: sentence vectors of this process, (V, B, H).
-        cls: last hidden state of the first token, (V, B, H).
+        cls: last hidden state of the first token, (V, B, H); in a chunk too of the whole batch.
         projected: vectors of all processes after the projection head, with gradient, (V, N, D); no
             attribute if no objective reads them.
         encoder: the encoder, for objectives that run it on other tokens.
@@ -128,6 +128,7 @@ class Encoded:
             whole batch.
         tokens: last hidden states of all tokens of this process, (V, B, L, H), meaningless for
             padding; None if no objective reads them.
+        rows: the sentences of this chunk among those of `cls`; without chunks all.
     """
 
     pooled: Tensor
@@ -138,6 +139,7 @@ class Encoded:
     local_projected: Tensor | None = None
     chunk_size: int | None = None
     tokens: Tensor | None = None
+    rows: slice = field(default_factory=lambda: slice(None))
 
 
 def needed(part: Tensor | None) -> Tensor:
@@ -212,7 +214,7 @@ class Objective(nn.Module):
 
         An objective that returns a number can be computed a few sentences at a time
         (`models.fast.chunking`): its terms have a `count`, and a token's loss depends on its own
-        sentence only.
+        sentence and on `Encoded.cls` only.
         """
         return None
 

@@ -110,7 +110,7 @@ class AuxiliaryMLM(Objective):
         cls = encoded.cls[: len(self.views)]
         if self.args.aux_cls == "other":
             cls = neighbours(cls)
-        total, count = self._loss(cls, batch)
+        total, count = self._loss(cls[:, encoded.rows], batch)
         return {"aux_mlm": Term(total, self.args.aux_weight, count)}
 
     def tokens(self, batch: Batch) -> Tensor:

@@ -55,6 +55,7 @@ def test_without_dropout_it_is_the_plain_pass(folder, case):
 
 
 OTHERWISE = [("simcse", {"head": "none"}), ("infocse, auxiliary only", {"head": "none"})]
+OTHERWISE += [("infocse", {"aux_cls": "other"})]  # of the batch, not of the chunk
 # beside [CLS]: two boundaries
 OTHERWISE += [("infocse", {"pooling": pooling}) for pooling in ("avg", "avg_top2")]
 PACKED = ("infocse", "simcse_mlm", "diffcse", "is_bert", "tsdae, words")
