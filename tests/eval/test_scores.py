@@ -13,6 +13,18 @@ def row(task, value, split="test"):
     return {"task": task, "value": value, "split": split, "mode": "test", "metric": "spearman"}
 
 
+def test_a_table_has_a_line_a_model_and_a_column_a_task():
+    longer = [row("STS12", 100.0), row("SICK-R", -1)]
+    first = [row("STS12", 70.126), row("Avg.", 7.5)]
+    text = score_tables({"first": first, "a longer name": longer})
+    assert text.splitlines() == [
+        "| model         | STS12  | Avg.    | SICK-R  |",
+        "|---------------|--------|---------|---------|",
+        "| first         | 70.13  | 7.50    | missing |",
+        "| a longer name | 100.00 | missing | -1.00   |",
+    ]
+
+
 def test_a_name_does_not_break_its_line():
     lines = score_tables({"a\nb\x1b[2J|c": [row("A", 70)]}).splitlines()
     assert len(lines) == 3 and lines[2].startswith("| a\\nb\\x1b[2J\\|c |")
