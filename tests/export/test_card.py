@@ -1,14 +1,17 @@
 """The card: all that is known is in it, and nothing of what must not be."""
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 from huggingface_hub import ModelCard
 
+from eval.compare.sides import published
 from export.__main__ import main
 from export.facts import Facts
 from tests.folders import run_record
+from training.methods import load_method, method_names
 
 from .conftest import SCORES
 
@@ -42,6 +45,15 @@ def table_lines(card):
     """The cells of every line of a table."""
     lines = [line.split("|")[1:-1] for line in card.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line] for line in lines]
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_what_a_method_cites_is_bibtex_and_its_records_exist(name):
+    method = load_method(name)
+    for entry in method.citations:
+        assert re.match(r"@\w+\{\w+,", entry)
+        assert entry.count("{") == entry.count("}")
+    assert all(published(of).scores for of in method.published)
 
 
 def test_the_card_holds_what_is_known_of_the_run(card_of):
