@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from common.errors import BadInput
+from common.files import digest
 from eval.encode import Encoder
 from eval.metrics.correlation import pearson
 from eval.metrics.cosine import pair_cosines
@@ -164,6 +165,9 @@ class StsTask:
                 rows.append(make_row(metric, "wmean", len(gold), weighted))
                 for name, count, value in zip(subsets, sizes, values, strict=True):
                     rows.append(make_row(metric, f"subset {name}", count, value))
+        if self.pairs is None:  # another file may have the same name and number of pairs
+            data = digest(vars(everything))
+            rows = [{**scored, "data": data} for scored in rows]
         return Result(rows, {"similarity": similarity, "gold": gold})
 
 

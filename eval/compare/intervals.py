@@ -139,6 +139,8 @@ def _outcome(
         return "cannot say: averages over different tasks"
     if left.examples and right.examples and left.examples != right.examples:
         return f"cannot say: different examples, {left.examples} against {right.examples}"
+    if left.data and right.data and left.data != right.data:
+        return "cannot say: different examples"
     if left.protocol and right.protocol and left.protocol != right.protocol:
         return f"cannot say: protocol {left.protocol} against {right.protocol}"
     if isinstance(resampled, str):

@@ -41,6 +41,7 @@ class Score:
         examples: number of pairs, sentences or queries; None if not published.
         source: of a published figure; "" for our files.
         protocol: `aggregation` of our rows; None for published figures.
+        data: a hash of a user's own examples; None for others, and in files of old versions.
     """
 
     mean: float
@@ -51,6 +52,7 @@ class Score:
     examples: int | None = None
     source: str = ""
     protocol: str | None = None
+    data: str | None = None
 
     @classmethod
     def over(cls, values: Sequence[float], **more: Any):
@@ -109,9 +111,10 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
             raise BadInput(f"{path}: given twice on one side; give each run once")
         here = {name: rows[keys[0]][name] for name in SETTINGS if keys and name in rows[keys[0]]}
         different = unlike(here, settings, ", before ")
-        unequal = set(shown) ^ set(keys) or {
-            key for key in keys if rows[key]["n"] != first[key]["n"]
-        }
+        unequal = set(shown) ^ set(keys)
+        for key in set(shown) & set(keys):
+            if any(rows[key].get(name) != first[key].get(name) for name in ("n", "data")):
+                unequal.add(key)
         if different := [*map(str, sorted(unequal)[:1]), *different]:
             raise BadInput(
                 f"{path}: differs from {paths[0]} ({', '.join(different)}); score all runs alike"
@@ -121,7 +124,8 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
     for key in (key for key in first if all(key in rows for rows, _ in files)):
         protocol = " and ".join(sorted({rows[key]["aggregation"] for rows, _ in files}))
         values = [rows[key]["value"] for rows, _ in files]
-        scores[key] = Score.over(values, examples=first[key]["n"], protocol=protocol)
+        more = {"examples": first[key]["n"], "protocol": protocol, "data": first[key].get("data")}
+        scores[key] = Score.over(values, **more)
     averaged: dict[tuple[str, ...], frozenset[str]] = {
         key[1:]: frozenset(other.task for other in shown if other[1:] == key[1:]) - {AVERAGE}
         for key in shown

@@ -10,7 +10,8 @@ from common.errors import BadInput
 from eval.compare import intervals
 from eval.compare.intervals import ABOVE, BELOW, INSIDE, compare, draws_of, welch
 from eval.compare.sides import Score, from_files, published
-from eval.scores import Key, Result, items_path, row, rows_of, write_rows
+from eval.scores import Key, Result, items_path, row, rows_of, write_rows, write_scores
+from eval.sts import own_pairs
 from tests.eval.toys import scored
 from tests.refusals import refused
 
@@ -111,6 +112,25 @@ def test_files_scored_on_other_data_are_not_compared(files, n, last):
     said = verdicts(compare(*map(side, files)))
     assert said["STS12"].startswith("cannot say: different examples")
     assert said["Avg."].startswith("cannot say")
+
+
+def test_own_pairs_with_the_same_scores_but_other_sentences_are_other_examples(tmp_path):
+    files = []
+    for name in ("a", "b", "b2"):
+        pairs = tmp_path / name / "mine.tsv"
+        pairs.parent.mkdir()
+        lines = [f"{name[0]}{number}\tother\t{number % 3}\n" for number in range(9)]
+        pairs.write_text("sentence1\tsentence2\tscore\n" + "".join(lines), encoding="utf-8")
+        results = {"mine": own_pairs(pairs).score(lambda texts: np.eye(len(texts), 3), tmp_path)}
+        files.append(pairs.with_suffix(".json"))
+        write_scores(files[-1], results, rows_of(results, name, None))
+    a, b, b2 = files
+    assert verdicts(compare(side(a), side(b))) == {"mine file": "cannot say: different examples"}
+    assert verdicts(compare(side(b), side(b2))) == {"mine file": INSIDE}
+    assert "mine file" in refused(side, a, b)
+    assert verdicts(compare(side(a), side(b, b2))) == {
+        "mine file": "cannot say: different examples"
+    }
 
 
 def test_intervals_over_runs_are_the_textbook_ones():
