@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from common.errors import BadInput
@@ -67,13 +67,17 @@ class PretrainArguments:
         None,
         "instead of model_name_or_path: configuration (JSON file or folder) of a model to train "
         "from scratch",
+        instead_of="model_name_or_path",
     )
     tokenizer_name: str | None = flag(
         None,
         "with config_name: tokenizer, a folder or a hub id; default: a vocabulary learned from "
         "train_file",
+        needs="config_name",
     )
-    vocabulary_size: Count = flag(4000, "size of the learned vocabulary in word pieces")
+    vocabulary_size: Count = flag(
+        4000, "size of the learned vocabulary in word pieces", needs="config_name"
+    )
     output_init: Literal["checkpoint", "new"] = flag(
         "checkpoint",
         "the language model's output head: read it from the checkpoint, or make a new one if it "
@@ -99,6 +103,7 @@ class PretrainArguments:
         None,
         "mask the head's text separately, at this rate (RetroMAE 0.5, CoT-MAE 0.45); default: the "
         "encoder's masks",
+        needs="head_layers",
     )
     bow_weight: Weight = flag(
         0.0,
@@ -123,11 +128,13 @@ class DataArguments:
         "UTF-8 text, plain, .gz, .xz, .bz2 or .zst: files, folders (read with subfolders, sorted "
         "by path) or patterns (*, **); searched as given, then below data_dir. A file's name "
         "decides whether it is a table (csv, json, jsonl, parquet, arrow) or lines of text",
+        may_differ=True,
     )
     dataset_name: list[str] = flag(
         [],
         "instead of train_file: a dataset on the hub, OWNER/NAME, then its configuration if it "
         "has several, and its split (default: train)",
+        instead_of="train_file",
     )
     text_column: list[str] = flag(
         [],
@@ -138,14 +145,16 @@ class DataArguments:
         32,
         "maximum tokens per sentence or block, special ones included (SimCSE's and InfoCSE's code)",
     )
-    data_dir: str = flag("corpora", "folder that `python -m data.prepare` fills")
-    cache_dir: str = flag("corpora/cache", "cache of tokenised text, keyed by content")
+    data_dir: str = flag("corpora", "folder that `python -m data.prepare` fills", may_differ=True)
+    cache_dir: str = flag("corpora/cache", "cache of tokenised text, by content", may_differ=True)
     held_out: CountOrZero = flag(
         128,
         "examples to hold out of training for diagnostics at every evaluation; at most one in a "
         "hundred, and none if that is fewer than ten",
     )
-    dry_run: bool = flag(False, "print the plan and where every setting is from, and stop")
+    dry_run: bool = flag(
+        False, "print the plan and where every setting is from, and stop", may_differ=True
+    )
 
 
 @dataclass
@@ -159,6 +168,8 @@ class ScoredArguments(DataArguments):
         None,
         "your dev pairs instead of STS-B: tab-separated, header sentence1, sentence2, score (0 to "
         "5)",
+        instead_of="dev",
+        may_differ=True,
     )
     patience: Count | None = flag(
         None,
@@ -174,15 +185,19 @@ class ScoredArguments(DataArguments):
         False,
         "repeat the rows of max_rows until the text has its size again, so that few sentences "
         "fill a batch (ConSERT's code, --do_upsampling)",
+        needs="max_rows",
     )
     test_tasks: list[str] = flag(
-        ["sts"], "tasks to score once at the end: sts, task names, or none"
+        ["sts"], "tasks to score once at the end: sts, task names, or none", may_differ=True
     )
 
     def __post_init__(self) -> None:
-        for name in ("dev_file", "patience"):
-            if getattr(self, name) and self.dev == "none":
-                raise BadInput(f"--{name}: does nothing with --dev none")
+        instead = [f.name for f in fields(self) if f.metadata["facts"]["instead_of"] == "dev"]
+        given = [name for name in [*instead, "patience"] if getattr(self, name)]
+        if given and self.dev == "none":
+            raise BadInput(f"--{given[0]}: does nothing with --dev none")
+        if given[1:] and given[1] in instead:
+            raise BadInput(f"--{given[1]}: does nothing beside --{given[0]}")
 
 
 @dataclass

@@ -32,12 +32,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def flag(default: Any, help: str) -> Any:
-    """Declare a field with this default and help."""
-    help = help.replace("%", "%%")  # argparse formats it
+def flag(
+    default: Any, help: str, *, instead_of: str = "", needs: str = "", may_differ: bool = False
+) -> Any:
+    """Declare a field with this default and help, and what it does to other flags.
+
+    Of it and the flag that it is given `instead_of`, the one that comes last counts; without the
+    one that it `needs` it does nothing. It `may_differ` at a resume if it has no effect on the
+    weights, or names files, which are compared by content.
+    """
+    facts = {"instead_of": instead_of, "needs": needs, "may_differ": may_differ}
+    metadata = {"help": help.replace("%", "%%"), "facts": facts}  # argparse formats the help
     if isinstance(default, list):
-        return field(default_factory=lambda: copy.copy(default), metadata={"help": help})
-    return field(default=default, metadata={"help": help})
+        return field(default_factory=lambda: copy.copy(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 class Range(NamedTuple):

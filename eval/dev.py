@@ -1,11 +1,12 @@
-"""Dev pairs select a run's best model and compare it with the checkpoint."""
+"""A dev score selects a run's best model and compares it with the checkpoint."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from common.files import digest
 from eval.compare.intervals import Items, percentile, resampled_figures, score_of
 from eval.encode import Encoder
 from eval.sts import Pairs, similarities
@@ -17,24 +18,39 @@ IS = {BETTER: "is better than", WORSE: "is worse than", ALIKE: "cannot be told a
 
 
 @dataclass(frozen=True)
-class DevSet:
-    """Graded pairs, scored by Spearman's correlation.
+class DevScore:
+    """A score x 100 of examples; the higher, the better.
 
     Attributes:
-        metric: its name in the log, such as `stsb_spearman`.
-        pairs: a part of a run's identity.
+        metric: its name in the log: `dev_` and the measure, such as `dev_accuracy`.
+        title: its name on a model card.
+        data: the examples as JSON values; a run resumes only with the same.
+        items: scores every example: `value`, (n,), from 0 to 1, whose mean is the score, or
+            `similarity` and `gold`, (n,), whose Spearman's correlation is.
     """
 
     metric: str
-    pairs: Pairs
+    title: str
+    data: Any
+    items: Callable[[Encoder], Items]
 
-    def items(self, encode: Encoder) -> Items:
-        """The scores of every pair."""
-        return {"similarity": similarities(encode, self.pairs), "gold": np.array(self.pairs.gold)}
+    @property
+    def identity(self) -> str:
+        """A hash of the measure and its data, for run.json."""
+        return digest([self.metric, self.data])
 
     def scores(self, encode: Encoder) -> dict[str, float]:
         """METRIC -> the score that selects the best model, as a run logs it."""
         return {self.metric: score_of(self.items(encode))}
+
+
+def of_pairs(metric: str, title: str, pairs: Pairs) -> DevScore:
+    """Spearman's correlation of cosine and gold score over pairs."""
+
+    def items(encode: Encoder) -> Items:
+        return {"similarity": similarities(encode, pairs), "gold": np.array(pairs.gold)}
+
+    return DevScore(metric, title, vars(pairs), items)
 
 
 def verdict(initial: Items, result: Items) -> dict[str, Any]:

@@ -23,10 +23,6 @@ _TASK_TYPES = {
     "spearman": "semantic-similarity",
     "accuracy": "text-classification",
 }  # all other metrics: retrieval
-_DEV_SCORES = {
-    "stsb_spearman": "Spearman's correlation on STS-B dev",
-    "dev_spearman": "Spearman's correlation on dev pairs",
-}
 # Settings that the card shows elsewhere, or that follow from the machine or the command.
 _ELSEWHERE = {
     "text",
@@ -97,7 +93,7 @@ class Model:
 def card(model: Model, facts: Facts) -> str:
     """README.md of an exported folder."""
     verdict, rows = facts.mapping("verdict"), headline(facts.rows)
-    dev = _DEV_SCORES.get(str(verdict.get("metric")), "the dev score")
+    dev = str(verdict.get("title") or verdict.get("metric") or "the dev score")
     seen = facts.mapping("seen_test_texts")
     return rendered(
         "card.md.j2",

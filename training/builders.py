@@ -19,7 +19,7 @@ from data.draws import KeyedSampler
 from data.template import TEXT, framed
 from data.tokenised import TokenisedText
 from data.views import Masking, View, cuts
-from eval.dev import DevSet
+from eval.dev import DevScore
 from eval.encode import Encode
 from models import fast
 from models.auxiliary import load_head, load_masked_lm, new_head, top_layers
@@ -40,7 +40,7 @@ _SAMPLED = 100_000  # rows that the plan examines
 
 
 def build_training(
-    settings: Settings, tokenizer, corpus: TokenisedText, dev: DevSet | None
+    settings: Settings, tokenizer, corpus: TokenisedText, dev: DevScore | None
 ) -> tuple[EmbeddingTrainer, str]:
     """The Trainer of a method, and the plan.
 

@@ -13,17 +13,7 @@ from typing import Any
 from common.errors import BadInput
 from common.files import read_yaml
 from common.flags import nearest
-
-_REPLACED = {  # what a value excludes of those that came before
-    "train_file": {"dataset_name"},
-    "dataset_name": {"train_file"},
-    "model_name_or_path": {"config_name", "tokenizer_name", "vocabulary_size"},
-    "config_name": {"model_name_or_path"},
-    "dev": {"dev_file"},
-    "dev_file": {"dev"},
-    "num_train_epochs": {"max_steps"},
-    "max_steps": {"num_train_epochs"},
-}
+from training.run_arguments import FACTS
 
 
 def read_config(*paths: str | Path) -> dict[str, Any]:
@@ -50,9 +40,17 @@ def with_sources(paths: Sequence[str | Path]) -> dict[str, tuple[Any, str]]:
 
 def over(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
     """Both, where a later value replaces an earlier one and its alternatives."""
-    replaced = {other for name in later for other in _REPLACED.get(name, ())}
+    replaced = {other for name in later for other in _replaced_by(name)}
     kept = {name: value for name, value in earlier.items() if name not in replaced}
     return {**kept, **later}
+
+
+def _replaced_by(name: str) -> set[str]:
+    """The alternatives to a flag, and the flags that do nothing without those."""
+    first = FACTS.get(name, {}).get("instead_of") or name
+    others = {other for other, facts in FACTS.items() if facts["instead_of"] == first}
+    others = (others | {first}) - {name}
+    return others | {other for other, facts in FACTS.items() if facts["needs"] in others}
 
 
 def words_of(values: Mapping[str, Any]) -> list[str]:

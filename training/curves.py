@@ -128,4 +128,4 @@ def logged(history: History) -> dict[str, tuple[list[int], list[float]]]:
 
 def dev_unit(name: str) -> str | None:
     """The unit of a curve that is a dev score; None for any other curve."""
-    return "Spearman x 100" if name.endswith("_spearman") else None
+    return "x 100" if name.startswith(("eval_dev_", "eval_stsb_")) else None

@@ -12,7 +12,7 @@ from torch import nn
 
 from common.streams import show
 from eval.compare.intervals import Items, score_of
-from eval.dev import DevSet, in_words, verdict
+from eval.dev import DevScore, in_words, verdict
 from eval.encode import Encode
 from eval.scores import rows_of, score_tables, write_scores
 from eval.tasks import Task, count_seen, describe_seen, score_all
@@ -25,7 +25,7 @@ from training.trainer import EmbeddingTrainer
 logger = logging.getLogger(__name__)
 
 
-def measure_initial(trainer: EmbeddingTrainer, dev: DevSet, tokenizer) -> Items:
+def measure_initial(trainer: EmbeddingTrainer, dev: DevScore, tokenizer) -> Items:
     """The scores of every dev example by the initial model, without a head; call before training.
 
     The trainer logs their summary at step 0.
@@ -46,7 +46,7 @@ def save_last(trainer: EmbeddingTrainer, tokenizer) -> None:
 
 
 def save_best(
-    trainer: EmbeddingTrainer, tokenizer, dev: DevSet, initial: Items
+    trainer: EmbeddingTrainer, tokenizer, dev: DevScore, initial: Items
 ) -> tuple[dict[str, Any], str]:
     """Write the best model into the run's folder, and compare it with the initial one.
 
@@ -60,7 +60,7 @@ def save_best(
     trainer.model.to("cpu")  # a GPU holds one model at a time
     encoder, _ = load_encoder(str(folder / BEST))
     result = dev.items(_encode(trainer.args, encoder, tokenizer))
-    facts = {"metric": dev.metric, "dev_of_initial": score_of(initial)}
+    facts = {"metric": dev.metric, "title": dev.title, "dev_of_initial": score_of(initial)}
     facts |= verdict(initial, result)
     with installing_result(folder, trainer.run_id) as temporary:
         copy_best(folder, temporary)

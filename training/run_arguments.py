@@ -9,6 +9,7 @@ from transformers import TrainingArguments
 from transformers.training_args import OptimizerNames
 from transformers.utils import is_torch_bf16_gpu_available
 
+from common.arguments import PretrainArguments, SentenceArguments
 from common.errors import BadInput
 from common.ranges import Count, Positive, Seed, Weight, flag
 
@@ -26,8 +27,6 @@ _DECISIVE = frozenset(
     eval_strategy eval_steps eval_delay eval_on_start metric_for_best_model greater_is_better
     load_best_model_at_end""".split()
 )
-# The files that these name are compared by content.
-_WITHOUT_EFFECT = frozenset("data_dir cache_dir dry_run test_tasks train_file dev_file".split())
 _THEIRS = frozenset(field.name for field in fields(TrainingArguments))
 # They determine when processes synchronize, so they must agree over the processes of a run.
 IN_STEP = frozenset(
@@ -52,7 +51,9 @@ class RunArguments(TrainingArguments):
     learning_rate: Weight = flag(3e-5, "peak learning rate")
     bf16: bool = flag("auto", "compute in bfloat16; auto, the default: if the machine supports it")
     use_cpu: bool = flag("auto", "train on the CPU; auto, the default: if there is no CUDA GPU")
-    max_steps: int = flag(-1, "optimizer steps; -1: use num_train_epochs")
+    max_steps: int = flag(
+        -1, "optimizer steps; -1: use num_train_epochs", instead_of="num_train_epochs"
+    )
     num_train_epochs: Positive = flag(1.0, "passes over the text")
     eval_strategy: str = "steps"
     eval_steps: Positive = flag(125, "steps between evaluations; the last step is always evaluated")
@@ -118,11 +119,20 @@ class RunArguments(TrainingArguments):
             raise BadInput(f"--optim {optim} with --adamw {self.adamw}: not supported")
 
 
+# What `common.ranges.flag` declares of our flags, by name.
+FACTS: dict[str, dict[str, Any]] = {
+    field.name: field.metadata["facts"]
+    for kind in (PretrainArguments, SentenceArguments, RunArguments)
+    for field in fields(kind)
+    if "facts" in field.metadata
+}
+
+
 def determines_weights(name: str) -> bool:
     """Whether a setting, by name, must be the same when a run resumes."""
     if name in _THEIRS:
         return name in _DECISIVE
-    return name not in _WITHOUT_EFFECT
+    return not FACTS.get(name, {}).get("may_differ")
 
 
 def recomputes(args: TrainingArguments) -> bool:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import sys
 from argparse import SUPPRESS
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import Field, dataclass, fields
 from functools import wraps
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 import torch
@@ -32,18 +34,12 @@ from eval.encode import bf16_here
 from models.loading import load_config
 from training.config_files import over, plain, read_config, with_sources, word_of, words_of
 from training.methods import STAGE_ONE, SUP, load_method, method_names, script_of
-from training.run_arguments import RunArguments
+from training.run_arguments import FACTS, RunArguments
 
 if TYPE_CHECKING:
     from models.objectives.base import Method
 
 _HELP = {"-h", "--help", "--help_all"}
-_NEEDED = {  # a flag that does nothing without another
-    "upsample": "max_rows",
-    "vocabulary_size": "config_name",
-    "tokenizer_name": "config_name",
-    "aux_mask_rate": "head_layers",
-}
 _IDLE = {  # a flag that does nothing beside another
     "cuda_graph": "chunk_size",
     "vocabulary_size": "tokenizer_name",
@@ -190,6 +186,9 @@ class SettingsParser(Parser, HfArgumentParser):
     @staticmethod
     def _parse_dataclass_field(parser: Any, field: Field) -> None:
         if field.name not in TRAINER:
+            field = copy(field)
+            theirs = {key: value for key, value in field.metadata.items() if key != "facts"}
+            field.metadata = MappingProxyType(theirs)  # arguments of argparse
             HfArgumentParser._parse_dataclass_field(parser, field)
 
     def values(self, words: Sequence[str]) -> dict[str, Any]:
@@ -282,7 +281,7 @@ def _settled(
             chosen[name] = f"{word_of(given[name])} ({reason})"
     for name, value in given.items():
         check_range(f"--{name}", value, parser.hints[name])
-        needed, other = _NEEDED.get(name), _IDLE.get(name)
+        needed, other = FACTS.get(name, {}).get("needs"), _IDLE.get(name)
         if value and needed and not given.get(needed, parser.defaults[needed]):
             raise BadInput(f"--{name}: does nothing without --{needed}")
         if value and other and given.get(other):

@@ -27,7 +27,6 @@ from common.errors import (
     storage_errors,
     unwritable,
 )
-from common.files import digest
 from common.signals import STOPPING
 from common.streams import show
 from data.source import Source, source_of
@@ -35,7 +34,7 @@ from data.template import frame_of
 from data.text import read_text
 from data.tokenised import Sample, TokenisedText, load_tokenised
 from data.tokenizer import train_tokenizer
-from eval.dev import DevSet
+from eval.dev import DevScore, of_pairs
 from eval.sts import STS_DEV, merged, own_pairs
 from eval.tasks import Options, Task, tasks_named
 from models.collectives import sum_over_processes, wait_for_everyone
@@ -148,7 +147,7 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
     identity = {
         "text": corpus.facts,
         "start": start_of(model_args.model_name_or_path, files.get("model_name_or_path", {})),
-        "dev_pairs": dev and digest([dev.metric, vars(dev.pairs)]),
+        "dev_pairs": dev and dev.identity,  # whatever it scores: the name that old records have
         "contents": files,
     }
     record = new_record(settings, identity, source.file_names)
@@ -183,18 +182,19 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
     return args.output_dir
 
 
-def load_dev(data_args: ScoredArguments) -> DevSet | None:
-    """The pairs that select the best model and judge the result; None for `--dev none`.
+def load_dev(data_args: ScoredArguments) -> DevScore | None:
+    """What selects the best model and judges the result; None for `--dev none`.
 
     Raises:
         BadInput: a missing or malformed file.
     """
     if data_args.dev == "none":
         return None
-    metric, task = "stsb_spearman", STS_DEV[0]
+    metric, name, task = "stsb_spearman", "STS-B dev", STS_DEV[0]
     if data_args.dev_file:
-        metric, task = "dev_spearman", own_pairs(data_args.dev_file)
-    return DevSet(metric, merged(task.load(data_args.data_dir)))
+        metric, name, task = "dev_spearman", "dev pairs", own_pairs(data_args.dev_file)
+    pairs = merged(task.load(data_args.data_dir))
+    return of_pairs(metric, f"Spearman's correlation on {name}", pairs)
 
 
 def load_tests(data_args: ScoredArguments, device: str) -> list[Task]:

@@ -6,6 +6,7 @@ import math
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -17,6 +18,7 @@ import run_sup
 import run_unsup
 from common.errors import BadInput, CheckpointRefused
 from common.folders import read_manifest
+from eval.dev import DevScore
 from tests.folders import (
     Evil,
     change_json,
@@ -339,6 +341,26 @@ def test_files_named_by_settings_are_compared_by_content(
     change_json(start / "config.json", hidden_dropout_prob=0.5)
     with pytest.raises(CheckpointRefused, match=r"--model_name_or_path: config\.json changed"):
         run_unsup.main(unsup(**flags))
+
+
+def test_a_new_dev_score_selects_the_best_model_and_a_resume_refuses_other_examples(
+    unsup, tmp_path, monkeypatch
+):
+    def choose(data, *values):
+        left = [*values]
+        dev = DevScore(
+            "dev_accuracy", "accuracy", data, lambda _: {"value": np.full(3, left.pop(0))}
+        )
+        monkeypatch.setattr("training.stages.load_dev", lambda data_args: dev)
+
+    choose(["a"], 0.1, 0.9, 0.5, 0.9)  # the initial model, steps 2 and 4, the result
+    run_unsup.main(unsup(**FINISHED, max_steps=4))
+    made = record(tmp_path / "run")
+    assert made["best"] == {"step": 2, "value": 90.0}
+    assert (made["verdict"]["title"], made["verdict"]["verdict"]) == ("accuracy", "better")
+    choose(["b"])
+    with pytest.raises(CheckpointRefused, match="dev_pairs: "):
+        run_unsup.main(unsup(**FINISHED, max_steps=4))
 
 
 def test_a_run_may_be_started_from_another_thread(unsup, tmp_path):

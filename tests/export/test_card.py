@@ -75,12 +75,12 @@ def test_the_card_holds_what_is_known_of_the_run(card_of):
 
 
 def test_the_dev_score_stands_beside_that_of_the_base_model(card_of):
-    verdict = {"metric": "stsb_spearman", "start": 70.0, "result": 80.92}
+    title = "Spearman's correlation on STS-B dev"
+    verdict = {"metric": "stsb_spearman", "title": title, "start": 70.0, "result": 80.92}
     card = card_of(run_record() | {"verdict": verdict})
     lines = table_lines(card)
     assert lines[0] == ["score", "base model", "this model"]
-    dev = "Spearman's correlation on STS-B dev, which selected the model"
-    assert lines[2] == [dev, "70.00", "80.92"]
+    assert lines[2] == [f"{title}, which selected the model", "70.00", "80.92"]
     assert lines[3] == ["mean of 2 tasks", "not scored", "66.42"]
 
 

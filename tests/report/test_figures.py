@@ -10,11 +10,11 @@ from report.figures import chart, curves
 
 
 def test_every_logged_quantity_has_an_image_the_dev_score_first():
-    first = {"step": 10, "contrastive": 4.0, "eval_dev_spearman": 70.0}
+    first = {"step": 10, "contrastive": 4.0, "eval_dev_ndcg@10": 70.0}
     first |= {"eval_aux_mlm": 5.0, "eval_aux_mlm_shuffled_cls": 5.7}
     second = [{"step": 5, "contrastive": value} for value in (math.nan, math.inf, 1.7e308)]
     charts = curves(["<a>", "b", "c"], [[first, first | {"step": 20}], second, []])
-    names = ["eval_dev_spearman", "contrastive", "eval_aux_loss_increase", "eval_aux_mlm"]
+    names = ["eval_dev_ndcg@10", "contrastive", "eval_aux_loss_increase", "eval_aux_mlm"]
     assert [about.partition(";")[0] for _, about, _ in charts] == names
     assert charts[0][0] == "The dev score"
     for _, _, image in charts:

@@ -1,7 +1,7 @@
 """One parser, one object: files give defaults, flags win, Python fills the same dataclasses."""
 
 import shutil
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args, get_type_hints
@@ -9,10 +9,25 @@ from typing import get_args, get_type_hints
 import pytest
 from transformers import SchedulerType, TrainingArguments
 
-from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
+from common.arguments import (
+    ModelArguments,
+    PretrainArguments,
+    ScoredArguments,
+    SentenceArguments,
+)
 from common.errors import BadInput
 from common.old_flags import TRAINER
-from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, check_range, ranges_of
+from common.ranges import (
+    Count,
+    CountOrZero,
+    Positive,
+    Rate,
+    Share,
+    Weight,
+    check_range,
+    flag,
+    ranges_of,
+)
 from tests.folders import change_json
 from tests.refusals import refused
 from tests.sources import ROOT
@@ -195,6 +210,16 @@ def test_bad_flags_are_refused_by_name(words, said):
     if not words[0].startswith("--method"):
         words.insert(0, "--method=simcse")
     assert said in refused(read, UNSUP, ["--use_cpu=yes", *words], "")
+
+
+def test_two_dev_scores_are_refused_together():
+    @dataclass
+    class More(ScoredArguments):
+        dev_labels: str | None = flag(None, "", instead_of="dev")
+
+    with pytest.raises(BadInput, match="--dev_labels: does nothing beside --dev_file"):
+        More(dev_labels="a", dev_file="b")
+    assert More(dev_labels="a", patience=2).dev == "stsb"
 
 
 def test_a_flag_replaces_the_alternatives_in_the_file(config):
