@@ -5,6 +5,7 @@ reproductions/NAME/ has README.md, result.json and curves.png; reproductions/REA
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -78,7 +79,9 @@ def facts_of(folders: list[Path]) -> dict[str, Any]:
     for folder in folders:
         run, log = read_run(folder), read_log(folder)
         facts["seeds"].append(run["settings"]["seed"])
-        facts["minutes"].append(run["seconds_of_last_start"] / 60)
+        # A resumed run knows the time of its last start alone.
+        resumed = "earlier_starts" in run
+        facts["minutes"].append(None if resumed else run["seconds_of_last_start"] / 60)
         facts["curves"].append([[line["step"], line[_DEV]] for line in log if _DEV in line])
         losses = [[line["step"], line[_OWN], line[_OTHER]] for line in log if _OTHER in line]
         facts["cls"].append(losses[-1] if losses else None)
@@ -192,8 +195,11 @@ def how(result: dict[str, Any]) -> list[str]:
     """Machine, minutes, versions, and what the auxiliary network does."""
     lines = []
     for arm, facts in result["arms"].items():
-        minutes = ", ".join(f"{value:.0f}" for value in facts["minutes"])
-        lines.append(f"{arm}: {minutes} minutes on {facts['hardware']['device']}")
+        minutes = [value for value in facts["minutes"] if value is not None]
+        shown = ", ".join(f"{value:.0f}" for value in minutes) or "-"
+        resumed = len(facts["minutes"]) - len(minutes)
+        more = f" ({resumed} resumed, not timed)" if resumed else ""
+        lines.append(f"{arm}: {shown} minutes{more} on {facts['hardware']['device']}")
         for seed, losses in zip(facts["seeds"], facts["cls"], strict=True):
             if losses:
                 step, own, other = losses
@@ -239,12 +245,13 @@ def index(results: list[dict[str, Any]]) -> str:
     for result in results:
         for arm, facts in result["arms"].items():
             if averages := facts["scores"].get(AVERAGE):
-                minutes = mean(facts["minutes"])
+                timed = [value for value in facts["minutes"] if value is not None]
+                minutes = mean(timed) if timed else inf
                 cells = [
                     arm,
                     mean_and_deviation(pd.Series(averages), "-"),
                     str(len(averages)),
-                    f"{minutes:.0f}",
+                    f"{minutes:.0f}" if timed else "-",
                     facts["hardware"]["device"],
                     result["scale"],
                     f"[{result['name']}]({result['name']}/README.md)",

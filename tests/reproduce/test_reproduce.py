@@ -83,6 +83,8 @@ def test_every_part_may_be_killed_and_the_same_command_goes_on(quick, tmp_path, 
     whole = result(tmp_path)["arms"]["simcse"]
     for name in ("scores", "curves"):
         assert whole[name] == broken["arms"]["simcse"][name]
+    # Nobody knows how long the killed command took.
+    assert broken["arms"]["simcse"]["minutes"] == [None] and whole["minutes"][0] > 0
 
 
 def test_a_failing_part_says_in_one_line_what_is_kept(quick, tmp_path, monkeypatch):
