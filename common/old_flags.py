@@ -61,6 +61,9 @@ TRAINER = {
     "data_seed": "`--seed`",
     "auto_find_batch_size": "`--chunk_size`, which keeps the batch and its negatives",
     "resume_from_checkpoint": "the same command again, which resumes",
+    **dict.fromkeys(
+        ("bf16_full_eval", "fp16_full_eval"), "`--bf16`: evaluation computes as training does"
+    ),
     "dataloader_persistent_workers": "not to be had: a resumed run would draw other dropout",
     **dict.fromkeys(
         "push_to_hub hub_model_id hub_strategy hub_token hub_private_repo hub_always_push "

@@ -69,12 +69,12 @@ def test_the_command_repeats_the_settings_without_the_file(config):
 
 def test_values_in_a_file_are_parsed_like_flags(config):
     text = """learning_rate: 3e-5, max_length: 010, run_name: 12:30, model_name_or_path: 007,
-        dropout: 0, bf16_full_eval: no, dry_run: yes, lr_scheduler_kwargs: {power: 2},
+        dropout: 0, logging_first_step: no, dry_run: yes, lr_scheduler_kwargs: {power: 2},
         save_steps: 50, output_dir: off, dev_file: null, dev: stsb"""
     settings = parsed("\n".join(line.strip() for line in text.split(",")), config=config)
     expected = {"learning_rate": 3e-5, "max_length": 10, "run_name": "12:30", "save_steps": 50}
     expected |= {"model_name_or_path": "007", "dev_file": "null", "output_dir": "off"}
-    expected |= {"dropout": 0.0, "bf16_full_eval": False, "dry_run": True, "dev": "stsb"}
+    expected |= {"dropout": 0.0, "logging_first_step": False, "dry_run": True, "dev": "stsb"}
     expected["lr_scheduler_kwargs"] = {"power": 2}
     assert {name: settings.values[name] for name in expected} == expected
     assert isinstance(settings.model_args.dropout, float)
