@@ -28,6 +28,7 @@ RECORDS = {"simcse": "simcse-bert-base", "infocse": "infocse-bert-base"}  # by a
 # STS-B dev of the authors' InfoCSE, the first evaluations that are published (PAPERS.md).
 AUTHORS_CURVE = {125: 64.37, 250: 70.08, 375: 72.37, 500: 73.03, 625: 73.96, 750: 77.79}
 AUTHORS_BEST = 85.49
+_OF_START = ("commit", "changed_files", "versions", "hardware")
 _DEV, _OWN, _OTHER = "eval_stsb_spearman", "eval_aux_mlm", "eval_aux_mlm_shuffled_cls"
 INDEX = """# Reproductions
 
@@ -74,11 +75,15 @@ def folders_of(runs: Path, arm: str) -> list[Path]:
 
 
 def facts_of(folders: list[Path]) -> dict[str, Any]:
-    """Scores by task and seed, curves, minutes, and what the auxiliary network does with [CLS]."""
+    """Scores by task and seed, curves, minutes, every start, and what [CLS] tells the auxiliary."""
     facts: dict[str, Any] = {"seeds": [], "scores": {}, "minutes": [], "curves": [], "cls": []}
+    facts["starts"] = []
     for folder in folders:
         run, log = read_run(folder), read_log(folder)
-        facts["seeds"].append(run["settings"]["seed"])
+        seed = run["settings"]["seed"]
+        facts["seeds"].append(seed)
+        for start in [*run.get("earlier_starts", []), run]:
+            facts["starts"].append({"seed": seed, **{name: start.get(name) for name in _OF_START}})
         # A resumed run knows the time of its last start alone.
         resumed = "earlier_starts" in run
         facts["minutes"].append(None if resumed else run["seconds_of_last_start"] / 60)
@@ -89,7 +94,6 @@ def facts_of(folders: list[Path]) -> dict[str, Any]:
         for row in rows:
             if row["headline"] and row["task"] in TASKS:
                 facts["scores"].setdefault(row["task"], []).append(row["value"])
-        facts.update({name: run[name] for name in ("commit", "versions", "hardware")})
         facts["aux_init"] = run["settings"].get("aux_init")
     return facts
 
@@ -192,14 +196,16 @@ def curve_table(result: dict[str, Any]) -> str:
 
 
 def how(result: dict[str, Any]) -> list[str]:
-    """Machine, minutes, versions, and what the auxiliary network does."""
-    lines = []
+    """Machines, minutes, versions, and what the auxiliary network does."""
+    lines, ran = [], []
     for arm, facts in result["arms"].items():
         minutes = [value for value in facts["minutes"] if value is not None]
         shown = ", ".join(f"{value:.0f}" for value in minutes) or "-"
         resumed = len(facts["minutes"]) - len(minutes)
         more = f" ({resumed} resumed, not timed)" if resumed else ""
-        lines.append(f"{arm}: {shown} minutes{more} on {facts['hardware']['device']}")
+        machines = [(_machine(start), f"seed {start['seed']}") for start in facts["starts"]]
+        lines.append(f"{arm}: {shown} minutes{more} on {', '.join(_told_apart(machines))}")
+        ran += [(_code(start), f"{arm}, seed {start['seed']}") for start in facts["starts"]]
         for seed, losses in zip(facts["seeds"], facts["cls"], strict=True):
             if losses:
                 step, own, other = losses
@@ -212,10 +218,30 @@ def how(result: dict[str, Any]) -> list[str]:
                 f"{arm}: the checkpoint has no auxiliary layers (Condenser's public one is "
                 "headless), so they began as random ones, as in the published script"
             )
-    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-    changed = f", {result['changed_files']} changed files" if result["changed_files"] else ""
-    lines.append(f"commit {result['commit']}{changed}; {versions}")
-    return lines
+    return [*lines, *_told_apart(ran)]
+
+
+def _machine(start: dict[str, Any]) -> str:
+    hardware = start["hardware"]
+    return f"{hardware['device']} ({hardware['machine']}, {hardware['threads']} threads)"
+
+
+def _code(start: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in start["versions"].items())
+    changed = f", {start['changed_files']} changed files" if start["changed_files"] else ""
+    return f"commit {start['commit']}{changed}; {versions}"
+
+
+def _told_apart(pairs: list[tuple[str, str]]) -> list[str]:
+    """The distinct facts of (fact, run); if there are several, each with its runs."""
+    runs: dict[str, list[str]] = {}
+    for fact, run in pairs:
+        named = runs.setdefault(fact, [])
+        if run not in named:
+            named.append(run)
+    if len(runs) == 1:
+        return [*runs]
+    return [f"{fact} ({'; '.join(named)})" for fact, named in runs.items()]
 
 
 def draw_curves(result: dict[str, Any], path: Path) -> None:
@@ -247,12 +273,15 @@ def index(results: list[dict[str, Any]]) -> str:
             if averages := facts["scores"].get(AVERAGE):
                 timed = [value for value in facts["minutes"] if value is not None]
                 minutes = mean(timed) if timed else inf
+                # Older pages have only the last seed's machine.
+                starts = facts.get("starts", [facts])
+                devices = dict.fromkeys(start["hardware"]["device"] for start in starts)
                 cells = [
                     arm,
                     mean_and_deviation(pd.Series(averages), "-"),
                     str(len(averages)),
                     f"{minutes:.0f}" if timed else "-",
-                    facts["hardware"]["device"],
+                    ", ".join(devices),
                     result["scale"],
                     f"[{result['name']}]({result['name']}/README.md)",
                 ]

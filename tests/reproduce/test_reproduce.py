@@ -126,6 +126,20 @@ def test_runs_of_other_commands_are_left_to_them_and_the_last_writes_the_page(
     reproduce.main(argv)
     assert result(tmp_path)["arms"]["simcse"]["seeds"] == [0, 1]
 
+    # Seed 0 began on another machine with another commit: the page names both of both.
+    path = tmp_path / "runs" / "reproduce" / "full" / "simcse-seed-0" / "run.json"
+    run = json.loads(path.read_text(encoding="utf-8"))
+    now, hardware = run["commit"], {"machine": "m", "device": "NVIDIA X", "threads": 3}
+    earlier = {"commit": "e" * 40, "versions": {"torch": "1.0"}, "hardware": hardware}
+    path.write_text(json.dumps(run | {"earlier_starts": [earlier]}), encoding="utf-8")
+    reproduce.main(argv)
+    page = (tmp_path / "reproductions" / "full-cpu" / "README.md").read_text(encoding="utf-8")
+    assert "on NVIDIA X (m, 3 threads) (seed 0), cpu (" in page
+    assert f"commit {'e' * 40}; torch 1.0 (simcse, seed 0)" in page
+    assert f"commit {now}" in page and "(simcse, seed 0; simcse, seed 1)" in page
+    listed = (tmp_path / "reproductions" / "README.md").read_text(encoding="utf-8")
+    assert "| NVIDIA X, cpu " in listed
+
 
 def test_a_stage_1_of_another_command_is_waited_for_at_the_end(tmp_path, monkeypatch):
     asked = []
