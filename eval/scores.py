@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from common.errors import BadInput, brief
-from common.files import read_json, writing
+from common.files import digest, read_json, writing
 from common.streams import visible
 
 AVERAGE = "Avg."
@@ -80,7 +80,10 @@ def average(rows: list[dict]) -> dict:
     """The papers' average of headline rows: of the values, each first rounded to two decimals."""
     mean = sum(round(row["value"], 2) for row in rows) / len(rows)
     count = sum(row["n"] for row in rows)
-    return {**rows[0], "task": AVERAGE, "aggregation": "mean of tasks", "n": count, "value": mean}
+    averaged = {**rows[0], "task": AVERAGE, "aggregation": "mean of tasks", "n": count}
+    if data := sorted(row["data"] for row in rows if "data" in row):
+        averaged["data"] = digest(data)
+    return {**averaged, "value": mean}
 
 
 def rows_of(

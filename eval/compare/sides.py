@@ -41,7 +41,7 @@ class Score:
         examples: number of pairs, sentences or queries; None if not published.
         source: of a published figure; "" for our files.
         protocol: `aggregation` of our rows; None for published figures.
-        data: a hash of a user's own examples; None for others, and in files of old versions.
+        data: a hash of own pairs or a set of BEIR; None for others, and in files of old versions.
     """
 
     mean: float
@@ -113,8 +113,9 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
         different = unlike(here, settings, ", before ")
         unequal = set(shown) ^ set(keys)
         for key in set(shown) & set(keys):
-            if any(rows[key].get(name) != first[key].get(name) for name in ("n", "data")):
-                unequal.add(key)
+            for name in {"n", "data"} & rows[key].keys() & first[key].keys():
+                if rows[key][name] != first[key][name]:
+                    unequal.add(key)
         if different := [*map(str, sorted(unequal)[:1]), *different]:
             raise BadInput(
                 f"{path}: differs from {paths[0]} ({', '.join(different)}); score all runs alike"

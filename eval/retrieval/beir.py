@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from common.errors import BadInput, brief
-from common.files import sha256
+from common.files import digest, sha256
 from common.folders import filling
 from eval.encode import Encoder, as_role
 from eval.metrics.retrieval import METRICS, per_query
@@ -125,6 +125,8 @@ class BeirTask:
         for part, values in ndcg.items():
             if part != WHOLE:
                 rows.append(make_row(METRICS[0], f"forum {part}", len(values), values.mean()))
+        data = digest(examples.tolist())  # another set may have the same name and number of queries
+        rows = [{**scored, "data": data} for scored in rows]
         # Queries are weighted by forum, so that their mean is the headline, a mean over forums.
         weighted = [values * total / (len(ndcg) * len(values)) for values in ndcg.values()]
         return Result(rows, {"value": np.concatenate(weighted) / 100, "example": examples})

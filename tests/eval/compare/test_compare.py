@@ -10,9 +10,10 @@ from common.errors import BadInput
 from eval.compare import intervals
 from eval.compare.intervals import ABOVE, BELOW, INSIDE, compare, draws_of, welch
 from eval.compare.sides import Score, from_files, published
+from eval.retrieval.beir import BeirTask
 from eval.scores import Key, Result, items_path, row, rows_of, write_rows, write_scores
 from eval.sts import own_pairs
-from tests.eval.toys import scored
+from tests.eval.toys import BeirFolder, letters, scored
 from tests.refusals import refused
 
 SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
@@ -131,6 +132,26 @@ def test_own_pairs_with_the_same_scores_but_other_sentences_are_other_examples(t
     assert verdicts(compare(side(a), side(b, b2))) == {
         "mine file": "cannot say: different examples"
     }
+
+
+def test_sets_of_beir_of_one_name_and_size_with_other_documents_are_other_examples(tmp_path):
+    files = []
+    for name in ("a", "b", "b2"):
+        beir = [BeirFolder(tmp_path / name, task) for task in ("first", "second")]
+        beir[1].documents["d39"] += name[0]
+        beir[1].write()
+        results = {data.name: BeirTask(data.name).score(letters, data.root) for data in beir}
+        files.append(tmp_path / f"{name}.json")
+        write_scores(files[-1], results, rows_of(results, name, None))
+    a, b, b2 = files
+    said = verdicts(compare(side(a), side(b, b2)))
+    assert said.pop("first ndcg@10") == INSIDE
+    assert set(said.values()) == {"cannot say: different examples"} and "Avg. ndcg@10" in said
+    assert "ndcg@10" in refused(side, a, b)
+    assert set(verdicts(compare(side(b), side(b2))).values()) == {INSIDE}
+    rows = json.loads(a.read_text())
+    write_rows(a, [{name: row[name] for name in row if name != "data"} for row in rows])
+    side(a, b)  # a file of an old version does not tell
 
 
 def test_intervals_over_runs_are_the_textbook_ones():
