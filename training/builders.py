@@ -54,9 +54,6 @@ def build_training(
     model = build_model(method, settings.method_args, model_args, tokenizer, args.bf16)
     encoder = model.encoder
     collator = build_collator(settings, method, corpus, tokenizer, model)
-    objectives: Iterable[Any] = model.objectives
-    for objective in objectives:
-        objective.check_batch(args.per_device_train_batch_size * args.world_size)
     if recomputes(args) and encoder.dropout_operations:
         raise BadInput(
             "--activation_checkpointing: not supported by this method, which draws new dropout "
@@ -76,6 +73,7 @@ def build_training(
         trainer: EmbeddingTrainer = CachedTrainer(model, args, collator, len(corpus), **others)
     else:
         trainer = trainer_class(args)(model, args, collator, len(corpus), **others)
+    check_batches(model.objectives, args, trainer.sampler.count)
 
     first = np.arange(min(len(corpus), _SAMPLED))
     truncated = "documents into views"
@@ -93,6 +91,20 @@ def build_training(
         "pooling": model_args.pooling,
     }
     return trainer, plan(model, args, trainer.sampler, trainer.count_steps(), facts)
+
+
+def check_batches(objectives: Iterable[Any], args: RunArguments, count: int) -> None:
+    """Refuse batches that are too small for a loss, also a last one that is not dropped."""
+    batch, last = args.per_device_train_batch_size * args.world_size, 0
+    if not args.dataloader_drop_last and args.world_size == 1:  # several processes fill it up
+        last = count % batch
+    for objective in objectives:
+        objective.check_batch(batch)
+        try:
+            objective.check_batch(last or batch)
+        except BadInput as error:
+            said = f"the last of {count} sentences are a batch of {last}; leave it out"
+            raise BadInput(f"--dataloader_drop_last false: {said} ({error})") from error
 
 
 def trainer_class(args: RunArguments) -> type[EmbeddingTrainer]:

@@ -24,6 +24,10 @@ CHECKPOINTING = next(name for name in NAMES if hasattr(RunArguments, name))
     [
         ({"method": "simsce"}, "did you mean 'simcse'. choose one of consert, .*infocse, .*simcse"),
         ({"per_device_train_batch_size": 5000}, "fewer than one batch"),
+        (
+            {"dataloader_drop_last": "false", "max_rows": 9},
+            "the last of 9 sentences are a batch of 1",
+        ),
         ({"pooling": "cls", "projection": "none"}, "saves the projection head, but no loss"),
         ({"pooling": "max"}, "unknown pooling 'max'"),
         ({"test_tasks": "STS99"}, "STS99"),
