@@ -150,7 +150,7 @@ class DataArguments:
     held_out: CountOrZero = flag(
         128,
         "examples to hold out of training for diagnostics at every evaluation; at most one in a "
-        "hundred, and none if that is fewer than ten",
+        "hundred, and none if that is fewer than ten, or with --upsample",
     )
     dry_run: bool = flag(
         False, "print the plan and where every setting is from, and stop", may_differ=True

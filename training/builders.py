@@ -61,7 +61,8 @@ def build_training(
         )
     others: dict[str, Any] = {
         "keep_best": partial(encoder.save, tokenizer=tokenizer),
-        "held_out": data_args.held_out,
+        # A repeated row is trained on in its other places.
+        "held_out": 0 if data_args.upsample else data_args.held_out,
         "patience": data_args.patience,
     }
     args.metric_for_best_model = args.greater_is_better = None

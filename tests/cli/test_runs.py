@@ -139,6 +139,16 @@ def test_one_sentence_fills_a_batch_if_it_is_repeated(unsup, tmp_path):
         run_unsup.main(unsup("few", **flags))
 
 
+def test_a_repeated_row_is_not_called_held_out(unsup, tmp_path, sentences, capsys):
+    long = tmp_path / "long.txt"
+    long.write_text("\n".join(f"{number} {sentences[number % 300]}" for number in range(1000)))
+    flags = {"method": "simcse", "dry_run": True, "train_file": long, "dev": "none"}
+    run_unsup.main(unsup(**flags))
+    assert ", 10 held out, " in capsys.readouterr().out
+    run_unsup.main(unsup(**flags, max_rows=100, upsample=True))
+    assert "1,000 examples, " in capsys.readouterr().out
+
+
 def test_the_second_column_is_edited_like_the_second_view(unsup, tmp_path, rows):
     flags = {"method": "esimcse", "train_file": rows(2), "columns": 2, "max_steps": 2}
     run_unsup.main(unsup("repeated", **flags))
