@@ -81,6 +81,12 @@ class Model:
         return any(self.encoder.prompts.values())
 
     @property
+    def default_prompt(self) -> Markup:
+        """What stands before every text without a role, as a Python literal; empty without one."""
+        prompt = self.encoder.prompt_of()
+        return Markup(repr(prompt)) if prompt else Markup()
+
+    @property
     def address(self) -> str:
         """What the snippets load: the hub id, or else the folder, never mistaken for a hub id."""
         return plain(self.repo or f"./{self.folder or self.name}")
@@ -134,7 +140,7 @@ def _metadata(model: Model, facts: Facts) -> ModelCardData:
 
 def _result(row: Mapping[str, Any]) -> EvalResult:
     task, metric = plain(row["task"]), plain(row["metric"])
-    protocol = plain(row.get("aggregation", "aggregation not stated"))
+    protocol = plain(_protocol(row))
     return EvalResult(
         task_type=_TASK_TYPES.get(metric, "information-retrieval"),
         dataset_type=task.lower().replace(" ", "-"),
@@ -144,6 +150,11 @@ def _result(row: Mapping[str, Any]) -> EvalResult:
         metric_name=f"{metric} x 100, {protocol}",
         metric_value=round(row["value"], 4),
     )
+
+
+def _protocol(row: Mapping[str, Any]) -> str:
+    """How a figure is formed, and its mode if it is not the papers'."""
+    return row["aggregation"] if row["mode"] == "test" else f"{row['aggregation']}, {row['mode']}"
 
 
 def _properties(model: Model) -> Markup:
@@ -186,10 +197,7 @@ def _beside(facts: Facts, rows: list[dict], dev: str) -> Markup | str:
 def _scores(rows: list[dict]) -> Markup:
     lines = []
     for row in rows:
-        protocol = row.get("aggregation", "not stated")
-        if row["mode"] != "test":
-            protocol += f", {row['mode']}"
-        words = [row["task"], row["split"], row["metric"], protocol]
+        words = [row["task"], row["split"], row["metric"], _protocol(row)]
         lines.append([*map(escape, words), f"{row['n']:,}", f"{row['value']:.2f}"])
     return _table(["task", "split", "metric", "protocol", "n", "value"], *lines)
 

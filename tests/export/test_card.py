@@ -8,6 +8,7 @@ import yaml
 from huggingface_hub import ModelCard
 
 from eval.compare.sides import published
+from eval.scores import row
 from export.__main__ import main
 from export.facts import Facts
 from tests.folders import run_record
@@ -61,9 +62,9 @@ def test_the_card_holds_what_is_known_of_the_run(card_of):
     for words in SAID.strip().splitlines():
         assert words in card
     lines = table_lines(card)
-    for row in SCORES:
-        words = [row["task"], "test", "spearman", row["aggregation"]]
-        assert ([*words, f"{row['n']:,}", f"{row['value']:.2f}"] in lines) == row["headline"]
+    for score in SCORES:
+        words = [score["task"], "test", "spearman", score["aggregation"]]
+        assert ([*words, f"{score['n']:,}", f"{score['value']:.2f}"] in lines) == score["headline"]
     start = [line[0] for line in lines].index("setting") + 2
     settings = {line[0]: line[1] for line in lines[start:]}
     assert settings == {"pooling": "avg", "temperature": "0.1", "max_steps": "500", "seed": "17"}
@@ -72,6 +73,13 @@ def test_the_card_holds_what_is_known_of_the_run(card_of):
     assert shown == [("STS12", 62.376), ("STS-B", 70.448)]
     assert data.library_name == "sentence-transformers" and "simcse" in data.tags
     assert (data.base_model, data.license) == (None, None)
+
+
+def test_a_faster_mode_is_named_with_the_figure(card_of):
+    card = card_of(scores=[row("MR", "test", "accuracy", "mean of folds", 10662, 80.5, "fasttest")])
+    [result] = ModelCard(card).data.eval_results
+    assert result.metric_name == "accuracy x 100, mean of folds, fasttest"
+    assert "mean of folds, fasttest" in [line[3] for line in table_lines(card) if len(line) == 6]
 
 
 def test_the_dev_score_stands_beside_that_of_the_base_model(card_of):

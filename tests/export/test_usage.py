@@ -46,6 +46,18 @@ def test_a_pushed_head_is_fetched_from_the_hub(make_run):
     assert 'hf_hub_download("me/x", "2_Dense/model.safetensors")' in usage
 
 
+def test_the_snippets_put_the_default_prompt_before_texts(make_run, tmp_path, monkeypatch):
+    encoder, tokenizer = load_encoder(str(make_run()))
+    encoder.prompts, encoder.default_prompt = {"query": "q: ", "topic": 'it\'s "a dog": '}, "topic"
+    encoder.save(str(tmp_path / "prompted"), tokenizer)
+    main([str(tmp_path / "prompted"), "--output", str(tmp_path / "a-model")])
+    monkeypatch.chdir(tmp_path)
+    ran = run_snippets(tmp_path / "a-model" / "README.md")
+    expected = Encode(encoder, tokenizer)(ran[0]["sentences"])
+    for names in ran:
+        assert np.asarray(names["embeddings"]) == pytest.approx(expected, abs=1e-5)
+
+
 @pytest.mark.parametrize(
     "prompts", [{}, {"query": "", "document": ""}, {"query": "query: ", "document": ""}]
 )
