@@ -196,10 +196,16 @@ def effects_on(study: Study, name: str, runs: pd.DataFrame) -> list[Comparison]:
 
 
 def last_losses(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
-    """The last evaluation of each stage 1, and after how many tokens [CLS] clearly mattered."""
+    """The last evaluation of each stage 1, and after how many tokens [CLS] clearly mattered.
+
+    Each seed has a line.
+    """
     titles = ["own [CLS]", "a neighbour's", "increase", "MLM loss", "tokens"]
     cells = [["stage 1", *titles, f"increase of {CLEAR} after"]]
-    for levels, evaluations in groups_of(runs, list(study.levels)):
+    several = runs["seed"].nunique() > 1
+    for (*levels, seed), evaluations in groups_of(runs, [*study.levels, "seed"]):
+        if several:
+            levels.append(f"seed {seed}")
         last = evaluations.iloc[-1]
         losses = [f"{last[name]:.3f}" for name in ("own", "other", "gap", "mlm")]
         clear = evaluations[evaluations["gap"] >= CLEAR]
@@ -230,7 +236,7 @@ def draw_increases(
     looks = styles(spec["named"])
     for level, label in spec["named"].items():
         looks[level].update(label=label, zorder=3)
-    for (level,), evaluations in groups_of(pd.DataFrame(rows), list(study.levels)):
+    for (level, _), evaluations in groups_of(pd.DataFrame(rows), [*study.levels, "seed"]):
         look = looks.get(level, {"label": "other settings", "color": "0.65"})
         axes.plot(evaluations["tokens"], evaluations["gap"], **look)
     axes.axhline(0, color="0.3", linewidth=0.8, zorder=0)

@@ -161,6 +161,18 @@ def test_the_loss_increase_of_every_setting_is_drawn(asked, filled, tmp_path, ca
     assert (tmp_path / "results" / "conditioning-mini.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_each_seed_of_a_stage_1_has_its_own_losses():
+    content, rows = STUDIES["conditioning-mini"], []
+    for seed, gap in ((0, 0.9), (1, 0.1)):
+        losses = {"own": 1.0, "other": 1.0 + gap, "gap": gap, "mlm": 2.0, "tokens": 2000}
+        rows.append(dict.fromkeys(content.levels, "all four") | {"seed": seed, **losses})
+    [[_, *lines]] = study_page.last_losses(content, study_page.figures_of(rows))
+    assert [(line[0], line[3]) for line in lines] == [
+        ("all four, seed 0", "0.900"),
+        ("all four, seed 1", "0.100"),
+    ]
+
+
 def test_pairs_differ_in_one_factor_and_those_of_a_seed_are_averaged_first():
     scores = {("tanh", "0"): [60.0, 61.0], ("tanh", "0.1"): [60.5, 62.0, 99.0]}
     scores |= {("norm", "0"): [50.0, 50.0], ("norm", "0.1"): [51.5, 55.0]}
