@@ -110,6 +110,8 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
         if path.resolve() in {other.resolve() for other in paths[:i]}:
             raise BadInput(f"{path}: given twice on one side; give each run once")
         here = {name: rows[keys[0]][name] for name in SETTINGS if keys and name in rows[keys[0]]}
+        if here:
+            here.setdefault("prompts", {})  # recorded only if there are some
         different = unlike(here, settings, ", before ")
         unequal = set(shown) ^ set(keys)
         for key in set(shown) & set(keys):

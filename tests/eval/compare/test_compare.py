@@ -154,6 +154,15 @@ def test_sets_of_beir_of_one_name_and_size_with_other_documents_are_other_exampl
     side(a, b)  # a file of an old version does not tell
 
 
+def test_prompts_on_one_side_alone_are_another_setting(tmp_path):
+    plain, prompted = (
+        of_values(tmp_path, name, {"STS12": 70.0}, pooling="avg", **more)
+        for name, more in (("a", {}), ("b", {"prompts": {"query": "q: "}}))
+    )
+    assert "prompts" in refused(side, plain, prompted)
+    assert "prompts" in command.report(side(plain), side(prompted), [])
+
+
 def test_intervals_over_runs_are_the_textbook_ones():
     # Equal spread and n: 2n - 2 degrees of freedom.
     low, high = welch(Score(70.0, 4, 2.0), Score(68.0, 4, 2.0))
