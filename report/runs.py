@@ -59,10 +59,15 @@ def facts(record: dict[str, Any]) -> dict[str, str]:
     for name, value in sorted(settings.items()):
         if name.endswith("_weight") and value:
             weights.append(f"{name} {value:g}")
-    commit = (record.get("commit") or "")[:12]
-    if commit and record.get("changed_files"):
-        commit += f", {record['changed_files']} changed files"
-    versions = record.get("versions", {}).items()
+    devices, commits, versions = [], [], []
+    for start in [*record.get("earlier_starts", []), record]:
+        commit = (start.get("commit") or "")[:12]
+        if commit and start.get("changed_files"):
+            commit += f", {start['changed_files']} changed files"
+        commits.append(commit)
+        devices.append((start.get("hardware") or {}).get("device") or "")
+        of_start = (start.get("versions") or {}).items()
+        versions.append(", ".join(f"{name} {version}" for name, version in of_start))
     values = {
         "method": settings.get("method") or record.get("script"),
         "status": record["status"],
@@ -78,10 +83,10 @@ def facts(record: dict[str, Any]) -> dict[str, str]:
         "weights of the losses (lambda)": ", ".join(weights) or "none",
         "pooling": settings.get("pooling"),
         "bfloat16": settings.get("bf16"),
-        "device": record.get("hardware", {}).get("device"),
+        "device": "; then ".join(dict.fromkeys(devices)),
         "seconds of the last start": record.get("seconds_of_last_start"),
-        "commit": commit,
-        "versions": ", ".join(f"{name} {version}" for name, version in versions),
+        "commit": "; then ".join(dict.fromkeys(commits)),
+        "versions": "; then ".join(dict.fromkeys(versions)),
     }
     shown = {}
     for name, value in values.items():

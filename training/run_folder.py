@@ -147,7 +147,7 @@ def begin(root: Path, record: dict[str, Any], stack: ExitStack) -> Start:
 
 def _earlier_starts(old: dict[str, Any], new: dict[str, Any]) -> list[dict[str, Any]]:
     """The differing environments of earlier starts of a run; warns about other package versions."""
-    names = ("commit", "versions", "hardware", "command")
+    names = ("commit", "changed_files", "versions", "hardware", "command")
     before = {name: old.get(name) for name in names}
     listed = [start for start in old.get("earlier_starts", []) if start != before]
     if before == {name: new[name] for name in names}:

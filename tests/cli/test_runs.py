@@ -258,12 +258,13 @@ def test_a_resumed_run_uses_the_current_intervals_and_records_the_versions_of_it
     unsup, stopped, caplog
 ):
     versions = record(stopped)["versions"] | {"torch": "1.0"}
-    change_record(stopped, commit="old", versions=versions)
+    change_record(stopped, commit="old", changed_files=7, versions=versions)
     run_unsup.main(unsup(**UNSCORED, save_total_limit=9, save_steps=1, logging_steps=1))
     assert sorted(path.name[-1] for path in stopped.glob("checkpoint-*")) == ["3", "4", "5", "6"]
     assert [line["step"] for line in history(stopped) if "contrastive" in line] == [4, 5, 6]
     [before] = record(stopped)["earlier_starts"]
-    assert (before["commit"], before["versions"]) == ("old", versions)
+    assert (before["commit"], before["changed_files"]) == ("old", 7)
+    assert before["versions"] == versions
     assert "the run began with torch 1.0" in caplog.text
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from report import MARK
 from report.__main__ import main
+from report.runs import facts
 from tests.folders import run_record
 from tests.refusals import refused
 
@@ -17,6 +18,14 @@ from .conftest import write_run
 VOID = {"meta", "input", "hr", "br", "img", "link"}
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror=alert(2)> & "quoted" 'single' """
 HOSTILE += "<!-- {{ 7 * 7 }} {% raw %} é"
+
+
+def test_a_resumed_run_names_what_every_start_ran_on():
+    earlier = {"commit": "a" * 40, "versions": {"torch": "1.0"}, "hardware": {"device": "NVIDIA X"}}
+    shown = facts(run_record() | {"earlier_starts": [earlier]})
+    assert shown["device"] == "NVIDIA X; then cpu"
+    assert shown["commit"] == "aaaaaaaaaaaa; then efefefefefef, 2 changed files"
+    assert shown["versions"] == "torch 1.0; then python 3.11.7, torch 2.13.0"
 
 
 class Page(HTMLParser):
