@@ -18,8 +18,8 @@ from eval.scores import AVERAGE, Key, headline, read_scores
 
 PUBLISHED = Path(__file__).with_name("published.yaml")
 PREFIX = "published:"  # of a record's id on the command line
-# Of the encoder, in every row; files of old versions have none.
-SETTINGS = ("pooling", "max_length", "bf16", "prompts")
+# Of the encoder, in every row, and of retrieval; files of old versions have none.
+SETTINGS = ("pooling", "max_length", "bf16", "prompts", "search", "language")
 # model type, layers, width, vocabulary of the four backbones that these papers report
 _BACKBONES = {
     ("bert", 12, 768, 30522): "bert-base-uncased",
@@ -109,7 +109,7 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
     for i, (path, (rows, keys)) in enumerate(zip(paths, files, strict=True)):
         if path.resolve() in {other.resolve() for other in paths[:i]}:
             raise BadInput(f"{path}: given twice on one side; give each run once")
-        here = {name: rows[keys[0]][name] for name in SETTINGS if keys and name in rows[keys[0]]}
+        here = {name: rows[key][name] for key in keys for name in SETTINGS if name in rows[key]}
         if here:
             here.setdefault("prompts", {})  # recorded only if there are some
         different = unlike(here, settings, ", before ")

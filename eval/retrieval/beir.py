@@ -126,7 +126,10 @@ class BeirTask:
             if part != WHOLE:
                 rows.append(make_row(METRICS[0], f"forum {part}", len(values), values.mean()))
         data = digest(examples.tolist())  # another set may have the same name and number of queries
-        rows = [{**scored, "data": data} for scored in rows]
+        facts = {"data": data, "search": self.search}
+        if self.search != "dense":
+            facts["language"] = self.language
+        rows = [{**scored, **facts} for scored in rows]
         # Queries are weighted by forum, so that their mean is the headline, a mean over forums.
         weighted = [values * total / (len(ndcg) * len(values)) for values in ndcg.values()]
         return Result(rows, {"value": np.concatenate(weighted) / 100, "example": examples})

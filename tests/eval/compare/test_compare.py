@@ -163,6 +163,19 @@ def test_prompts_on_one_side_alone_are_another_setting(tmp_path):
     assert "prompts" in command.report(side(plain), side(prompted), [])
 
 
+def test_how_was_searched_is_a_setting_wherever_its_task_stands(tmp_path):
+    data, files = BeirFolder(tmp_path), []
+    pairs = Result([row("STS12", "test", "spearman", "all", 100, 70.0)])
+    for search, language in (("dense", "english"), ("bm25", "english"), ("bm25", "german")):
+        found = BeirTask(data.name, search=search, language=language).score(letters, data.root)
+        files.append(tmp_path / f"{search}-{language}.json")
+        write_rows(files[-1], rows_of({"STS12": pairs, data.name: found}, "m", None, bf16=False))
+    dense, bm25, german = files
+    assert "search bm25, before dense" in refused(side, dense, bm25)
+    assert "language german, before english" in refused(side, bm25, german)
+    assert "search dense and bm25" in command.report(side(dense), side(bm25), [])
+
+
 def test_intervals_over_runs_are_the_textbook_ones():
     # Equal spread and n: 2n - 2 degrees of freedom.
     low, high = welch(Score(70.0, 4, 2.0), Score(68.0, 4, 2.0))
