@@ -116,10 +116,12 @@ def _read(name: str, labels: list[str]) -> Table | Study:
 
 
 def _choice(args: argparse.Namespace, content: Table | Study | None = None) -> Choice:
-    seeds = content.seeds if isinstance(content, Study) else (0, 1, 2)
+    seeds = args.seeds or (content.seeds if isinstance(content, Study) else (0, 1, 2))
+    if isinstance(content, Study) and content.choose:
+        seeds = [*dict.fromkeys([content.seeds[0], *seeds])]  # or other seeds choose other levels
     return Choice(
         backbone=args.backbone,
-        seeds=args.seeds or seeds,
+        seeds=seeds,
         steps=args.steps,
         model=args.model,
         stage_one=args.stage_one,

@@ -7,8 +7,8 @@
     levels            {factor: {level: flags}}; a list of values is one of levels that set the flag
                       FACTOR
     rows              [{factor: [levels], flags}]: whose combinations are trained (default: all)
-    choose            factor: all its levels have the first seed; the best on STS-B dev has the
-                      others too
+    choose            factor: all its levels have the study's first seed, whichever are asked for;
+                      the best on STS-B dev has the others too
     recorded          why `python -m papers` cannot train it: its commands stand on the page
     retrieval         sets of DATA_DIR/beir, for the column `retrieval`
     columns, tables   figures of a run, and tables of the page: names of papers/study_page.py
