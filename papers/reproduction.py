@@ -159,7 +159,9 @@ def page(result: dict[str, Any]) -> str:
         parts += ["## Differences of the STS average", markdown(rows)]
     if result["arms"]:
         parts += ["## STS-B dev while training", "![dev scores](curves.png)", curve_table(result)]
-        parts += ["## How", "\n".join(f"- {line}" for line in how(result))]
+        parts += ["## How", starts_table(result)]
+        if lines := how(result):
+            parts.append("\n".join(f"- {line}" for line in lines))
     return "\n\n".join(parts) + "\n"
 
 
@@ -195,17 +197,29 @@ def curve_table(result: dict[str, Any]) -> str:
     return markdown(rows)
 
 
-def how(result: dict[str, Any]) -> list[str]:
-    """Machines, minutes, versions, and what the auxiliary network does."""
-    lines, ran = [], []
+def starts_table(result: dict[str, Any]) -> str:
+    """Machine and code of every start of every run; a resumed run has several."""
+    rows = [["run", "minutes", "machine", "commit", "changed files", "versions"]]
     for arm, facts in result["arms"].items():
-        minutes = [value for value in facts["minutes"] if value is not None]
-        shown = ", ".join(f"{value:.0f}" for value in minutes) or "-"
-        resumed = len(facts["minutes"]) - len(minutes)
-        more = f" ({resumed} resumed, not timed)" if resumed else ""
-        machines = [(_machine(start), f"seed {start['seed']}") for start in facts["starts"]]
-        lines.append(f"{arm}: {shown} minutes{more} on {', '.join(_told_apart(machines))}")
-        ran += [(_code(start), f"{arm}, seed {start['seed']}") for start in facts["starts"]]
+        minutes = dict(zip(facts["seeds"], facts["minutes"], strict=True))
+        for start in facts["starts"]:
+            timed, hardware = minutes[start["seed"]], start["hardware"]
+            cells = [
+                f"{arm}, seed {start['seed']}",
+                "resumed" if timed is None else f"{timed:.0f}",
+                f"{hardware['device']} ({hardware['machine']}, {hardware['threads']} threads)",
+                str(start["commit"]),
+                str(start["changed_files"]),
+                ", ".join(f"{name} {version}" for name, version in start["versions"].items()),
+            ]
+            rows.append(cells)
+    return markdown(rows)
+
+
+def how(result: dict[str, Any]) -> list[str]:
+    """What the auxiliary network does with [CLS], and how its layers began."""
+    lines = []
+    for arm, facts in result["arms"].items():
         for seed, losses in zip(facts["seeds"], facts["cls"], strict=True):
             if losses:
                 step, own, other = losses
@@ -218,30 +232,7 @@ def how(result: dict[str, Any]) -> list[str]:
                 f"{arm}: the checkpoint has no auxiliary layers (Condenser's public one is "
                 "headless), so they began as random ones, as in the published script"
             )
-    return [*lines, *_told_apart(ran)]
-
-
-def _machine(start: dict[str, Any]) -> str:
-    hardware = start["hardware"]
-    return f"{hardware['device']} ({hardware['machine']}, {hardware['threads']} threads)"
-
-
-def _code(start: dict[str, Any]) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in start["versions"].items())
-    changed = f", {start['changed_files']} changed files" if start["changed_files"] else ""
-    return f"commit {start['commit']}{changed}; {versions}"
-
-
-def _told_apart(pairs: list[tuple[str, str]]) -> list[str]:
-    """The distinct facts of (fact, run); if there are several, each with its runs."""
-    runs: dict[str, list[str]] = {}
-    for fact, run in pairs:
-        named = runs.setdefault(fact, [])
-        if run not in named:
-            named.append(run)
-    if len(runs) == 1:
-        return [*runs]
-    return [f"{fact} ({'; '.join(named)})" for fact, named in runs.items()]
+    return lines
 
 
 def draw_curves(result: dict[str, Any], path: Path) -> None:

@@ -134,9 +134,14 @@ def test_runs_of_other_commands_are_left_to_them_and_the_last_writes_the_page(
     path.write_text(json.dumps(run | {"earlier_starts": [earlier]}), encoding="utf-8")
     reproduce.main(argv)
     page = (tmp_path / "reproductions" / "full-cpu" / "README.md").read_text(encoding="utf-8")
-    assert "on NVIDIA X (m, 3 threads) (seed 0), cpu (" in page
-    assert f"commit {'e' * 40}; torch 1.0 (simcse, seed 0)" in page
-    assert f"commit {now}" in page and "(simcse, seed 0; simcse, seed 1)" in page
+    _, how = page.split("## How")
+    lines = [line for line in how.splitlines() if line.startswith("| simcse, seed ")]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    starts = [[run, minutes, commit] for run, minutes, _, commit, *_ in cells]
+    resumed, other = starts[:2], starts[2]
+    assert resumed == [["simcse, seed 0", "resumed", commit] for commit in ("e" * 40, now)]
+    assert other[1].isdigit() and other[2] == now and len(starts) == 3
+    assert cells[0][2] == "NVIDIA X (m, 3 threads)" and cells[0][5] == "torch 1.0"
     listed = (tmp_path / "reproductions" / "README.md").read_text(encoding="utf-8")
     assert "| NVIDIA X, cpu " in listed
 
