@@ -15,6 +15,7 @@ _TITLES = {
     "scored_step": "scored step",
     "stage_one_steps": "steps of stage 1",
     "hardware": "machine",
+    "earlier_starts": "began with commit",
     "text": "sha256 of the text",
     "start": "sha256 of the checkpoint, or its hub name",
 }

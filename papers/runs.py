@@ -36,6 +36,7 @@ FACTS = (
     "commit",
     "versions",
     "hardware",
+    "earlier_starts",
     "text",
     "start",
 )
@@ -266,13 +267,16 @@ def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """`FACTS` of a run's record.
 
     Text and start (the checkpoint) are digests; a hub's model is a name. The scored step is that
-    of the best model, or the last.
+    of the best model, or the last; commit, versions and machine are those of the last start.
     """
     inputs, settings = record["trajectory"], record.get("settings", {})
     files = inputs.get("contents", {}).get("model_name_or_path", {})
     facts = dict(record)
     facts["text"] = inputs.get("text", {}).get("sha256")
     facts["start"] = inputs.get("start", files.get("model.safetensors"))
+    starts = record.get("earlier_starts") or []  # that ran on something else
+    named = [f"{start['commit']} on {start['hardware']['device']}" for start in starts]
+    facts["earlier_starts"] = ", ".join(named) or None
     facts["scored_step"] = (record.get("best") or {}).get("step", record.get("steps"))
     if "bf16" in settings:
         facts["precision"] = precision(settings["bf16"])

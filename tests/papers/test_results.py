@@ -155,3 +155,12 @@ def test_a_page_names_the_rows_that_its_command_does_not_describe(choice):
     assert "- 75, 76, 77 steps: 0.2\n- float32: 0.2\n- on gpu: 0.2\n" in written
     first = table.with_rows(["0.1"])
     assert "Other runs" not in section(first, collected[:1], choice)
+
+
+def test_a_resumed_run_names_what_it_began_with():
+    start = {"commit": "e" * 40, "hardware": {"device": "NVIDIA X"}}
+    facts = runs.facts_of({"trajectory": {}, "commit": "f" * 40, "earlier_starts": [start]})
+    row = {"label": "a", "provenance": {0: {**facts, "run": "r"}}}
+    written = section(one_table(), [row], Choice())
+    assert f"- commit: {'f' * 40}" in written
+    assert f"- began with commit: {'e' * 40} on NVIDIA X" in written
