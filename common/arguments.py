@@ -61,7 +61,7 @@ class PretrainArguments:
     """The masked language model and its auxiliary head."""
 
     model_name_or_path: str | None = flag(
-        None, "initial masked language model: a folder or a hub id"
+        None, "checkpoint of a masked language model: a folder or a hub id"
     )
     config_name: str | None = flag(
         None,

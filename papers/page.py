@@ -13,7 +13,7 @@ from papers.specification import Table
 MISSING = "missing"
 _TITLES = {
     "scored_step": "scored step",
-    "stage_one_steps": "steps of stage 1",
+    "stage_one_steps": "steps of the pre-training that made the checkpoint",
     "hardware": "machine",
     "earlier_starts": "began with commit",
     "text": "sha256 of the text",

@@ -200,7 +200,7 @@ def last_losses(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
 
     Each seed has a line.
     """
-    titles = ["own [CLS]", "a neighbour's", "increase", "MLM loss", "tokens"]
+    titles = ["own [CLS]", "another's [CLS]", "increase", "MLM loss", "tokens"]
     cells = [["stage 1", *titles, f"increase of {CLEAR} after"]]
     several = runs["seed"].nunique() > 1
     for (*levels, seed), evaluations in groups_of(runs, [*study.levels, "seed"]):

@@ -106,7 +106,7 @@ def detector(
 ) -> ReplacedTokens:
     """Build the detection objective and load its generator.
 
-    `source` is the initial model, whose tokenizer makes the ids that the generator reads and
+    `source` is the checkpoint, whose tokenizer makes the ids that the generator reads and
     writes.
 
     Raises:
