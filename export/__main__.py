@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> None:
     """Read the run, write the folder, push it.
 
     Raises:
-        BadInput: another pooling than the model's, or scores of other settings.
+        BadInput: another pooling than the model's, or scores of other settings or prompts.
     """
     args = parser().parse_args(argv)
     facts, output = read_facts(Path(args.run)), Path(args.output)
@@ -67,6 +67,11 @@ def main(argv: list[str] | None = None) -> None:
                 scores = scores_of(Path(args.run))
                 said = f"scored with {name} {other.pop()}, not the model's {value}; score again"
                 raise BadInput(f"{scores}: {said}")
+        for row in facts.rows:
+            for role, prompt in row.get("prompts", {}).items():
+                if prompt != encoder.prompt_of(None if role == "default" else role):
+                    said = f"scored with the {role} prompt {prompt!r}, not the model's; score again"
+                    raise BadInput(f"{scores_of(Path(args.run))}: {said}")
         encoder.save(str(folder), tokenizer)
         if recipe := Recipe.of(args.run):
             recipe.write(folder)

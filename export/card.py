@@ -110,7 +110,7 @@ def card(model: Model, facts: Facts) -> str:
         metadata=_metadata(model, facts).to_yaml(),
         properties=_properties(model),
         dev=dev,
-        beside=_beside(facts, rows, dev),
+        beside=_beside(facts, facts.own_rows, dev),
         scores=_scores(rows) if rows else "",
         fitted=_named(facts.baseline),
         settings=_settings(facts) if facts.record else "",
@@ -127,7 +127,7 @@ def _metadata(model: Model, facts: Facts) -> ModelCardData:
     tags = ["feature-extraction", "sentence-similarity", "transformers"]
     if facts.method:
         tags.append(facts.method.name)
-    results = [_result(row) for row in headline(facts.rows) if row["task"] != AVERAGE]
+    results = [_result(row) for row in facts.own_rows if row["task"] != AVERAGE]
     return ModelCardData(
         model_name=plain(model.name),
         base_model=facts.base_model,
@@ -153,8 +153,13 @@ def _result(row: Mapping[str, Any]) -> EvalResult:
 
 
 def _protocol(row: Mapping[str, Any]) -> str:
-    """How a figure is formed, and its mode if it is not the papers'."""
-    return row["aggregation"] if row["mode"] == "test" else f"{row['aggregation']}, {row['mode']}"
+    """How a figure is formed, with its mode and search if they are not the papers'."""
+    words = [row["aggregation"]]
+    if row["mode"] != "test":
+        words.append(row["mode"])
+    if row.get("search", "dense") != "dense":
+        words.append(f"search {row['search']}")
+    return ", ".join(words)
 
 
 def _properties(model: Model) -> Markup:

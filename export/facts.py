@@ -10,7 +10,7 @@ from huggingface_hub.utils import validate_repo_id
 import infocse
 from common.errors import BadInput
 from common.files import RUN_FILE, read_json
-from eval.scores import has_scores, read_scores, scores_of
+from eval.scores import has_scores, headline, read_scores, scores_of
 from models.objectives.base import Method
 from training.methods import load_method
 from training.run_folder import read_run
@@ -30,6 +30,16 @@ class Facts:
         """An entry of the record that is a mapping; empty if it is missing."""
         value = self.record.get(name)
         return value if isinstance(value, dict) else {}
+
+    @property
+    def own_rows(self) -> list[dict]:
+        """The headline scores of the model alone, without those of BM25 or of both."""
+        return [row for row in headline(self.rows) if row.get("search", "dense") == "dense"]
+
+    @property
+    def starts(self) -> list[dict[str, Any]]:
+        """What every start of the run ran on, if that differs, the last one last."""
+        return [*self.record.get("earlier_starts", []), self.record]
 
     @property
     def method(self) -> Method | None:

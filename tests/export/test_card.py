@@ -26,7 +26,7 @@ mine.txt, 1,234 rows; sha256 {"cd" * 32}
 step 375 of 500
 80.92
 One run, seed 17
-torch 2.13.0, commit {"ef" * 20}, device cpu
+torch 2.13.0, commit {"ef" * 20} with 2 changed files, device cpu
 eprint = {{2104.08821}}
 ## Limits and risks
 """

@@ -85,7 +85,36 @@ def test_a_run_without_scores_is_exported_with_how_to_search(make_run, tmp_path)
 
 
 def test_scores_of_other_settings_are_not_the_model_s(make_run, tmp_path):
-    for name, value in (("pooling", "avg_top2"), ("max_length", 7)):
-        run = make_run(scores=[SCORES[0] | {name: value}])
+    changes = {
+        "pooling avg_top2": {"pooling": "avg_top2"},
+        "max_length 7": {"max_length": 7},
+        "the query prompt 'q: '": {"prompts": {"query": "q: "}},
+        "the default prompt 'q: '": {"prompts": {"default": "q: "}},
+    }
+    for words, change in changes.items():
+        run = make_run(scores=[SCORES[0] | change])
         said = refused(main, [str(run), "--output", str(tmp_path / "out")])
-        assert f"scored with {name} {value}, not the model's" in said and "score again" in said
+        assert f"scored with {words}, not the model's" in said and "score again" in said
+
+
+def test_scores_of_bm25_are_not_the_model_s(make_run, tmp_path):
+    found = {"task": "scifact", "metric": "ndcg@10", "aggregation": "mean of queries"}
+    rows = [SCORES[0] | found | {"search": search} for search in ("dense", "hybrid", "bm25")]
+    for number, row in enumerate(rows):
+        row["value"] = 61.0 + number
+    main([str(make_run(scores=rows)), "--output", str(tmp_path / "out")])
+    card = (tmp_path / "out" / "README.md").read_text()
+    header, text = card.split("\n---\n", 1)
+    assert "value: 61.0" in header and "62.0" not in header and "63.0" not in header
+    beside, scores = text.split("## Scores")
+    assert "61.00" in beside and "62.00" not in beside and "63.00" not in beside
+    assert "mean of queries, search hybrid" in scores and "mean of queries, search bm25" in scores
+
+
+def test_a_resumed_run_names_what_every_start_ran_on(make_run, tmp_path):
+    earlier = {"commit": "a" * 40, "versions": {"torch": "1.0"}, "hardware": {"device": "NVIDIA X"}}
+    run = make_run(run=run_record() | {"earlier_starts": [earlier]})
+    main([str(run), "--output", str(tmp_path / "out")])
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"torch 1.0, commit {'a' * 40}, device NVIDIA X; resumed with python" in card
+    assert "with 2 changed files, device cpu" in card
