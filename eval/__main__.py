@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from common.errors import run_command
+from common.errors import BadInput, run_command
 from common.flags import Parser, add_cache, add_encoder, add_prompts, check_output
 from common.old_flags import EVALUATION
 from common.streams import show
@@ -20,7 +20,7 @@ from eval.compare.intervals import COLUMNS, RESAMPLES, SEED, compare
 from eval.compare.sides import from_files
 from eval.encode import Encode, device_here
 from eval.labels import labelled
-from eval.retrieval.beir import SEARCHES
+from eval.retrieval.beir import SEARCHES, BeirTask
 from eval.retrieval.lexical import LANGUAGES
 from eval.scores import (
     BEGINNING,
@@ -81,7 +81,7 @@ def parser() -> Parser:
     sets = "sets to search in: folders in DATA_DIR/beir, paper14, nano; adds --tasks beir"
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME", help=sets)
     search = (
-        "how to rank in search tasks: dense (cosine), bm25, hybrid (both), hybrid-0.1 to "
+        "how to rank in BEIR's sets: dense (cosine), bm25, hybrid (both), hybrid-0.1 to "
         "hybrid-0.9 (that weight of the cosine); several are compared in one table, with intervals"
     )
     named = p.add_argument("--search", nargs="+", choices=[*SEARCHES], default=["dense"])
@@ -106,6 +106,8 @@ def main(argv: list[str] | None = None) -> list[dict]:
 
     models = labelled(args.models)
     searches = list(dict.fromkeys(args.search))
+    tasks = tasks_of(args, searches[0])
+    _refuse_unused(args, tasks)
     lines = [
         Scored(f"{label} {search}" if len(searches) > 1 else label, label, model, search)
         for label, model in models.items()
@@ -119,7 +121,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     for model in models.values():
         described(model, load_config(model), args.pooling)
         load_tokenizer(model)
-    for task in tasks_of(args, searches[0])[1:]:
+    for task in tasks[1:]:
         task.load(args.data_dir)
     with TemporaryDirectory(prefix="eval-") as temporary:
         if len(searches) > 1:  # their intervals are read from files
@@ -129,6 +131,17 @@ def main(argv: list[str] | None = None) -> list[dict]:
         if len(searches) > 1:
             show(intervals(lines, outputs))
     return rows
+
+
+def _refuse_unused(args: argparse.Namespace, tasks: list[Task]) -> None:
+    """Raise BadInput for flags of search if no set is searched: other tasks rank by cosine."""
+    if any(isinstance(task, BeirTask) for task in tasks):
+        return
+    for name in ("search", "language", "query_prompt", "document_prompt"):
+        if getattr(args, name) != parser().get_default(name):
+            raise BadInput(
+                f"--{name} is for BEIR's sets (--beir NAME); {tasks[0].name} would ignore it"
+            )
 
 
 def _path_of(path: str | None, name: str, several: list) -> str | None:

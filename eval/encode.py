@@ -56,14 +56,15 @@ class Encode:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """How text becomes vectors; recorded with every score."""
-        prompts = {name: text for name, text in getattr(self.module, "prompts", {}).items() if text}
+        """How text without a role becomes vectors; recorded with every score."""
         settings = {
             "pooling": getattr(self.module, "pooling", None),
             "max_length": self.max_length,
             "bf16": self.bf16,
         }
-        return settings | ({"prompts": prompts} if prompts else {})
+        if self.prompt:
+            settings["prompts"] = {"default": self.prompt}
+        return settings
 
     @property
     def identity(self) -> str:

@@ -89,7 +89,7 @@ def average(rows: list[dict]) -> dict:
 def rows_of(
     results: Mapping[Any, Result], model: str, run: str | None, **settings: Any
 ) -> list[dict]:
-    """All rows with model, run and the encoder's settings.
+    """All rows with model, run and the encoder's settings, unless a row has its own.
 
     `headline` marks main figures and averages, `shown` further rows for a table. Headline rows with
     the same metric, split and mode are averaged.
@@ -104,7 +104,7 @@ def rows_of(
     for scored in headline(rows):
         alike.setdefault((scored["metric"], scored["split"], scored["mode"]), []).append(scored)
     rows += [average(group) for group in alike.values() if len(group) > 1]
-    return [{**scored, "model": model, "run": run, **settings} for scored in rows]
+    return [{**scored, "model": model, "run": run, **settings, **scored} for scored in rows]
 
 
 def headline(rows: list[dict]) -> list[dict]:

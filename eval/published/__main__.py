@@ -81,7 +81,9 @@ def main(argv: list[str] | None = None) -> list[dict]:
             task.load(args.data_dir)
     scored = []
     for name, folder in chosen.items():
-        entries[name] = score(known[name], folder, args.tasks, args.data_dir)
+        entries[name] = joined(
+            entries.get(name), score(known[name], folder, args.tasks, args.data_dir)
+        )
         scored.append(entries[name])
         write_json(record, list(entries.values()))
         show(table([entries[name]]))
@@ -129,6 +131,15 @@ def score(
         "scores": compared(rows_of(results, entry["name"], None), record),
         "provenance": provenance(),
     }
+
+
+def joined(before: Mapping[str, Any] | None, entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry with the scores of other tasks that the same model had before."""
+    if before is None or any(before[name] != entry[name] for name in ("sha256", "settings")):
+        return entry
+    now = {(score["task"], score["metric"]) for score in entry["scores"]}
+    others = [score for score in before["scores"] if (score["task"], score["metric"]) not in now]
+    return {**entry, "scores": [*others, *entry["scores"]]}
 
 
 def fetch(model: str, revision: str | None = None) -> Path:

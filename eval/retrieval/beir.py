@@ -126,9 +126,13 @@ class BeirTask:
             if part != WHOLE:
                 rows.append(make_row(METRICS[0], f"forum {part}", len(values), values.mean()))
         data = digest(examples.tolist())  # another set may have the same name and number of queries
-        facts = {"data": data, "search": self.search}
+        facts: dict[str, Any] = {"data": data, "search": self.search, "prompts": {}}
         if self.search != "dense":
             facts["language"] = self.language
+        if self.search != "bm25":
+            for role in ("query", "document"):
+                if prompt := getattr(as_role(encode, role), "prompt", ""):
+                    facts["prompts"][role] = prompt
         rows = [{**scored, **facts} for scored in rows]
         # Queries are weighted by forum, so that their mean is the headline, a mean over forums.
         weighted = [values * total / (len(ndcg) * len(values)) for values in ndcg.values()]

@@ -34,6 +34,9 @@ def test_own_pairs_and_a_retrieval_set_are_scored_together(
     assert "ndcg@10\n| model" in printed and "spearman\n| model" in printed
     with np.load(tmp_path / "scores.items.npz", allow_pickle=False) as items:
         assert {"pairs|file|test|gold", "small|test|test|value"} <= set(items)
+    prompted = command.main([*argv, f"--dev_file={dev_file}", "--query_prompt=q: "])
+    prompts = {row["task"]: row.get("prompts") for row in prompted}
+    assert prompts == {"small": {"query": "q: "}, "pairs": None}
     with monkeypatch.context() as patch:  # of the search task nothing is encoded again
         patch.setattr("eval.encode.Encode.__call__", lambda *_: pytest.fail("was encoded"))
         assert command.main(argv) == [row for row in rows if row["task"] == "small"]
@@ -79,6 +82,8 @@ def test_searches_make_one_table_with_paired_intervals(tiny_bert, data_dir, beir
         (["--pooling=avg", "./not-there"], "not-there"),
         ([], "does not state its pooling"),
         (["--pooling=avg", "--tasks", "BEIR", "MR", "--beir=small"], r"rt-polarity\.pos"),
+        (["--pooling=avg", "--tasks", "CR", "--search", "bm25"], "--search is for BEIR's sets"),
+        (["--pooling=avg", "--tasks", "CR", "--query_prompt=q: "], "--query_prompt is for BEIR's"),
     ],
 )
 def test_what_is_missing_is_refused_before_anything_is_scored(

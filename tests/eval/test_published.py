@@ -84,6 +84,10 @@ def test_a_local_copy_is_scored_and_the_file_keeps_what_was_there(
     command.main([f"{other}={tiny_bert}", f"--output={output}"])
     written = json.loads(output.read_text())
     assert written[0] == entry and [e["name"] for e in written] == [name, other]
+    monkeypatch.setattr(command, "tasks_of", lambda groups, record: [replace(task, name="STS13")])
+    [later] = command.main([f"{name}={tiny_bert}", f"--output={output}"])
+    assert [score["task"] for score in later["scores"]] == ["STS12", "STS13"]
+    assert later["scores"][0] == score
     page = rendered("published.md", tmp_path)
     source = "InfoCSE (arXiv 2210.06432), table 2"
     for words in (f"## {name}", "a local copy", "cls_before_pooler", source):
