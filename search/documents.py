@@ -114,10 +114,15 @@ def _documents(
     elif suffix in CONVERTED:
         yield str(path), _whole(path, path.name)
     elif kind == "json":
+        titled = False
         for number, line in numbered_lines(path, _LARGEST):
             if line.strip():
                 where, name = f"{path}:{number}", f"{path.name}:{number}"
-                yield where, _record(where, name, line, text_column, title_column or "title")
+                document = _record(where, name, line, text_column, title_column or "title")
+                titled = titled or bool(document.title)
+                yield where, document
+        if title_column and not titled:
+            raise BadInput(f"{path}: no line has a '{title_column}' (--title_column)")
     elif is_table(path):
         names = (title_column, text_column or "text")
         titled = title_column is not None

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from common.files import read_json, write_json
 from eval.retrieval.hybrid import WEIGHT
 from eval.retrieval.lexical import LANGUAGES
 
+logger = logging.getLogger(__name__)
 FILE = "search.json"
 
 
@@ -29,9 +31,15 @@ class Recipe(NamedTuple):
 
     @classmethod
     def of(cls, model: str | Path) -> Recipe | None:
-        """The recipe in a model's folder, None if there is none; BadInput if it is damaged."""
-        path = Path(model) / FILE
-        if not path.is_file():
+        """The recipe in a model's folder or on the hub, None without; BadInput if it is damaged."""
+        from models.folder import Unreachable, fetch  # here: --help needs no model
+
+        try:
+            path = fetch(str(model), FILE)
+        except Unreachable as error:
+            logger.warning("%s; without it search is hybrid, in English", error)
+            path = None
+        if path is None:
             return None
         fields = read_json(
             path,

@@ -119,6 +119,14 @@ def test_files_that_are_no_text_are_refused_by_name(tmp_path, monkeypatch, name,
         read_documents([tmp_path / name])
 
 
+def test_a_title_column_that_no_line_has_is_refused(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "title": "b"}\n{"text": "c"}\n')
+    titles = [title for _, title, _ in read_documents([tmp_path / "a.jsonl"], None, "title")]
+    assert titles == ["b", ""]
+    with pytest.raises(BadInput, match=r"a\.jsonl: no line has a 'titel'"):
+        read_documents([tmp_path / "a.jsonl"], None, "titel")
+
+
 def test_other_formats_are_what_markitdown_makes_of_them(tmp_path, monkeypatch):
     class MarkItDown:
         def convert(self, path):

@@ -13,6 +13,7 @@ from embedder import Embedder
 from eval.metrics.cosine import unit
 from eval.retrieval.hybrid import fused
 from eval.retrieval.lexical import Lexical
+from models.folder import Unreachable
 from search.export import export
 from search.index import Document, Index
 from search.recipe import Recipe
@@ -205,9 +206,22 @@ def test_a_killed_update_leaves_the_old_index_or_the_new_one(model, sentences, t
         assert [path.name for path in (tmp_path / f"at-{at}").iterdir()] == ["index"]
 
 
+def test_the_recipe_of_a_model_on_the_hub_is_its_own(tmp_path, monkeypatch, caplog):
+    Recipe(0.5, "german").write(tmp_path)
+    monkeypatch.setattr("models.folder.fetch", lambda model, name: tmp_path / name)
+    assert Recipe.of("owner/model") == (0.5, "german")
+
+    def unreachable(model, name):
+        raise Unreachable(f"'{model}': cannot check for {name} without the hub")
+
+    monkeypatch.setattr("models.folder.fetch", unreachable)
+    assert Recipe.of("owner/model") is None
+    assert "cannot check for search.json" in caplog.text and "hybrid, in English" in caplog.text
+
+
 @pytest.mark.parametrize("changed", [{"weight": 1.5}, {"weight": "0.7"}, {"language": "klingon"}])
 def test_a_damaged_recipe_is_refused(tmp_path, changed):
     Recipe(0.5, "german").write(tmp_path)
-    assert Recipe.of(tmp_path) == (0.5, "german") and Recipe.of(tmp_path / "nowhere") is None
+    assert Recipe.of(tmp_path) == (0.5, "german")
     change_json(tmp_path / "search.json", **changed)
     assert "search.json" in refused(Recipe.of, tmp_path)
