@@ -262,6 +262,9 @@ def load_encoder(
     backbone = load_backbone(path, config)
     limit = usable_length(backbone, tokenizer)
     length = min(max_length or description.max_length or NO_LIMIT, limit)
+    if max_length and max_length > limit:
+        said = "--max_length %d: '%s' takes at most %d tokens; longer texts are cut there"
+        logger.warning(said, max_length, path, limit)
     head = Head(*description.head) if description.head else None
     encoder = SentenceEncoder(
         backbone,

@@ -50,6 +50,13 @@ def findings(run: RunFolder) -> list[str]:
     return [words for words in found if words]
 
 
+def _checkpoint(record: dict[str, Any]) -> str:
+    """The name of the checkpoint that the run began with; of a folder, with digits of its hash."""
+    name = record.get("settings", {}).get("model_name_or_path") or ""
+    start = record["trajectory"].get("start")
+    return short(name) if start in (None, name) else f"{short(name)} ({start[:12]})"
+
+
 def facts(record: dict[str, Any]) -> dict[str, str]:
     """The facts of a run for readers as text, without local paths."""
     settings, best = record.get("settings", {}), record.get("best")
@@ -74,7 +81,7 @@ def facts(record: dict[str, Any]) -> dict[str, str]:
         "seed": settings.get("seed"),
         "steps": record.get("steps"),
         "best dev score": f"{best['value']:.2f} at step {best['step']}" if best else None,
-        "checkpoint": short(settings.get("model_name_or_path") or ""),
+        "checkpoint": _checkpoint(record),
         "text": f"{', '.join(map(short, files))} ({text.get('rows'):,} rows)" if files else None,
         "batch size": settings.get("per_device_train_batch_size"),
         "learning rate": settings.get("learning_rate"),

@@ -156,6 +156,12 @@ def test_a_length_without_room_for_a_word_is_refused(tiny_bert, length):
         load_encoder(str(tiny_bert), pooling="avg", max_length=length)
 
 
+def test_more_tokens_than_the_model_takes_are_told(tiny_bert, caplog):
+    encoder, _ = load_encoder(str(tiny_bert), pooling="avg", max_length=65)
+    assert encoder.max_length == 64
+    assert f"--max_length 65: '{tiny_bert}' takes at most 64 tokens" in caplog.text
+
+
 def test_an_unreachable_hub_is_refused_unless_a_pooling_is_given(tiny_bert, monkeypatch, caplog):
     def offline(path, name):
         if name == "config.json":

@@ -28,6 +28,16 @@ def test_a_resumed_run_names_what_every_start_ran_on():
     assert shown["versions"] == "torch 1.0; then python 3.11.7, torch 2.13.0"
 
 
+def test_checkpoints_of_one_name_are_told_apart():
+    shown = []
+    for digit in "ab":
+        record = run_record()
+        record["settings"] = record["settings"] | {"model_name_or_path": f"runs/{digit}/best"}
+        record["trajectory"] = record["trajectory"] | {"start": digit * 64}
+        shown.append(facts(record)["checkpoint"])
+    assert shown == ["best (aaaaaaaaaaaa)", "best (bbbbbbbbbbbb)"]
+
+
 class Page(HTMLParser):
     """Sections as text, elements counted, all tags closed in order."""
 
