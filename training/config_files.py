@@ -39,8 +39,15 @@ def with_sources(paths: Sequence[str | Path]) -> dict[str, tuple[Any, str]]:
 
 
 def over(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """Both, where a later value replaces an earlier one and its alternatives."""
-    replaced = {other for name in later for other in _replaced_by(name)}
+    """Both, where a later value replaces an earlier one and its alternatives.
+
+    One that unsets its flag (a key without a value, `--max_steps -1`) replaces that flag alone.
+    """
+    replaced: set[str] = set()
+    for name, value in later.items():
+        word = value[0] if isinstance(value, tuple) else value  # with its source
+        if word not in (None, "", -1, "-1"):
+            replaced |= _replaced_by(name)
     kept = {name: value for name, value in earlier.items() if name not in replaced}
     return {**kept, **later}
 

@@ -230,6 +230,10 @@ def test_a_flag_replaces_the_alternatives_in_the_file(config):
     for word, gone in replaced.items():
         settings = read(UNSUP, [f"--config={text}", "--method=simcse", word], "")
         assert every & settings.given.keys() == every - {gone}
+    epochs, unset = config("num_train_epochs: 8", "epochs"), config("max_steps:", "unset")
+    for words in ([epochs, "--max_steps=-1"], [epochs, unset]):
+        settings = read(UNSUP, ["--method=simcse", "--config", *words], "")
+        assert settings.args.num_train_epochs == 8 and settings.args.max_steps == -1
 
 
 @pytest.mark.parametrize(
