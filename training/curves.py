@@ -5,7 +5,7 @@ sentence's [CLS] minus the loss with its own.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -109,6 +109,16 @@ def describe_collapse(history: History, equal_texts: bool = False) -> str | None
     return (
         f"the encoder has collapsed ({before}, {after}): lower --learning_rate, or train stage 1 "
         "for longer"
+    )
+
+
+def describe_unrepeated(history: History, best: Mapping[str, Any]) -> str | None:
+    """One line if the best model's score is not in the log: a resume has repeated its step."""
+    if any(line["step"] == best["step"] and best["value"] in line.values() for line in history):
+        return None
+    return (
+        f"the best model scored {best['value']:.2f} at step {best['step']} before a resume, which "
+        "repeated the step with another score"
     )
 
 

@@ -17,7 +17,7 @@ from eval.encode import Encode
 from eval.scores import rows_of, score_tables, write_scores
 from eval.tasks import Task, count_seen, describe_seen, score_all
 from models.encoder import load_encoder
-from training.curves import describe_collapse, describe_conditioning
+from training.curves import describe_collapse, describe_conditioning, describe_unrepeated
 from training.run_arguments import RunArguments
 from training.run_folder import BEST, copy_best, installing_result, read_best, write_run
 from training.trainer import EmbeddingTrainer
@@ -97,7 +97,10 @@ def finish(
     if state.global_step < state.max_steps:
         ended = f"training ended after step {state.global_step} of {state.max_steps}"
     collapse = describe_collapse(state.log_history, trainer.probes_equal_texts)
-    found = ended, describe_conditioning(state.log_history), verdict, collapse
+    unrepeated = None
+    if "best" in record:
+        unrepeated = describe_unrepeated(state.log_history, record["best"])
+    found = ended, describe_conditioning(state.log_history), verdict, unrepeated, collapse
     findings = [finding for finding in found if finding]
     for finding in findings:
         logger.info(finding)

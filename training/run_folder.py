@@ -369,17 +369,18 @@ def check_best(root: Path, checkpoint: Path, run_id: str | None) -> None:
     """Refuse to resume from a checkpoint without its best model: the result would be a worse one.
 
     A best model from a later step of this run is not checked: the resumed run reaches that step and
-    rewrites it.
+    rewrites it. A machine that does not repeat bit for bit may score less there; then the model
+    stays, and is better than the one that later checkpoints record.
 
     Raises:
-        CheckpointRefused: `best/` is lost, damaged, from another run, or not the model that the
-            checkpoint records.
+        CheckpointRefused: `best/` is lost, damaged, from another run, or worse than the model that
+            the checkpoint records.
     """
     value, found = state_of(checkpoint).get("best_metric"), facts_in(root / BEST)
     if value is None or (found.get("run") == run_id and found["step"] > step_of(checkpoint)):
         return
     best = read_best(root, run_id)
-    if best["value"] != value:
+    if best["value"] < value:
         raise CheckpointRefused(
             f"{root / BEST}: scored {best['value']} at step {best['step']}, but the best model up "
             f"to {checkpoint.name} scored {value}; start a new run in another --output_dir"

@@ -11,6 +11,7 @@ from training.curves import (
     auxiliary_losses,
     describe_collapse,
     describe_conditioning,
+    describe_unrepeated,
     logged,
 )
 
@@ -64,3 +65,10 @@ def test_collapse_is_told_from_vectors_that_were_parallel_before(uniformities, s
         assert describe_collapse(history) is None
     else:
         assert re.search(said, describe_collapse(history))
+
+
+def test_a_best_score_that_the_log_lacks_was_before_a_resume():
+    history = [{"step": 2, "eval_stsb_spearman": 61.5}, {"step": 4, "eval_stsb_spearman": 60.0}]
+    assert describe_unrepeated(history, {"step": 2, "value": 61.5}) is None
+    said = describe_unrepeated(history, {"step": 4, "value": 62.25})
+    assert said.startswith("the best model scored 62.25 at step 4 before a resume")
