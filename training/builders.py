@@ -134,6 +134,8 @@ def build_collator(
     method_args, data_args, args = settings.method_args, settings.data_args, settings.args
     encoder = model.encoder
     check_length(data_args.max_length, encoder.max_length)
+    if getattr(method_args, "hard_negative_weight", 0) and corpus.columns < 3:
+        raise BadInput("--hard_negative_weight: the text has no third column of hard negatives")
     views = method.views_of_rows(method_args, corpus.columns)
     views = prompted(views, encoder, tokenizer, corpus)
     if any(view.perturb for view in views):

@@ -83,8 +83,8 @@ class RunArguments(TrainingArguments):
         """Fill what depends on the machine.
 
         Raises:
-            BadInput: the launcher's precision is not that of the flags, or the optimizer's choice
-                would be ignored.
+            BadInput: the launcher's precision is not that of the flags, or a flag would be ignored
+                or do something else.
         """
         if self.fp16 and self.use_cpu:
             raise BadInput("--fp16: needs a GPU; on a CPU it would do nothing, see --bf16")
@@ -94,6 +94,15 @@ class RunArguments(TrainingArguments):
         if self.tf32 is None and compiles:
             self.tf32 = False  # transformers would turn it on
         super().__post_init__()
+        if self.eval_strategy == "epoch":  # it would evaluate after the checkpoint of its step
+            raise BadInput("--eval_strategy epoch: give --eval_steps, which may be a share of all")
+        if self.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy"):
+            raise BadInput(f"--lr_scheduler_type {self.lr_scheduler_type.value}: not supported")
+        if self.warmup_steps and self.lr_scheduler_type == "constant":
+            said = (
+                "does nothing with a constant rate; give --lr_scheduler_type constant_with_warmup"
+            )
+            raise BadInput(f"--warmup_steps: {said}")
         if self.report_to:
             # Here, because this import takes as long as torch's.
             from transformers.integrations import get_available_reporting_integrations
