@@ -271,14 +271,18 @@ def has_head(folder: Path) -> bool:
 
 
 def push(repository: str, runs: Path) -> None:
-    """Export every finished run of these arms and send it to the hub."""
+    """Export every finished run of these arms, and send it to the hub."""
+    from export import hub
     from export.__main__ import main as export
 
     for folder in sorted(runs.glob("*-seed-*")):
         target = runs / "exports" / folder.name
-        if (folder / "scores.json").is_file() and not target.exists():
+        if (folder / "scores.json").is_file():
             name = f"{repository}-{folder.name}"
-            export([str(folder), "--output", str(target), "--push_to_hub", name])
+            if target.exists():  # an earlier command may not have sent it
+                hub.push(target, name, private=False)
+            else:
+                export([str(folder), "--output", str(target), "--push_to_hub", name])
 
 
 def default_name(scale: str) -> str:
