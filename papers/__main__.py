@@ -167,6 +167,8 @@ def _fill_table(table: Table, choice: Choice, path: Path, args: argparse.Namespa
         if not rows:
             raise BadInput(f"{path}: has no rows of {table.name}")
         table = table.with_rows([row["label"] for row in rows])
+        _, _, _, *words = shlex.split(rows[0]["command"])  # after python -m papers
+        choice = _choice(parser().parse_args(words), table)
     else:
         rows = results.fill(table, choice, path, args.collect)
         if not rows:
@@ -186,7 +188,11 @@ def _fill_study(content: Study, choice: Choice, path: Path, args: argparse.Names
         rows = study_runs.fill(content, choice, path, args.collect, args.rows)
         if not rows:
             return _left(path)
-        write_rows(path, rows)
+        with locked(path, wait=True):  # another command may have added rows
+            known = study.known_rows(content, path) | study.by_run(content, rows)
+            study_runs.refuse_mixed(content, known)
+            rows = study.ordered(content, known)
+            write_rows(path, rows)
     tables = study_page.tables(content, rows)
     file = path.with_name(f"{content.page or content.name}.md")
     _rewrite(file, f"# {content.title}\n", content.name, tables)

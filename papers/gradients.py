@@ -68,7 +68,10 @@ def main(argv: Sequence[str] | None = None) -> list[dict]:
             if not known:
                 measured = [{**row, "how": how} for row in measure(arm, seed, args)]
                 with locked(path, wait=True):
-                    write_rows(path, [*_known(path), *measured])
+                    others = [
+                        row for row in _known(path) if (row["arm"], row["seed"]) != (arm, seed)
+                    ]
+                    write_rows(path, [*others, *measured])
     show(table(_known(path)))
     return _known(path)
 

@@ -171,13 +171,33 @@ class RunPlan:
             ProjectError: the script failed; it has printed the reason. The error has its exit code.
         """
         folder = self.folder(choice, seed)
-        if finished(folder):
+        if record := finished(folder):
+            self._refuse_changed(choice, seed, record)
             return
         with locked(folder, wait):
             with locked(folder / RUN_FILE, wait):  # its script may outlive a killed command
                 pass
             if not finished(folder):
                 self._train(choice, seed, folder, wait)
+
+    def _refuse_changed(self, choice: Choice, seed: int, record: Mapping[str, Any]) -> None:
+        """Raise BadInput if files that a finished run has read have another content now."""
+        settings, inputs = self.settings(), record["trajectory"]
+        if self.starts_from:
+            settings["model_name_or_path"] = str(self.starts_from.folder(choice, seed))
+        changed = []
+        for name, before in inputs.get("contents", {}).items():
+            now = _content(_hashable(settings.get(name)))
+            if now and now != before:
+                changed.append(name)
+        before, files = inputs.get("text", {}).get("sha256"), settings.get("train_file")
+        if before and files and _text(_hashable(files), choice.data_dir) not in (None, before):
+            changed.append("train_file")
+        if changed:
+            raise BadInput(
+                f"{self.folder(choice, seed)}: {changed[0]} {settings[changed[0]]} has changed "
+                "since this run; remove the run, or give another --runs"
+            )
 
     def _train(self, choice: Choice, seed: int, folder: Path, wait: bool) -> None:
         if self.starts_from:
@@ -191,7 +211,10 @@ class RunPlan:
         if not self.baseline:
             facts |= {"model": self.model, "pooling": self.pooling}
         elif not self.scored_at_once and not (folder / BASELINE).is_file():
-            launch(*self.command(choice, seed))
+            from baselines import __main__ as baselines  # slow to import
+
+            # Here and not in a process of its own, which would find the folder locked.
+            baselines.main(self.command(choice, seed)[2:])
         if self.baseline and "train_file" in self.flags:
             text = content_hash(find_files([self.flags["train_file"]], choice.data_dir))
         record_untrained(folder, facts, self.model, text)
@@ -220,6 +243,25 @@ class RunPlan:
             settings = {"pooling": self.pooling, "max_length": longest, "bf16": choice.bf16}
             model = None if self.baseline else self.model
             score(folder, name, tasks[name], choice.data_dir, model, **settings)
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+@cache
+def _content(value: Any) -> dict[str, str]:
+    """The hashes of the files of a checkpoint, see `contents`; read once a command."""
+    return contents({"": value}).get("", {})
+
+
+@cache
+def _text(files: str | tuple[str, ...], data_dir: str) -> str | None:
+    """The hash of a text; None if it is not here. Read once a command."""
+    try:
+        return content_hash(find_files([files] if isinstance(files, str) else files, data_dir))
+    except BadInput:
+        return None
 
 
 def load_all(tasks: Mapping[str, Sequence[Task]], data_dir: str) -> None:

@@ -93,13 +93,18 @@ def read(name: str) -> Study:
 
 def known_rows(study: Study, path: Path) -> Rows:
     """The rows in a study's file; none if there is no file."""
-    known: Rows = {}
     if not path.is_file():
-        return known
-    for row in read_json(path, "a study's results", "give another --output", list):
+        return {}
+    return by_run(study, read_json(path, "a study's results", "give another --output", list))
+
+
+def by_run(study: Study, rows: Sequence[dict[str, Any]]) -> Rows:
+    """The rows by levels and seed."""
+    runs: Rows = {}
+    for row in rows:
         levels = tuple(row[factor] for factor in study.levels)
-        known.setdefault((levels, int(row["seed"])), []).append(row)
-    return known
+        runs.setdefault((levels, int(row["seed"])), []).append(row)
+    return runs
 
 
 def ordered(study: Study, rows: Rows) -> list[dict[str, Any]]:

@@ -31,12 +31,7 @@ from training.curves import auxiliary_losses, read_log
 
 def plan_of(study: Study, levels: Levels, choice: Choice) -> RunPlan:
     """The plan of a combination of levels."""
-    flags = dict(study.combinations[levels])
-    if choice.steps:
-        flags["max_steps"] = str(choice.steps)
-    if choice.train_file:
-        flags["train_file"] = choice.train_file
-    return plan_of_flags(flags, choice)
+    return plan_of_flags(study.combinations[levels], choice)
 
 
 def plan_of_flags(flags: Mapping[str, Any], choice: Choice) -> RunPlan:
@@ -44,6 +39,10 @@ def plan_of_flags(flags: Mapping[str, Any], choice: Choice) -> RunPlan:
     name, files = flags["config"], config_files(flags["config"])
     given = {name: value for name, value in flags.items() if name != "stage_one"}
     given["config"] = files
+    if choice.steps:
+        given["max_steps"] = str(choice.steps)
+    if choice.train_file:
+        given["train_file"] = choice.train_file
     if "stage_one" in flags:
         return RunPlan(name, given, plan_of_flags(flags["stage_one"], choice))
     start = start_flags(files, given, choice.model, choice.stage_one)
@@ -61,7 +60,9 @@ def tasks_of(study: Study) -> dict[str, Sequence[Task]]:
     if "words" in study.columns:
         tasks["words"] = tasks_named(["words"], Options(device=device))
     if "transfer" in study.columns:
-        tasks["transfer"] = tasks_named(["transfer"], Options(mode="fasttest", device=device))
+        tasks["transfer-fasttest"] = tasks_named(
+            ["transfer"], Options(mode="fasttest", device=device)
+        )
     return tasks
 
 
@@ -95,6 +96,8 @@ def fill(
     for seed, levels in product(choice.seeds, asked):
         plan = plan_of(study, levels, choice)
         folder = plan.folder(choice, seed)
+        if (levels, seed) in rows and not finished(folder):
+            _refuse_other(plan, choice, rows[levels, seed][0], path)
         if not collect and ((levels, seed) not in rows or finished(folder)):
             jobs[folder.name] = partial(plan.fill, choice, seed, tasks)
     if share(jobs):
@@ -105,6 +108,16 @@ def fill(
     if not rows:
         raise BadInput(f"{choice.runs}: no finished run of {study.name}; remove --collect to train")
     return ordered(study, rows)
+
+
+def _refuse_other(plan: RunPlan, choice: Choice, row: Mapping[str, Any], path: Path) -> None:
+    """Raise BadInput if a row that is not trained again is of other steps or precision."""
+    steps = row.get("facts", {}).get("steps")
+    planned = plan.settings().get("max_steps", "-1")
+    other = planned != "-1" and steps is not None and str(steps) != planned
+    if other or row.get("precision", precision(choice.bf16)) != precision(choice.bf16):
+        how = f"{steps} steps, {row.get('precision')}"
+        raise BadInput(f"{path}: has {row['name']} with {how}; give another --output")
 
 
 def chosen_of(

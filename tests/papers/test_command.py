@@ -84,6 +84,13 @@ def test_figures_of_runs_that_are_gone_are_not_overwritten(filled, runner, tmp_p
     assert [row["by_seed"] for row in again] == [row["by_seed"] for row in rows]
 
 
+def test_a_page_names_the_command_that_filled_it(filled, runner, tmp_path):
+    filled("--seeds", "0", "--steps", "30")
+    filled("--page")
+    page = (tmp_path / "results" / "infocse-mini.md").read_text()
+    assert "python -m papers infocse-5 --backbone mini --steps 30 --seeds 0\n" in page
+
+
 def test_a_chained_row_s_first_run_is_listed_before_it(runner, filled, capsys):
     consert = partial(filled, "--rows=ConSERT-base sup-unsup", "--steps=4", name="consert-3")
     consert("--seeds", "0", "1", "--dry_run")

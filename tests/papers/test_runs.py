@@ -1,6 +1,7 @@
 """One real run on the tiny model, and the scores of Figure 4 against a forward of their own."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from papers.specification import Column, Table, TableRow
 from tests.encoders import encode_of
 from tests.eval.toys import write_stsb
 from tests.faults.forked import meanwhile
+from tests.refusals import refused
 
 SIMCSE = ["infocse-9", "--rows", "SimCSE, cls", "--backbone=mini", "--seeds", "4", "--float32"]
 
@@ -47,7 +49,9 @@ def test_a_run_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_d
         run_unsup.main(list(argv))
 
     monkeypatch.setattr(runs, "launch", launch)
-    places = [f"--model={tiny_bert}", f"--train_file={text_file}", f"--data_dir={data_dir}"]
+    text = tmp_path / "text.txt"
+    shutil.copy(text_file, text)
+    places = [f"--model={tiny_bert}", f"--train_file={text}", f"--data_dir={data_dir}"]
     argv = [*SIMCSE, *places, "--steps=2"]
     [row] = main(argv)
     assert row["ours_runs"] == 1 and -100 <= row["ours"] <= 100
@@ -61,6 +65,9 @@ def test_a_run_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_d
     assert finished(folder)["best"]["value"] == pytest.approx(row["ours"], abs=0.01)
     assert not list(folder.glob("checkpoint-*")) and not list(folder.glob("*.part"))
     assert main(argv) == [row] and len(started) == 1
+    text.write_text(text.read_text() + "One more line.\n")
+    runs._text.cache_clear()
+    assert "train_file" in (said := refused(main, argv)) and "has changed since this run" in said
 
 
 def test_baselines_are_fitted_scored_and_kept(
@@ -75,6 +82,7 @@ def test_baselines_are_fitted_scored_and_kept(
     rows = (
         TableRow("flow", "bert-base", "simcse", flags, baseline="flow"),
         TableRow("words", "bert-base", "simcse", baseline="word_vectors"),
+        TableRow("whitening", "bert-base", "simcse", {"pooling": "avg"}, baseline="whitening"),
     )
     columns = (Column("dev", Key("STS-B", "dev", "test", "spearman")),)
     table = Table("t-1", "A title", "A paper", "table 1", columns, rows)
@@ -87,8 +95,8 @@ def test_baselines_are_fitted_scored_and_kept(
     for _ in range(2):
         fill(table, choice, tmp_path / "t-1.json", collect_only=False)
         assert [argv[0] for argv in started] == ["flow", "word_vectors", "flow"]
-    flow, words = collect(table, choice)
-    assert (flow["ours_runs"], words["ours_runs"]) == (2, 1)
+    flow, words, whitening = collect(table, choice)
+    assert (flow["ours_runs"], words["ours_runs"], whitening["ours_runs"]) == (2, 1, 1)
     assert flow["by_seed"][0] != flow["by_seed"][1]
     assert flow["provenance"][1]["text"] == content_hash([text_file])
     assert flow["provenance"][0]["start"] == sha256(tiny_bert / "model.safetensors")

@@ -41,7 +41,8 @@ def asked(monkeypatch):
         rate = {"1e-5": 70.0, "3e-5": 80.0, "1e-4": 75.0}.get(flags.get("learning_rate"), 60.0)
         text = {"sha256": flags.get("train_file", "t")}
         record = {"trajectory": {"start": flags["model_name_or_path"], "text": text}}
-        record |= {"best": {"value": rate + int(flags["seed"]), "step": 5}, "steps": 9}
+        record |= {"best": {"value": rate + int(flags["seed"]), "step": 5}}
+        record["steps"] = int(flags.get("max_steps", 9))
         runs.record_untrained(folder, record | {"run_id": "r"})
         for step in (20, 40):
             look = {"step": step, "tokens": 100 * step, **losses}
@@ -126,6 +127,31 @@ def test_rows_of_the_file_stay_and_are_not_trained_again(asked, filled, tmp_path
     assert filled("infocse-seeds-mini", "--page") == rows
     with pytest.raises(BadInput, match=r"differ in start; compare them in two files"):
         filled("infocse-seeds-mini", "--rows=simcse-mini", "--seeds=2", model="other")
+    shutil.rmtree(tmp_path / "runs")
+    for flag in ("--steps=3", "--float32"):
+        with pytest.raises(BadInput, match=r"json: has simcse-mini_[\w-]+ with 500 steps, bf16"):
+            filled("infocse-seeds-mini", "--rows=simcse-mini", "--seeds=0", flag)
+
+
+def test_rows_that_another_command_has_added_meanwhile_stay(asked, filled, tmp_path, monkeypatch):
+    fill = study_runs.fill
+
+    def slow(*arguments):
+        rows = fill(*arguments)
+        monkeypatch.setattr(study_runs, "fill", fill)
+        filled("infocse-factorial-mini", "--rows", "RetroMAE-style", "--seeds", "0")
+        return rows
+
+    monkeypatch.setattr(study_runs, "fill", slow)
+    rows = filled("infocse-factorial-mini", "--rows", "no pre-training", "--seeds", "0")
+    assert {row["start"] for row in rows} == {"no pre-training", "RetroMAE-style"}
+    assert filled("infocse-factorial-mini", "--page") == rows
+
+
+def test_steps_and_text_are_those_of_the_stage_1_too(asked, filled):
+    filled("infocse-cause", "--rows=RetroMAE-style", "--seeds=0", "--steps=3", "--train_file=mine")
+    assert len(asked) == 6
+    assert {(flags["max_steps"], flags["train_file"]) for flags in asked} == {("3", "mine")}
 
 
 def test_each_seed_may_have_a_stage_1_of_its_own(asked, filled):
