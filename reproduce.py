@@ -35,14 +35,7 @@ from huggingface_hub import HfApi, snapshot_download
 import infocse
 from bench.cases import STAGE_ONE, Case, Materials
 from bench.timing import step_ms
-from common.errors import (
-    BadInput,
-    FolderInUse,
-    ProjectError,
-    StorageError,
-    brief,
-    run_command,
-)
+from common.errors import BadInput, FolderInUse, ProjectError, StorageError, brief, run_command
 from common.files import RUN_FILE, read_json
 from common.flags import Parser, output_folder
 from common.folders import locked, share

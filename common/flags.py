@@ -178,3 +178,22 @@ def add_prompts(parser: argparse.ArgumentParser, *roles: str) -> None:
             f"--{role}_prompt",
             help=f"text put before every {role} (default: the model's own prompt)",
         )
+
+
+def labelled(models: Iterable[str]) -> dict[str, str]:
+    """Map labels to folders or hub ids, in the order given.
+
+    An existing folder may have an equals sign in its name.
+
+    Raises:
+        BadInput: two models have one label.
+    """
+    labels: dict[str, str] = {}
+    for model in models:
+        name, equals, path = model.partition("=")
+        if not equals or "/" in name or Path(model).exists():
+            name, path = Path(model).absolute().name, model
+        if name in labels:
+            raise BadInput(f"two models are named '{name}'; rename one with NAME={path}")
+        labels[name] = path
+    return labels

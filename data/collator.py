@@ -10,7 +10,7 @@ import torch
 from common.errors import BadInput
 from data import draws
 from data.draws import Key
-from data.masking import choose_tokens, choose_words, corrupt
+from data.masking import choose_words, corrupt
 from data.template import Frame, frame_of, framed
 from data.tokenised import WHOLE, TokenisedText
 from data.tokenizer import word_starts
@@ -228,7 +228,7 @@ class Collator:
         if masking.whole_words:
             chosen = choose_words(text, self._special[ids], self._starts[ids], masking.rate, select)
         else:
-            chosen = choose_tokens(text & ~self._special[ids], masking.rate, select)
+            chosen = text & ~self._special[ids] & (select < masking.rate)
         masked, labels = corrupt(ids, chosen, masking.scheme, self.mask, self.vocabulary, replace)
         if masking.stop_words:
             labels[np.isin(labels, self._unlabelled[masking.name])] = IGNORED

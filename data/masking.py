@@ -11,11 +11,6 @@ import numpy as np
 from data.views import IGNORED
 
 
-def choose_tokens(maskable: np.ndarray, rate: float, uniform: np.ndarray) -> np.ndarray:
-    """Choose each maskable token with probability `rate`: (..., L) -> (..., L) bool."""
-    return maskable & (uniform < rate)
-
-
 def choose_words(
     text: np.ndarray, special: np.ndarray, starts: np.ndarray, rate: float, uniform: np.ndarray
 ) -> np.ndarray:

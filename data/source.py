@@ -57,7 +57,7 @@ class Source:
     @property
     def required(self) -> list[str]:
         """The columns that a table must have: those to read, and the label's."""
-        return [*self.read, *([self.label] if self.labelled else [])]
+        return [*self.read, self.label] if self.labelled else [*self.read]
 
     @property
     def width(self) -> int:

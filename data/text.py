@@ -142,17 +142,14 @@ def _row(source: Source, cells: Sequence[Any]) -> list[Any] | str:
         row[:2] = "", row[0]  # a title without a text is the text
     if not row or not all(row[source.titled :]):
         return "empty"
-    if source.labelled and cells[-1] in _UNDECIDED:
-        return "undecided"
     if source.labelled:
-        row.append(_label(cells[-1]))
+        if cells[-1] in _UNDECIDED:
+            return "undecided"
+        label = str(cells[-1]).strip()
+        if label not in NLI_LABELS:
+            raise ValueError(f"label '{label[:40]}' is not one of {', '.join(NLI_LABELS)}")
+        row.append(NLI_LABELS.index(label))
     return row
-
-
-def _label(name: Any) -> int:
-    if str(name).strip() not in NLI_LABELS:
-        raise ValueError(f"label '{str(name)[:40]}' is not one of {', '.join(NLI_LABELS)}")
-    return NLI_LABELS.index(str(name).strip())
 
 
 def _visible(cell: Any) -> str:

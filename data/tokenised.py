@@ -56,7 +56,6 @@ class TokenisedText:
 
     Attributes:
         columns: sentences per row.
-        tokens: number of tokens in all rows.
         labels: (rows,) int64, or None.
         facts: the text's facts for run.json: content hash, rows, dropped lines.
     """

@@ -5,7 +5,7 @@ A method in `models/objectives` declares them and `data` applies them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -72,11 +72,6 @@ class View:
     cut: Callable[[list[np.ndarray], np.random.Generator], np.ndarray] | None = None
     target: bool = False
     template: str | None = None
-
-
-def cuts(views: Sequence[View]) -> bool:
-    """Whether the views are parts of documents."""
-    return any(view.cut for view in views)
 
 
 @dataclass(frozen=True)

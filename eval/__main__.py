@@ -13,23 +13,15 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from common.errors import BadInput, run_command
-from common.flags import Parser, add_cache, add_encoder, add_prompts, check_output
+from common.flags import Parser, add_cache, add_encoder, add_prompts, check_output, labelled
 from common.old_flags import EVALUATION
 from common.streams import show
 from eval.compare.intervals import COLUMNS, RESAMPLES, SEED, compare
 from eval.compare.sides import from_files
 from eval.encode import Encode, device_here
-from eval.labels import labelled
 from eval.retrieval.beir import SEARCHES, BeirTask
 from eval.retrieval.lexical import LANGUAGES
-from eval.scores import (
-    BEGINNING,
-    items_path,
-    markdown,
-    rows_of,
-    score_tables,
-    write_scores,
-)
+from eval.scores import BEGINNING, items_path, markdown, rows_of, score_tables, write_scores
 from eval.tasks import GROUPS, Options, Task, score_all, tasks_chosen
 from eval.transfer.validation import MODES
 

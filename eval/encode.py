@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -96,11 +95,7 @@ class Encode:
         self.module.eval()
         try:
             # one context for all batches, because autocast caches the cast weights within a context
-            with (
-                torch.autocast(self._device.type, dtype=torch.bfloat16)
-                if self.bf16
-                else nullcontext()
-            ):
+            with torch.autocast(self._device.type, torch.bfloat16, enabled=self.bf16):
                 parts = self._parts([ids[i] for i in order])
         finally:
             for part, mode in modes:

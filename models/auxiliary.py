@@ -102,7 +102,7 @@ class VocabularyHead(nn.Module):
 
         Logits are computed only where there is a label.
         """
-        return states.token_loss(self.transform, self.decoder, labels)
+        return fast.token_loss(self.transform, self.decoder, states.labelled(labels))
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class TiedHead(nn.Module):
         self, backbone: PreTrainedModel, states: fast.States, labels: Tensor
     ) -> tuple[Tensor, Tensor]:
         """As `VocabularyHead.token_loss`, with the embeddings of the encoder's backbone."""
-        return states.token_loss(self.transform, self.words(backbone), labels)
+        return fast.token_loss(self.transform, self.words(backbone), states.labelled(labels))
 
 
 def run_like(encoder: SentenceEncoder, *networks: PreTrainedModel) -> None:

@@ -198,15 +198,10 @@ class SentenceEncoder(Composite):
         check_apart(self.config, "sampled dropout")
         parts = [*embeddings_of(self.backbone).values(), *layers_of(self.backbone)]
         self.dropout_operations = fast.sample_dropout(self.backbone, parts)
-        fast.sample_rates(self.backbone)
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
         """The sentence vectors, (B, D), with the kept head applied."""
-        return self.apply_head(self._encode(input_ids, attention_mask, self._pooling).pooled)
-
-    def apply_head(self, pooled: Tensor) -> Tensor:
-        """Apply the kept head, if any, to pooled vectors, (B, H) -> (B, D)."""
-        pooled = at_least_float32(pooled)
+        pooled = at_least_float32(self._encode(input_ids, attention_mask, self._pooling).pooled)
         return pooled if self.head is None else self.head(pooled)
 
     def save(self, folder: str | Path, tokenizer) -> None:

@@ -71,21 +71,13 @@ def _refuse_changed(path: str, hashed: int | None = None) -> None:
 
 
 def _check_file(root: Path, file: Path) -> None:
-    if not is_inside(root, file):
+    root, target = root.resolve(), file.resolve()
+    # In a folder of the hub's cache the files are links to its blobs.
+    cached = root.parent.name == "snapshots" and target.parent == root.parents[1] / "blobs"
+    if not (cached or target.is_relative_to(root)):
         raise BadInput(f"{file}: a link to a file outside the model's folder; copy the file itself")
     if file.is_file() and file.stat().st_size < 1000 and file.read_bytes().startswith(_POINTER):
         raise BadInput(f"{file}: a pointer of Git LFS, not the file; run `git lfs pull` there")
-
-
-def is_inside(folder: Path, file: Path) -> bool:
-    """Whether a file, links followed, is below a folder.
-
-    In a folder of the hub's cache the files are links to its blobs.
-    """
-    root, target = folder.resolve(), file.resolve()
-    return target.is_relative_to(root) or (
-        root.parent.name == "snapshots" and target.parent == root.parents[1] / "blobs"
-    )
 
 
 def fetch(path: str, name: str) -> Path | None:

@@ -130,4 +130,7 @@ def projected_width(head: nn.Module | None, width: int) -> int:
 
 def project(head: nn.Module | None, vectors: Tensor) -> Tensor:
     """(V, N, H) -> (V, N, D) in float32; all views together, for common batch statistics."""
-    return vectors if head is None else head(vectors.flatten(0, 1)).view(*vectors.shape[:2], -1)
+    if head is None:
+        return vectors
+    with torch.autocast(vectors.device.type, enabled=False):
+        return head(vectors.flatten(0, 1)).view(*vectors.shape[:2], -1)

@@ -2,7 +2,6 @@
 
 import copy
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from safetensors.torch import save_file
@@ -20,13 +19,6 @@ from models.families import layers_of, output_of
 from models.loading import quiet
 from models.objectives.base import Batch
 from models.training import TrainingOutput
-
-
-class Sums(NamedTuple):
-    """One loss of stage 1 on a batch: the sum of its cross entropies and the number of targets."""
-
-    total: Tensor
-    targets: Tensor
 
 
 class AuxiliaryMaskedLM(Composite):
@@ -111,8 +103,11 @@ class AuxiliaryMaskedLM(Composite):
         targets = [inputs["masked_labels"], *([aux] if self.c_head else []), *words]
         return torch.stack([(labels != IGNORED).sum() for labels in targets])
 
-    def _losses(self, batch: Batch, shuffle_cls: bool = False) -> dict[str, Sums]:
-        """The losses by name; `shuffle_cls` gives every row another row's [CLS]."""
+    def _losses(self, batch: Batch, shuffle_cls: bool = False) -> dict[str, tuple[Tensor, Tensor]]:
+        """Sum and number of targets of each loss, by name.
+
+        `shuffle_cls` gives every row another row's [CLS].
+        """
         mask, backbone, twin = batch.attention_mask[0], self.lm.base_model, batch.twins["masked"]
         layers = layers_of(backbone)
         lower_layers, upper_layers = layers[: self.skip_from], layers[self.skip_from :]
@@ -133,9 +128,9 @@ class AuxiliaryMaskedLM(Composite):
         transform, decoder = output_of(self.lm)
         sums = {}
         for name, part in labelled.items():
-            sums[name] = Sums(*fast.token_loss(transform, decoder, part))
+            sums[name] = fast.token_loss(transform, decoder, part)
         if batch.words is not None:
-            sums["bow"] = Sums(*bag_of_words(decoder(transform(cls)), batch.words[0]))
+            sums["bow"] = bag_of_words(decoder(transform(cls)), batch.words[0])
         return sums
 
     @torch.no_grad()
@@ -173,5 +168,5 @@ class AuxiliaryMaskedLM(Composite):
         share_weights(Path(folder))
 
 
-def _means(sums: dict[str, Sums]) -> dict[str, Tensor]:
+def _means(sums: dict[str, tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
     return {name: total / count.clamp(min=1) for name, (total, count) in sums.items()}

@@ -43,16 +43,13 @@ class Perturbation:
         `pick` selects from padded tensors, (B, L, ...), the tokens of `states`.
         """
         if self.kept is not None:
-            states = states * unpacked(pick(self.kept))[..., : states.shape[-1]]
+            packed = pick(self.kept).unsqueeze(-1)  # (..., H / 8, 1), the highest bit first
+            shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=packed.device)
+            kept = (packed >> shifts & 1).flatten(-2)
+            states = states * kept[..., : states.shape[-1]]
         if self.added is not None:
             states = states + pick(self.added).to(states.dtype)
         return states
-
-
-def unpacked(bits: Tensor) -> Tensor:
-    """Unpack bytes to 0 and 1, highest bit first, (..., W / 8) -> (..., W)."""
-    shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)
-    return (bits.unsqueeze(-1) >> shifts & 1).flatten(-2)
 
 
 UNCHANGED = Perturbation()

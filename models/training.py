@@ -106,9 +106,8 @@ class EncoderForTraining(Composite):
         pooled = at_least_float32(encoded.pooled)
         for objective in self.objectives:
             pooled = objective.cleaned(pooled, encoded, batch)
-        with torch.autocast(pooled.device.type, enabled=False):
-            everyone = gather_with_gradient(pooled)  # (V, N, H)
-            encoded.projected = project(self.head, everyone)
+        everyone = gather_with_gradient(pooled)  # (V, N, H)
+        encoded.projected = project(self.head, everyone)
         encoded.local_projected = local_rows(encoded.projected)
 
     @torch.no_grad()

@@ -19,7 +19,7 @@ from eval.scores import AVERAGE, markdown
 from infocse import compare
 from papers.differences import in_words, over_seeds
 from papers.page import mean_and_deviation
-from training.curves import read_log
+from training.curves import auxiliary_losses, read_log
 from training.provenance import provenance
 from training.run_folder import read_run
 
@@ -29,7 +29,7 @@ RECORDS = {"simcse": "simcse-bert-base", "infocse": "infocse-bert-base"}  # by a
 AUTHORS_CURVE = {125: 64.37, 250: 70.08, 375: 72.37, 500: 73.03, 625: 73.96, 750: 77.79}
 AUTHORS_BEST = 85.49
 _OF_START = ("commit", "changed_files", "versions", "hardware")
-_DEV, _OWN, _OTHER = "eval_stsb_spearman", "eval_aux_mlm", "eval_aux_mlm_shuffled_cls"
+_DEV = "eval_stsb_spearman"
 INDEX = """# Reproductions
 
 Pages that `python reproduce.py` wrote, on machines of this project and of others. To add yours,
@@ -88,7 +88,7 @@ def facts_of(folders: list[Path]) -> dict[str, Any]:
         resumed = "earlier_starts" in run
         facts["minutes"].append(None if resumed else run["seconds_of_last_start"] / 60)
         facts["curves"].append([[line["step"], line[_DEV]] for line in log if _DEV in line])
-        losses = [[line["step"], line[_OWN], line[_OTHER]] for line in log if _OTHER in line]
+        losses = [[line.step, line.own, line.other] for line in auxiliary_losses(log)]
         facts["cls"].append(losses[-1] if losses else None)
         rows = read_json(folder / "scores.json", "scores", kind=list)
         for row in rows:

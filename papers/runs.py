@@ -215,8 +215,8 @@ class RunPlan:
 
             # Here and not in a process of its own, which would find the folder locked.
             baselines.main(self.command(choice, seed)[2:])
-        if self.baseline and "train_file" in self.flags:
-            text = content_hash(find_files([self.flags["train_file"]], choice.data_dir))
+        if "train_file" in self.flags:
+            text = _text(_hashable(self.flags["train_file"]), choice.data_dir)
         record_untrained(folder, facts, self.model, text)
 
     def fill(
@@ -272,13 +272,12 @@ def load_all(tasks: Mapping[str, Sequence[Task]], data_dir: str) -> None:
 
 
 def launch(script: str, *argv: str) -> None:
-    """Run a training script, or with `-m` a module; when this process is stopped, it stops first.
+    """Run a training script; when this process is stopped, it stops first.
 
     Raises:
         ProjectError: it failed; the error has its exit code.
     """
-    script_path = script if script == "-m" else str(ROOT / script)
-    command = [sys.executable, script_path, *argv]
+    command = [sys.executable, str(ROOT / script), *argv]
     with subprocess.Popen(command, stdout=sys.stderr) as process:  # stdout is for the table
         try:
             code = process.wait()

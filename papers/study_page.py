@@ -214,12 +214,7 @@ def last_losses(study: Study, runs: pd.DataFrame) -> Iterator[Cells]:
     yield cells
 
 
-TABLES = {
-    "means": means,
-    "tuned": tuned,
-    "comparisons": comparisons,
-    "last losses": last_losses,
-}
+TABLES = {"means": means, "tuned": tuned, "comparisons": comparisons, "last losses": last_losses}
 
 
 def draw_increases(

@@ -16,15 +16,7 @@ from eval.scores import AVERAGE, average, headline
 from eval.sts import STS_TEST
 from eval.tasks import Options, Task, tasks_named
 from papers.plans import config_files, start_flags
-from papers.runs import (
-    Choice,
-    RunPlan,
-    facts_of,
-    finished,
-    load_all,
-    precision,
-    read_once,
-)
+from papers.runs import Choice, RunPlan, facts_of, finished, load_all, precision, read_once
 from papers.study import Levels, Rows, Study, known_rows, ordered
 from training.curves import auxiliary_losses, read_log
 

@@ -10,10 +10,9 @@ from markupsafe import Markup
 
 from common.errors import run_command
 from common.files import writing
-from common.flags import Parser, check_output
+from common.flags import Parser, check_output, labelled
 from eval.analyse.pictures import MARKERS, styles
 from eval.compare.intervals import RESAMPLES, SEED
-from eval.labels import labelled
 from report import MARK
 from report.figures import curves
 from report.runs import RunFolder, facts, findings, read_run_folder

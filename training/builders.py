@@ -18,7 +18,7 @@ from data.collator import Collator
 from data.draws import KeyedSampler
 from data.template import TEXT, framed
 from data.tokenised import TokenisedText
-from data.views import Masking, View, cuts
+from data.views import Masking, View
 from eval.dev import DevScore
 from eval.encode import Encode
 from models import fast
@@ -176,7 +176,7 @@ def prompted(
     In parts of documents and in rows of several unlabelled texts, the first view is the query and
     the others documents. All other views get the default prompt, if any.
     """
-    search = cuts(views) or (corpus.columns > 1 and corpus.labels is None)
+    search = any(view.cut for view in views) or (corpus.columns > 1 and corpus.labels is None)
     changed, used = [], set()
     for number, view in enumerate(views):
         role = None

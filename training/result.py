@@ -38,13 +38,6 @@ def measure_initial(trainer: EmbeddingTrainer, dev: DevScore, tokenizer) -> Item
     return items
 
 
-def save_last(trainer: EmbeddingTrainer, tokenizer) -> None:
-    """Write the last model into the run's folder: the result without a dev task."""
-    logger.info("no dev task: the last model is the result")
-    with installing_result(Path(trainer.args.output_dir), trainer.run_id) as folder:
-        trainer.model.encoder.save(str(folder), tokenizer)
-
-
 def save_best(
     trainer: EmbeddingTrainer, tokenizer, dev: DevScore, initial: Items
 ) -> tuple[dict[str, Any], str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from transformers import TrainingArguments
+from transformers.trainer_utils import SchedulerType
 from transformers.training_args import OptimizerNames
 from transformers.utils import is_torch_bf16_gpu_available
 
@@ -76,7 +77,6 @@ class RunArguments(TrainingArguments):
         "replay the whole step as one CUDA graph for every shape of batch: 2.5 to 5 times as fast "
         "on an H200 (results/gpu-h200.md); needs one GPU; on a CPU it has no effect",
     )
-    include_num_input_tokens_seen: bool = False
     logging_nan_inf_filter: bool = False
 
     def __post_init__(self) -> None:
@@ -96,9 +96,10 @@ class RunArguments(TrainingArguments):
         super().__post_init__()
         if self.eval_strategy == "epoch":  # it would evaluate after the checkpoint of its step
             raise BadInput("--eval_strategy epoch: give --eval_steps, which may be a share of all")
-        if self.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy"):
-            raise BadInput(f"--lr_scheduler_type {self.lr_scheduler_type.value}: not supported")
-        if self.warmup_steps and self.lr_scheduler_type == "constant":
+        schedule = SchedulerType(self.lr_scheduler_type).value
+        if schedule in ("reduce_lr_on_plateau", "greedy"):  # they expect a loss that falls
+            raise BadInput(f"--lr_scheduler_type {schedule}: not supported")
+        if self.warmup_steps and schedule == "constant":
             said = (
                 "does nothing with a constant rate; give --lr_scheduler_type constant_with_warmup"
             )

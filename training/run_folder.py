@@ -47,7 +47,6 @@ logger = logging.getLogger(__name__)
 FORMAT = 1
 BEST = "best"
 STAGING = ".checkpoint.partial"
-WEIGHTS = ("model.safetensors", "aux_head.safetensors")
 _RESULT = ".result.partial"
 _NAME = re.compile(r"checkpoint-[0-9]+")
 _STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json")

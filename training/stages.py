@@ -157,7 +157,7 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
         if start.finished:
             return args.output_dir
         from training.builders import build_training  # here: a finished run needs none of it
-        from training.result import finish, measure_initial, save_best, save_last, score_result
+        from training.result import finish, measure_initial, save_best, score_result
 
         trainer, plan = build_training(settings, tokenizer, corpus, dev)
         announce(settings, plan)
@@ -170,7 +170,9 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
         if is_main:
             verdict = None
             if dev is None:
-                save_last(trainer, tokenizer)
+                logger.info("no dev task: the last model is the result")
+                with installing_result(Path(args.output_dir), trainer.run_id) as folder:
+                    trainer.model.encoder.save(str(folder), tokenizer)
             else:
                 facts, verdict = save_best(trainer, tokenizer, dev, initial)
                 record |= facts

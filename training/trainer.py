@@ -327,9 +327,8 @@ class Steps(TrainerCallback):
         self.sampler.set_epoch(int(state.epoch or 0))
 
     def on_optimizer_step(self, args, state, control, **kwargs):
-        if not kwargs[
-            "optimizer"
-        ].step_was_skipped:  # fp16 skips a step whose gradients are infinite
+        # fp16 skips a step whose gradients are infinite.
+        if not kwargs["optimizer"].step_was_skipped:
             self.model.after_step()
 
     def on_step_end(self, args, state, control, **kwargs):

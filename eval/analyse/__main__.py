@@ -11,12 +11,11 @@ import torch
 
 from common.errors import run_command
 from common.files import write_json
-from common.flags import Parser, add_encoder, check_output
+from common.flags import Parser, add_encoder, check_output, labelled
 from common.streams import show
 from eval.analyse.geometry import ABOVE, HEADLINES, alignment, by_gold, lines
 from eval.analyse.pictures import draw
 from eval.encode import Encode, device_here
-from eval.labels import labelled
 from eval.metrics.correlation import spearman
 from eval.metrics.cosine import pair_cosines
 from eval.scores import markdown

@@ -6,6 +6,7 @@ give `States`.
 """
 
 import logging
+from collections.abc import Iterable
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -13,7 +14,7 @@ from transformers import PreTrainedModel
 from models.families import APART, packs
 from models.fast import packed
 from models.fast.casting import cast_matrices, cast_together
-from models.fast.dropout import lighten_dropout, sample_dropout
+from models.fast.dropout import hand_down, lighten_dropout
 from models.fast.packing import EDGE, Shares, fixed, shares_of
 from models.fast.tokens import SAMPLED, Padded, States, Tokens, token_loss
 
@@ -25,7 +26,6 @@ __all__ = [
     "cast_together",
     "fixed",
     "lighten_dropout",
-    "sample_dropout",
     "shares_of",
     "token_loss",
 ]
@@ -51,10 +51,14 @@ def is_packed(config) -> bool:
     return config._attn_implementation == packed.NAME
 
 
-def sample_rates(model: PreTrainedModel) -> None:
-    """Let attention with exchanged dropout take its rates from the batch, with padding too."""
+def sample_dropout(model: PreTrainedModel, parts: Iterable[nn.Module]) -> int:
+    """As `lighten_dropout`; the parts, and attention with padding too, then take `rates`."""
+    for part in parts:
+        part.register_forward_pre_hook(hand_down, with_kwargs=True)
+    operations = lighten_dropout(model)
     if not is_packed(model.config):
         model.set_attn_implementation(SAMPLED)
+    return operations
 
 
 def tokens_of(config, mask: Tensor, rates: Tensor | None = None) -> Tokens:

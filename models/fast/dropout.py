@@ -16,8 +16,6 @@ expectation does not change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -163,14 +161,7 @@ def lighten_dropout(module: nn.Module) -> int:
     return len(plain)
 
 
-def sample_dropout(module: nn.Module, parts: Iterable[nn.Module]) -> int:
-    """As `lighten_dropout`; the parts then take `rates`."""
-    for part in parts:
-        part.register_forward_pre_hook(_hand_down, with_kwargs=True)
-    return lighten_dropout(module)
-
-
-def _hand_down(part: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+def hand_down(part: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
     """Take `rates` from a part's arguments and set them on its dropout modules; None if absent."""
     rates = kwargs.pop("rates", None)
     for child in part.modules():

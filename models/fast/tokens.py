@@ -107,12 +107,6 @@ class States:
             first, marked = (torch.searchsorted(read, part) for part in (first, marked))
         return states.at(first)[0], Labelled(states.at(marked), targets, self.tokens.waits)
 
-    def token_loss(
-        self, transform: nn.Module, decoder: Any, labels: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Sum of the cross entropies of the labels, (B, L), and their number."""
-        return token_loss(transform, decoder, self.labelled(labels))
-
 
 def token_loss(transform: nn.Module, decoder: Any, labelled: Labelled) -> tuple[Tensor, Tensor]:
     """Sum of the cross entropies of the labels, and their number.

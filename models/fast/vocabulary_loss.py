@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-IGNORED = -100  # as in torch's cross entropy
+from data.views import IGNORED
+
 # rows with logits in memory in float32, twice as many in bfloat16: 62 MB with BERT's vocabulary
 CHUNK = 512
 BLOCK = 16  # rows per softmax on a CPU, so that they stay in its cache
@@ -81,9 +82,7 @@ def _become_gradient(logits: Tensor, targets: Tensor, d_bias: Tensor | None) -> 
         picked, top = soft.gather(1, target).squeeze(1), soft.amax(1, keepdim=True)
         mass = soft.sub_(top).exp_().sum(1, keepdim=True)
         total += torch.where(real, (top + mass.log()).squeeze(1) - picked, 0.0).sum()
-        weight = real.to(soft.dtype).unsqueeze(
-            1
-        )  # 0 for a row without a target, whose gradient is 0
+        weight = real.to(soft.dtype).unsqueeze(1)  # 0 without a target, whose gradient is 0
         soft.mul_(mass.reciprocal().mul_(weight)).scatter_add_(1, target, -weight)
         if d_bias is not None:
             d_bias += soft.sum(0)

@@ -92,8 +92,7 @@ class ConSERT(Method):
 
 
 CITATION = """@misc{yan2021consert,
-  title = {{ConSERT}: A Contrastive Framework for Self-Supervised Sentence
-  Representation Transfer},
+  title = {{ConSERT}: A Contrastive Framework for Self-Supervised Sentence Representation Transfer},
   author = {Yan, Yuanmeng and Li, Rumei and Wang, Sirui and Zhang, Fuzheng and Wu, Wei and Xu,
   Weiran},
   year = {2021}, eprint = {2105.11741}, archivePrefix = {arXiv}}"""

@@ -87,10 +87,8 @@ class Cropping(Method):
 
 
 CITATION = """@misc{izacard2021contriever,
-  title = {Unsupervised Dense Information Retrieval with Contrastive
-  Learning},
+  title = {Unsupervised Dense Information Retrieval with Contrastive Learning},
   author = {Izacard, Gautier and Caron, Mathilde and Hosseini, Lucas and Riedel, Sebastian and
-  Bojanowski, Piotr and
-  Joulin, Armand and Grave, Edouard},
+  Bojanowski, Piotr and Joulin, Armand and Grave, Edouard},
   year = {2021}, eprint = {2112.09118}, archivePrefix = {arXiv}}"""
 METHOD = Cropping(CITATION)

@@ -48,8 +48,7 @@ def pairing(count: int, negatives: int) -> tuple[Tensor, Tensor]:
     if len(others) < 2:
         raise BadInput(
             f"--per_device_train_batch_size {count}: --negatives {negatives} leaves {len(others)} "
-            "sentences for "
-            "pairs of different ones, but 2 are needed; raise the batch size"
+            "sentences for pairs of different ones, but 2 are needed; raise the batch size"
         )
     partners = dict(zip(others, others[1:] + others[:1], strict=True))
     return torch.tensor([partners.get(row, row) for row in range(count)]), torch.tensor(same)
@@ -107,8 +106,7 @@ class CT(Method):
 
 
 CITATION = r"""@misc{carlsson2021ct, title = {Semantic Re-tuning with Contrastive Tension},
-  author = {Carlsson, Fredrik and Gyllensten, Amaru Cuba and Gogoulou, Evangelia and Hellqvist,
-  Erik Ylip{\"a}{\"a}
-  and Sahlgren, Magnus},
+  author = {Carlsson, Fredrik and Gyllensten, Amaru Cuba and Gogoulou, Evangelia and Hellqvist, Erik
+  Ylip{\"a}{\"a} and Sahlgren, Magnus},
   year = {2021}, note = {ICLR 2021}, url = {https://openreview.net/forum?id=Ov_sMNau-PF}}"""
 METHOD = CT(CITATION, published=("ct-bert-base",))

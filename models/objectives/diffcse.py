@@ -141,11 +141,9 @@ class DiffCSE(simcse.SimCSE):
 
 
 CITATION = r"""@misc{chuang2022diffcse,
-  title = {{DiffCSE}: Difference-based Contrastive Learning for Sentence
-  Embeddings},
-  author = {Chuang, Yung-Sung and Dangovski, Rumen and Luo, Hongyin and Zhang, Yang and Chang,
-  Shiyu and
-  Solja{\v{c}}i{\'c}, Marin and Li, Shang-Wen and Yih, Wen-tau and Kim, Yoon and Glass, James},
+  title = {{DiffCSE}: Difference-based Contrastive Learning for Sentence Embeddings},
+  author = {Chuang, Yung-Sung and Dangovski, Rumen and Luo, Hongyin and Zhang, Yang and Chang, Shiyu
+  and Solja{\v{c}}i{\'c}, Marin and Li, Shang-Wen and Yih, Wen-tau and Kim, Yoon and Glass, James},
   year = {2022}, eprint = {2204.10298}, archivePrefix = {arXiv}}"""
 METHOD = DiffCSE(
     CITATION, published=("diffcse-bert-base", "diffcse-bert-large", "diffcse-roberta-base")

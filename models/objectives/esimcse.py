@@ -62,8 +62,8 @@ class ESimCSE(moco.MoCo):
 
 
 CITATION = """@misc{wu2021esimcse,
-  title = {{ESimCSE}: Enhanced Sample Building Method for Contrastive Learning of
-  Unsupervised Sentence Embedding},
+  title = {{ESimCSE}: Enhanced Sample Building Method for Contrastive Learning of Unsupervised
+  Sentence Embedding},
   author = {Wu, Xing and Gao, Chaochen and Zang, Liangjun and Han, Jizhong and Wang, Zhongyuan and
   Hu, Songlin},
   year = {2021}, eprint = {2109.04380}, archivePrefix = {arXiv}}"""

@@ -184,8 +184,7 @@ class InfoCSE(simcse.SimCSE):
 
 
 CITATION = """@misc{wu2022infocse,
-  title = {{InfoCSE}: Information-aggregated Contrastive Learning of Sentence
-  Embeddings},
+  title = {{InfoCSE}: Information-aggregated Contrastive Learning of Sentence Embeddings},
   author = {Wu, Xing and Gao, Chaochen and Lin, Zijia and Han, Jizhong and Wang, Zhongyuan and Hu,
   Songlin},
   year = {2022}, eprint = {2210.06432}, archivePrefix = {arXiv}}"""

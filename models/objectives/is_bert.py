@@ -103,8 +103,7 @@ class ISBERT(Method):
 
 
 CITATION = """@misc{zhang2020isbert,
-  title = {An Unsupervised Sentence Embedding Method by Mutual Information
-  Maximization},
+  title = {An Unsupervised Sentence Embedding Method by Mutual Information Maximization},
   author = {Zhang, Yan and He, Ruidan and Liu, Zuozhu and Lim, Kwan Hui and Bing, Lidong},
   year = {2020}, eprint = {2009.12061}, archivePrefix = {arXiv}}"""
 METHOD = ISBERT(CITATION, published=("is-bert-base",))

@@ -69,8 +69,7 @@ class MemoryBank(simcse.SimCSE):
 
 
 CITATION = """@misc{wu2018memory,
-  title = {Unsupervised Feature Learning via Non-Parametric Instance-level
-  Discrimination},
+  title = {Unsupervised Feature Learning via Non-Parametric Instance-level Discrimination},
   author = {Wu, Zhirong and Xiong, Yuanjun and Yu, Stella and Lin, Dahua},
   year = {2018}, eprint = {1805.01978}, archivePrefix = {arXiv}}"""
 METHOD = MemoryBank(CITATION, simcse.CITATION)

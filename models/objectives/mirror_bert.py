@@ -59,8 +59,8 @@ class MirrorBERT(Method):
 
 
 CITATION = r"""@misc{liu2021mirrorbert,
-  title = {Fast, Effective, and Self-Supervised: Transforming Masked Language
-  Models into Universal Lexical and Sentence Encoders},
+  title = {Fast, Effective, and Self-Supervised: Transforming Masked Language Models into Universal
+  Lexical and Sentence Encoders},
   author = {Liu, Fangyu and Vuli{\'c}, Ivan and Korhonen, Anna and Collier, Nigel},
   year = {2021}, eprint = {2104.08027}, archivePrefix = {arXiv}}"""
 METHOD = MirrorBERT(CITATION, published=("mirror-bert-base",))

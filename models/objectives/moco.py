@@ -148,8 +148,7 @@ class Memory(nn.Module):
         parts = [self.keys(c.input_ids[view], c.attention_mask[view]) for c in chunks]
         pooled = gather_rows(torch.cat(parts))
         head = encoded.projection if self.keys.projection is None else self.keys.projection
-        with torch.autocast(pooled.device.type, enabled=False):  # as the queries are projected
-            return project(head, pooled[None])[0].detach()
+        return project(head, pooled[None])[0].detach()
 
 
 class MomentumContrast(Contrast):

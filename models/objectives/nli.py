@@ -22,9 +22,7 @@ from models.perturb import Perturbation
 
 CLASSES = 3
 ADVERSARIAL = "adversarial"
-Change = Literal[
-    "none", "shuffle", "token_cutoff", "feature_cutoff", "dropout", "span", "adversarial"
-]
+Change = Literal[consert.Change, "adversarial"]
 
 
 @dataclass
@@ -52,7 +50,9 @@ class Arguments(consert.Arguments):
 def pair_features(first: Tensor, second: Tensor, squares: bool) -> Tensor:
     """(u, v, |u - v|) and, with `squares`, max(u, v)^2: two (B, H) -> (B, 3H) or (B, 4H)."""
     parts = [first, second, (first - second).abs()]
-    return torch.cat(parts + [torch.maximum(first, second).square()] * squares, dim=-1)
+    if squares:
+        parts.append(torch.maximum(first, second).square())
+    return torch.cat(parts, dim=-1)
 
 
 def fast_gradient(gradient: Tensor, size: float) -> Tensor:
@@ -115,8 +115,7 @@ class Classified(Objective):
             [gradient] = torch.autograd.grad(self.loss(pooled, needed(batch.labels)[0]), zero)
         moved = Perturbation(added=fast_gradient(gradient, self.args.adversarial_size))
         pooled = encoder(ids, mask, None, moved).pooled.view(2, size, -1)
-        with torch.autocast(pooled.device.type, enabled=False):
-            return project(encoded.projection, gather_with_gradient(at_least_float32(pooled)))
+        return project(encoded.projection, gather_with_gradient(at_least_float32(pooled)))
 
 
 class NLI(Method):

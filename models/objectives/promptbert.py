@@ -94,8 +94,7 @@ class PromptBERT(Method):
         if len({frame.position(tokenizer.mask_token_id) for frame in frames}) > 1:
             raise BadInput(
                 f"--template_2: {MASK} must have as many tokens after it as in --template, or, if "
-                "it precedes the "
-                "text, before it"
+                "it precedes the text, before it"
             )
         check_apart(encoder.config, "PromptBERT, which moves the template's positions,")
         return [Denoised(args.temperature, frames)]
@@ -104,7 +103,6 @@ class PromptBERT(Method):
 CITATION = """@misc{jiang2022promptbert,
   title = {{PromptBERT}: Improving {BERT} Sentence Embeddings with Prompts},
   author = {Jiang, Ting and Jiao, Jian and Huang, Shaohan and Zhang, Zihan and Wang, Deqing and
-  Zhuang, Fuzhen and
-  Wei, Furu and Huang, Haizhen and Deng, Denvy and Zhang, Qi},
+  Zhuang, Fuzhen and Wei, Furu and Huang, Haizhen and Deng, Denvy and Zhang, Qi},
   year = {2022}, eprint = {2201.04337}, archivePrefix = {arXiv}}"""
 METHOD = PromptBERT(CITATION, published=("promptbert-bert-base",))

@@ -44,8 +44,7 @@ class Arguments(MethodArguments):
     teacher: list[str] = flag(
         ["self"],
         "one or two folders or hub ids with the encoder's vocabulary; self: the encoder itself "
-        "(ours), which gains "
-        "little: give a trained one",
+        "(ours), which gains little: give a trained one",
     )
     teacher_pooling: str | None = flag(
         None, "pooling of the teachers; default: what their folders say"
@@ -150,10 +149,8 @@ class RankCSE(Method):
 
 
 CITATION = """@misc{liu2023rankcse,
-  title = {{RankCSE}: Unsupervised Sentence Representations Learning via Learning to
-  Rank},
+  title = {{RankCSE}: Unsupervised Sentence Representations Learning via Learning to Rank},
   author = {Liu, Jiduan and Liu, Jiahao and Wang, Qifan and Wang, Jingang and Wu, Wei and Xian,
-  Yunsen and Zhao,
-  Dongyan and Chen, Kai and Yan, Rui},
+  Yunsen and Zhao, Dongyan and Chen, Kai and Yan, Rui},
   year = {2023}, eprint = {2305.16726}, archivePrefix = {arXiv}}"""
 METHOD = RankCSE(CITATION, published=("rankcse-bert-base",))

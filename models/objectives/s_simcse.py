@@ -82,8 +82,7 @@ class SSimCSE(simcse.SimCSE):
 
 
 CITATION = """@misc{zhang2021ssimcse,
-  title = {{S-SimCSE}: Sampled Sub-networks for Contrastive Learning of Sentence
-  Embedding},
+  title = {{S-SimCSE}: Sampled Sub-networks for Contrastive Learning of Sentence Embedding},
   author = {Zhang, Junlei and Lan, Zhenzhong},
   year = {2021}, eprint = {2111.11750}, archivePrefix = {arXiv}}"""
 _SCORES = """s-simcse-bert-base s-simcse-sentence-bert-base s-simcse-bert-large

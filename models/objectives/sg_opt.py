@@ -97,8 +97,7 @@ class SelfGuided(Contrast):
         """The sentences' vectors, and those of the copy's layers."""
         query = encoded.projected.flatten(0, 1)  # (V N, D): all processes, view by view
         layers = self._layers(batch, encoded.chunk_size)
-        with torch.autocast(query.device.type, enabled=False):
-            return query, project(encoded.projection, layers)  # (K, V N, D)
+        return query, project(encoded.projection, layers)  # (K, V N, D)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         terms = super().forward(encoded, batch)

@@ -87,7 +87,8 @@ class SimCSEPlusPlus(Method):
     one_text = True
 
     def views(self, args: Arguments) -> list[View]:
-        return super().views(args) + [CLEAN] * args.off_dropout
+        views = super().views(args)
+        return [*views, CLEAN] if args.off_dropout else views
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         objectives: list[Objective] = [simcse.Contrastive(args.temperature)]
@@ -102,8 +103,8 @@ class SimCSEPlusPlus(Method):
 
 
 CITATION = """@misc{xu2023simcsepp,
-  title = {{SimCSE++}: Improving Contrastive Learning for Sentence Embeddings from
-  Two Perspectives},
+  title = {{SimCSE++}: Improving Contrastive Learning for Sentence Embeddings from Two
+  Perspectives},
   author = {Xu, Jiahao and Shao, Wei and Chen, Lihui and Liu, Lemao},
   year = {2023}, eprint = {2305.13192}, archivePrefix = {arXiv}}"""
 METHOD = SimCSEPlusPlus(CITATION, published=("simcse-pp-bert-base",))

@@ -135,8 +135,8 @@ class TSDAE(Method):
 
 
 CITATION = """@misc{wang2021tsdae,
-  title = {{TSDAE}: Using Transformer-based Sequential Denoising Auto-Encoder for
-  Unsupervised Sentence Embedding Learning},
+  title = {{TSDAE}: Using Transformer-based Sequential Denoising Auto-Encoder for Unsupervised
+  Sentence Embedding Learning},
   author = {Wang, Kexin and Reimers, Nils and Gurevych, Iryna},
   year = {2021}, eprint = {2104.06979}, archivePrefix = {arXiv}}"""
 METHOD = TSDAE(CITATION)

@@ -1,6 +1,6 @@
 """The labels of a command's models."""
 
-from eval.labels import labelled
+from common.flags import labelled
 from tests.refusals import refused
 
 
