@@ -75,8 +75,8 @@ class ContrastiveTension(Objective):
         super().__init__()
         self.second = second
         self.negatives = negatives
-        # Of the last batch, reused while the batch size is the same.
-        self._pairs: tuple[Tensor, Tensor] | None = None
+        # By batch size; kept, because a CUDA graph reads them again.
+        self._pairs: dict[int, tuple[Tensor, Tensor]] = {}
 
     def check_batch(self, count: int) -> None:
         pairing(count, self.negatives)
@@ -88,10 +88,10 @@ class ContrastiveTension(Objective):
             gather_with_gradient(at_least_float32(side)).flatten(0, 1)
             for side in (encoded.pooled, pooled)
         )
-        if self._pairs is None or len(self._pairs[0]) != len(first):
+        if len(first) not in self._pairs:
             partner, same = pairing(len(first), self.negatives)
-            self._pairs = partner.to(first.device), same.to(first.device)
-        partner, same = self._pairs
+            self._pairs[len(first)] = partner.to(first.device), same.to(first.device)
+        partner, same = self._pairs[len(first)]
         return {"contrastive": Term(tension(first, second[partner], same), 1.0)}
 
 

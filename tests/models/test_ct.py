@@ -52,6 +52,16 @@ def test_the_model_s_loss_equals_a_computation_pair_by_pair(tiny_bert, packed):
     assert loss == pytest.approx(want, rel=1e-5)
 
 
+def test_pairs_of_one_batch_size_stay_where_a_cuda_graph_reads_them(tiny_bert):
+    model, batch = made(tiny_bert, negatives=3)
+    [objective] = model.objectives
+    model(**batch)
+    pairs = objective._pairs[8]
+    model(**make_batch("ct", tiny_bert, mask_of(LENGTHS[:4])))
+    model(**batch)
+    assert objective._pairs[8] is pairs
+
+
 def test_both_encoders_start_alike_and_learn_apart(tiny_bert):
     model, batch = made(tiny_bert)
     encoders = model.encoder, model.objectives[0].second
