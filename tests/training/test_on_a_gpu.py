@@ -25,7 +25,8 @@ def arguments(tmp_path, monkeypatch):
     def on(device, **flags):
         by_name = property(lambda self: torch.device(self._setup_devices and device))
         monkeypatch.setattr(RunArguments, "device", by_name)
-        return RunArguments(output_dir=str(tmp_path / "run"), use_cpu=True, bf16=False, **flags)
+        usual = {"output_dir": str(tmp_path / "run"), "use_cpu": True, "bf16": False}
+        return RunArguments(**usual | flags)
 
     return on
 
@@ -64,6 +65,12 @@ def test_tf32_is_an_option_and_in_the_plan(arguments, monkeypatch):
 def test_two_gpus_in_one_process_are_refused():
     with pytest.raises(BadInput, match=r"nn.DataParallel .*one_gpu.yaml"):
         check_machine(SimpleNamespace(n_gpu=2), 1000, 0)
+
+
+def test_fp16_takes_an_optimizer_that_tells_of_a_skipped_step(arguments):
+    """A fused one skips in its kernel, so accelerate takes the step for done."""
+    assert arguments("cuda").optim == "adamw_torch_fused"
+    assert arguments("cuda", fp16=True, use_cpu=False).optim == "adamw_torch"
 
 
 @pytest.mark.parametrize("skipped", [False, True])
