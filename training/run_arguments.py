@@ -97,9 +97,7 @@ class RunArguments(TrainingArguments):
         if self.eval_strategy == "epoch":  # it would evaluate after the checkpoint of its step
             raise BadInput("--eval_strategy epoch: give --eval_steps, which may be a share of all")
         if self.fp16 and self.optim == OptimizerNames.ADAMW_TORCH_FUSED:
-            self.optim = (
-                OptimizerNames.ADAMW_TORCH
-            )  # fused, it hides that a step was skipped
+            self.optim = OptimizerNames.ADAMW_TORCH  # fused, it hides that a step was skipped
         schedule = SchedulerType(self.lr_scheduler_type).value
         if schedule in ("reduce_lr_on_plateau", "greedy"):  # they expect a loss that falls
             raise BadInput(f"--lr_scheduler_type {schedule}: not supported")
