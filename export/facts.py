@@ -39,7 +39,12 @@ class Facts:
     @property
     def starts(self) -> list[dict[str, Any]]:
         """What every start of the run ran on, if that differs, the last one last."""
-        return [*self.record.get("earlier_starts", []), self.record]
+        names = ("versions", "commit", "changed_files", "hardware")
+        starts = {}
+        for start in [*self.record.get("earlier_starts", []), self.record]:
+            shown = {name: start.get(name) for name in names}
+            starts[str(shown)] = shown
+        return [*starts.values()]
 
     @property
     def method(self) -> Method | None:

@@ -50,7 +50,10 @@ def parser() -> Parser:
     p.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(_names()))
     rows = "only these rows; of a study, these values of its first level (default: all)"
     p.add_argument("--rows", nargs="+", default=[], metavar="LABEL", help=rows)
-    seeds = "one run of each row per seed (default: 0 1 2, or as in the study)"
+    seeds = (
+        "one run of each row per seed (default: 0 1 2, or as in the study); a study that chooses "
+        "also runs its first seed"
+    )
     p.add_argument("--seeds", nargs="+", type=int, help=seeds)
     steps = "steps per run (default: as in the configurations)"
     p.add_argument("--steps", type=positive, help=steps)

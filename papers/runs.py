@@ -188,7 +188,7 @@ class RunPlan:
         changed = []
         for name, before in inputs.get("contents", {}).items():
             now = _content(_hashable(settings.get(name)))
-            if now and now != before:
+            if any(now[file] != before[file] for file in now.keys() & before.keys()):
                 changed.append(name)
         before, files = inputs.get("text", {}).get("sha256"), settings.get("train_file")
         if before and files and _text(_hashable(files), choice.data_dir) not in (None, before):
@@ -315,9 +315,12 @@ def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
     facts = dict(record)
     facts["text"] = inputs.get("text", {}).get("sha256")
     facts["start"] = inputs.get("start", files.get("model.safetensors"))
-    starts = record.get("earlier_starts") or []  # that ran on something else
-    named = [f"{start['commit']} on {start['hardware']['device']}" for start in starts]
-    facts["earlier_starts"] = ", ".join(named) or None
+    places = []
+    for start in [*record.get("earlier_starts", []), record]:
+        device = (start.get("hardware") or {}).get("device")
+        places.append(f"{start.get('commit')} on {device}")
+    before = dict.fromkeys(place for place in places if place != places[-1])
+    facts["earlier_starts"] = ", ".join(before) or None
     facts["scored_step"] = (record.get("best") or {}).get("step", record.get("steps"))
     if "bf16" in settings:
         facts["precision"] = precision(settings["bf16"])

@@ -104,11 +104,12 @@ def fill(
 
 def _refuse_other(plan: RunPlan, choice: Choice, row: Mapping[str, Any], path: Path) -> None:
     """Raise BadInput if a row that is not trained again is of other steps or precision."""
-    steps = row.get("facts", {}).get("steps")
+    facts = row.get("facts", row)  # older rows have them themselves
+    steps, used = facts.get("steps"), row.get("precision") or facts.get("precision")
     planned = plan.settings().get("max_steps", "-1")
     other = planned != "-1" and steps is not None and str(steps) != planned
-    if other or row.get("precision", precision(choice.bf16)) != precision(choice.bf16):
-        how = f"{steps} steps, {row.get('precision')}"
+    if other or (used and used != precision(choice.bf16)):
+        how = f"{steps} steps, {used or 'of unknown precision'}"
         raise BadInput(f"{path}: has {row['name']} with {how}; give another --output")
 
 

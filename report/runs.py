@@ -54,7 +54,7 @@ def _checkpoint(record: dict[str, Any]) -> str:
     """The name of the checkpoint that the run began with; of a folder, with digits of its hash."""
     name = record.get("settings", {}).get("model_name_or_path") or ""
     start = record["trajectory"].get("start")
-    return short(name) if start in (None, name) else f"{short(name)} ({start[:12]})"
+    return short(name) if not name or start in (None, name) else f"{short(name)} ({start[:12]})"
 
 
 def facts(record: dict[str, Any]) -> dict[str, str]:

@@ -90,6 +90,8 @@ def read_documents(
             f"{names}: no document; give a table, a .jsonl or .txt file, or a folder of "
             f"{' '.join(WHOLE)}"
         )
+    if title_column and not any(document.title for document in kept):
+        raise BadInput(f"no document has a title in '{title_column}' (--title_column)")
     return kept
 
 
@@ -114,15 +116,10 @@ def _documents(
     elif suffix in CONVERTED:
         yield str(path), _whole(path, path.name)
     elif kind == "json":
-        titled = False
         for number, line in numbered_lines(path, _LARGEST):
             if line.strip():
                 where, name = f"{path}:{number}", f"{path.name}:{number}"
-                document = _record(where, name, line, text_column, title_column or "title")
-                titled = titled or bool(document.title)
-                yield where, document
-        if title_column and not titled:
-            raise BadInput(f"{path}: no line has a '{title_column}' (--title_column)")
+                yield where, _record(where, name, line, text_column, title_column or "title")
     elif is_table(path):
         names = (title_column, text_column or "text")
         titled = title_column is not None

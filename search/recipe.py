@@ -37,7 +37,7 @@ class Recipe(NamedTuple):
         try:
             path = fetch(str(model), FILE)
         except Unreachable as error:
-            logger.warning("%s; without it search is hybrid, in English", error)
+            logger.info("%s; searching as with a model that has none", error)
             path = None
         if path is None:
             return None

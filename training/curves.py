@@ -74,7 +74,7 @@ def describe_conditioning(history: History) -> str | None:
     if not evaluations:
         return None
     last = evaluations[-1]
-    losses = f"loss {last.own:.3f} with its own [CLS], {last.other:.3f} with a neighbour's"
+    losses = f"loss {last.own:.3f} with its own [CLS], {last.other:.3f} with another's"
     if not last.increase >= CLEAR:  # true for NaN too
         return (
             f"the auxiliary network hardly conditions on [CLS] ({losses}): expect the result of "

@@ -8,6 +8,7 @@ its state and learning rate: it is a few fused kernels, and capturing it gained 
 from __future__ import annotations
 
 import copy
+import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -25,6 +26,7 @@ from models import fast
 from training.run_arguments import RunArguments, recomputes
 from training.trainer import EmbeddingTrainer
 
+logger = logging.getLogger(__name__)
 # Torch prefers cuDNN's, which is slower at 32 tokens: 16.7 -> 15.6 ms for InfoCSE on an H200.
 _ATTENTION = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 _MOST = 16  # graphs: each keeps its own gradients and activations
@@ -74,6 +76,8 @@ class GraphedStep:
         if shape not in self.captured:
             copies = copy.deepcopy(tensors)
             self.captured[shape] = copies, self.capture(copies, shares)
+            if len(self.captured) == _MOST:
+                logger.info("%d shapes of batch are captured; others run without a graph", _MOST)
         copies, replay = self.captured[shape]
         for name, value in tensors.items():
             copies[name].copy_(value, non_blocking=True)

@@ -74,8 +74,9 @@ class RunArguments(TrainingArguments):
     )
     cuda_graph: bool = flag(
         False,
-        "replay the whole step as one CUDA graph for every shape of batch: 2.5 to 5 times as fast "
-        "on an H200 (results/gpu-h200.md); needs one GPU; on a CPU it has no effect",
+        "replay the whole step as a CUDA graph, one for each of the first 16 shapes of batch: 2.5 "
+        "to 5 times as fast on an H200 (results/gpu-h200.md); needs one GPU; on a CPU it has no "
+        "effect",
     )
     logging_nan_inf_filter: bool = False
 

@@ -349,7 +349,14 @@ def keep_if_best(
     """
     if not math.isfinite(value):
         raise NonFinite(f"{name} is {value} at step {state.global_step}: lower --learning_rate")
-    if state.is_world_process_zero and (state.best_metric is None or value > state.best_metric):
+    if not state.is_world_process_zero:
+        return
+    most, found = state.best_metric, facts_in(root / BEST)
+    if most is not None and found.get("run") == run_id and found["step"] <= state.global_step:
+        # Of a step that a resume has repeated, with a lower score.
+        if found["value"] > most and problem(root / BEST) is None:
+            most = found["value"]
+    if most is None or value > most:
         facts = {"run": run_id, "step": state.global_step, "value": value}
         with filling(root / BEST, facts, replace=True) as folder:
             save(folder)

@@ -111,7 +111,8 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
             raise BadInput(f"{path}: given twice on one side; give each run once")
         here = {name: rows[key][name] for key in keys for name in SETTINGS if name in rows[key]}
         if here:
-            here.setdefault("prompts", {})  # recorded only if there are some
+            by_role = [rows[key].get("prompts", {}) for key in keys]
+            here["prompts"] = {role: text for some in by_role for role, text in some.items()}
         different = unlike(here, settings, ", before ")
         unequal = set(shown) ^ set(keys)
         for key in set(shown) & set(keys):

@@ -128,6 +128,9 @@ def test_rows_of_the_file_stay_and_are_not_trained_again(asked, filled, tmp_path
     with pytest.raises(BadInput, match=r"differ in start; compare them in two files"):
         filled("infocse-seeds-mini", "--rows=simcse-mini", "--seeds=2", model="other")
     shutil.rmtree(tmp_path / "runs")
+    path = tmp_path / "results" / "infocse-seeds-mini.json"
+    older = [{**row, "steps": row.pop("facts")["steps"]} for row in json.loads(path.read_text())]
+    path.write_text(json.dumps(older))
     for flag in ("--steps=3", "--float32"):
         with pytest.raises(BadInput, match=r"json: has simcse-mini_[\w-]+ with 500 steps, bf16"):
             filled("infocse-seeds-mini", "--rows=simcse-mini", "--seeds=0", flag)

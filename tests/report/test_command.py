@@ -36,6 +36,8 @@ def test_checkpoints_of_one_name_are_told_apart():
         record["trajectory"] = record["trajectory"] | {"start": digit * 64}
         shown.append(facts(record)["checkpoint"])
     assert shown == ["best (aaaaaaaaaaaa)", "best (bbbbbbbbbbbb)"]
+    record["settings"].pop("model_name_or_path")
+    assert facts(record)["checkpoint"] == "not recorded"
 
 
 class Page(HTMLParser):

@@ -123,8 +123,10 @@ def test_a_title_column_that_no_line_has_is_refused(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "a", "title": "b"}\n{"text": "c"}\n')
     titles = [title for _, title, _ in read_documents([tmp_path / "a.jsonl"], None, "title")]
     assert titles == ["b", ""]
-    with pytest.raises(BadInput, match=r"a\.jsonl: no line has a 'titel'"):
+    with pytest.raises(BadInput, match="no document has a title in 'titel'"):
         read_documents([tmp_path / "a.jsonl"], None, "titel")
+    (tmp_path / "b.jsonl").write_text('{"text": "d"}\n')
+    assert len(read_documents([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], None, "title")) == 3
 
 
 def test_other_formats_are_what_markitdown_makes_of_them(tmp_path, monkeypatch):

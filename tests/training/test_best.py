@@ -116,6 +116,11 @@ def test_a_run_whose_best_model_is_lost_or_not_its_own_is_refused_at_the_start(r
 def test_a_best_model_that_its_repeated_step_did_not_reach_is_kept(run):
     offer(run, 65.0, 5, 60.0)  # before a resume, which scored less at step 5
     assert open_run(str(run), SETTINGS) == Start(False, str(run / "checkpoint-6"))
+    offer(run, 62.0, 8, 60.0)
+    assert read_best(run, "one") == {"step": 5, "value": 65.0}
+    damage(run)
+    offer(run, 62.0, 8, 60.0)
+    assert read_best(run, "one") == {"step": 8, "value": 62.0}
 
 
 def test_a_best_model_of_a_later_step_is_found_again_by_the_resumed_run(run):

@@ -176,6 +176,17 @@ def test_how_was_searched_is_a_setting_wherever_its_task_stands(tmp_path):
     assert "search dense and bm25" in command.report(side(dense), side(bm25), [])
 
 
+def test_prompts_of_every_row_are_compared(tmp_path):
+    results, files = {}, []
+    for task in ("scifact", "STS12"):
+        results[task] = Result([row(task, "test", "spearman", "all", 100, 70.0)])
+    for query in ("q1: ", "q2: "):
+        results["scifact"].rows[0]["prompts"] = {"query": query}
+        files.append(tmp_path / f"{query[:2]}.json")
+        write_rows(files[-1], rows_of(results, "m", None, prompts={"default": "d: "}))
+    assert "prompts" in refused(side, *files)
+
+
 def test_intervals_over_runs_are_the_textbook_ones():
     # Equal spread and n: 2n - 2 degrees of freedom.
     low, high = welch(Score(70.0, 4, 2.0), Score(68.0, 4, 2.0))
