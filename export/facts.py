@@ -13,7 +13,7 @@ from common.files import RUN_FILE, read_json
 from eval.scores import has_scores, headline, read_scores, scores_of
 from models.objectives.base import Method
 from training.methods import load_method
-from training.run_folder import read_run
+from training.run_folder import read_run, starts
 
 BASELINE = "baseline.json"  # as `python -m baselines` writes it
 
@@ -39,12 +39,7 @@ class Facts:
     @property
     def starts(self) -> list[dict[str, Any]]:
         """What every start of the run ran on, if that differs, the last one last."""
-        names = ("versions", "commit", "changed_files", "hardware")
-        starts = {}
-        for start in [*self.record.get("earlier_starts", []), self.record]:
-            shown = {name: start.get(name) for name in names}
-            starts[str(shown)] = shown
-        return [*starts.values()]
+        return starts(self.record)
 
     @property
     def method(self) -> Method | None:

@@ -21,14 +21,13 @@ from papers.differences import in_words, over_seeds
 from papers.page import mean_and_deviation
 from training.curves import auxiliary_losses, read_log
 from training.provenance import provenance
-from training.run_folder import read_run
+from training.run_folder import read_run, starts
 
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", AVERAGE)
 RECORDS = {"simcse": "simcse-bert-base", "infocse": "infocse-bert-base"}  # by arm
 # STS-B dev of the authors' InfoCSE, the first evaluations that are published (PAPERS.md).
 AUTHORS_CURVE = {125: 64.37, 250: 70.08, 375: 72.37, 500: 73.03, 625: 73.96, 750: 77.79}
 AUTHORS_BEST = 85.49
-_OF_START = ("commit", "changed_files", "versions", "hardware")
 _DEV = "eval_stsb_spearman"
 INDEX = """# Reproductions
 
@@ -82,8 +81,8 @@ def facts_of(folders: list[Path]) -> dict[str, Any]:
         run, log = read_run(folder), read_log(folder)
         seed = run["settings"]["seed"]
         facts["seeds"].append(seed)
-        for start in [*run.get("earlier_starts", []), run]:
-            facts["starts"].append({"seed": seed, **{name: start.get(name) for name in _OF_START}})
+        for start in starts(run):
+            facts["starts"].append({"seed": seed, **start})
         # A resumed run knows the time of its last start alone.
         resumed = "earlier_starts" in run
         facts["minutes"].append(None if resumed else run["seconds_of_last_start"] / 60)

@@ -23,7 +23,7 @@ from infocse import load
 from training.config_files import read_config, words_of
 from training.methods import STAGE_ONE, script_of
 from training.provenance import contents, provenance
-from training.run_folder import discard, finished, read_run, write_run
+from training.run_folder import discard, finished, read_run, starts, write_run
 
 logger = logging.getLogger(__name__)
 CONFIGS = ROOT / "configs"
@@ -316,7 +316,7 @@ def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
     facts["text"] = inputs.get("text", {}).get("sha256")
     facts["start"] = inputs.get("start", files.get("model.safetensors"))
     places = []
-    for start in [*record.get("earlier_starts", []), record]:
+    for start in starts(record):
         device = (start.get("hardware") or {}).get("device")
         places.append(f"{start.get('commit')} on {device}")
     before = dict.fromkeys(place for place in places if place != places[-1])

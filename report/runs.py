@@ -11,7 +11,7 @@ from eval.compare.sides import Side, from_files
 from eval.scores import has_scores, scores_of
 from export.text import short
 from training.curves import describe_collapse, describe_conditioning, read_log
-from training.run_folder import read_run
+from training.run_folder import read_run, starts
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def facts(record: dict[str, Any]) -> dict[str, str]:
         if name.endswith("_weight") and value:
             weights.append(f"{name} {value:g}")
     devices, commits, versions = [], [], []
-    for start in [*record.get("earlier_starts", []), record]:
+    for start in starts(record):
         commit = (start.get("commit") or "")[:12]
         if commit and start.get("changed_files"):
             commit += f", {start['changed_files']} changed files"

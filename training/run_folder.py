@@ -18,7 +18,7 @@ import logging
 import math
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,6 +50,7 @@ STAGING = ".checkpoint.partial"
 _RESULT = ".result.partial"
 _NAME = re.compile(r"checkpoint-[0-9]+")
 _STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json")
+_OF_START = ("commit", "changed_files", "versions", "hardware")
 _MESSAGE_CHARS = 80  # per value: a dictionary of hashes is long
 
 
@@ -66,6 +67,15 @@ def read_run(folder: Path) -> dict[str, Any]:
     if not known:
         raise CheckpointRefused(f"{path}: not a run record: it has no 'trajectory' or no 'status'")
     return run
+
+
+def starts(record: Mapping[str, Any], names: Sequence[str] = _OF_START) -> list[dict[str, Any]]:
+    """What every start of a run ran on, the last one last; starts that agree in it count once."""
+    found: list[dict[str, Any]] = []
+    for start in [*record.get("earlier_starts", []), record]:
+        shown = {name: start.get(name) for name in names}
+        found = [*(other for other in found if other != shown), shown]
+    return found
 
 
 def write_run(folder: str | Path, content: dict[str, Any]) -> None:
@@ -146,10 +156,9 @@ def begin(root: Path, record: dict[str, Any], stack: ExitStack) -> Start:
 
 def _earlier_starts(old: dict[str, Any], new: dict[str, Any]) -> list[dict[str, Any]]:
     """The differing environments of earlier starts of a run; warns about other package versions."""
-    names = ("commit", "changed_files", "versions", "hardware", "command")
-    before = {name: old.get(name) for name in names}
-    listed = [start for start in old.get("earlier_starts", []) if start != before]
-    if before == {name: new[name] for name in names}:
+    names = ("command", *_OF_START)
+    *listed, before = starts(old, names)
+    if [before] == starts(new, names):
         return listed
     then = before["versions"] or {}
     changed = []
