@@ -88,6 +88,7 @@ def test_a_local_copy_is_scored_and_the_file_keeps_what_was_there(
     [later] = command.main([f"{name}={tiny_bert}", f"--output={output}"])
     assert [score["task"] for score in later["scores"]] == ["STS12", "STS13"]
     assert later["scores"][0] == score
+    (tmp_path / "mteb.json").write_text("[]", encoding="utf-8")
     page = rendered("published.md", tmp_path)
     source = "InfoCSE (arXiv 2210.06432), table 2"
     for words in (f"## {name}", "a local copy", "cls_before_pooler", source):
