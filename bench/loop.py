@@ -25,14 +25,14 @@ from training.graph import GraphedStep
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=positive, default=64, help="sentences per step")
     parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
-    parser.add_argument("--steps", type=positive, default=500, help="steps, one epoch of the text")
+    parser.add_argument("--steps", type=positive, default=500, help="steps to measure, one epoch of the text")
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
     """The parts of a step of SimCSE, InfoCSE and stage 1."""
     sizes = TINY | {"num_hidden_layers": 12, "initializer_range": 0.3}
     with TemporaryDirectory() as folder:
-        text = args.batch * args.steps
+        text = args.batch * (args.steps + 1)
         materials = Materials(Path(folder), sizes, args.batch, args.length, rows=text)
         names = ("simcse", "infocse", STAGE_ONE)
         return [host_of(materials, name, args.steps) for name in names]
@@ -40,7 +40,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 def host_of(materials: Materials, name: str, count: int) -> dict:
     """Median milliseconds of the parts of a step."""
-    flags = {"save_strategy": "no", "max_steps": count, "disable_tqdm": True}
+    flags = {"save_strategy": "no", "max_steps": count + 1, "disable_tqdm": True}
     trainer: Any = materials.trainer(Case(name), cuda_graph=True, **flags)  # a GraphedTrainer
     trainer.args.eval_strategy = IntervalStrategy.NO
     trainer.step = NoDevice(trainer.model, trainer.accelerator.autocast)
