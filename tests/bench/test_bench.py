@@ -15,7 +15,7 @@ from bench.cases import TINY, Case, Materials
 
 
 def test_the_host_s_parts_of_a_step_are_measured():
-    hosts = main(["loop", "--batch=4", "--steps=1"])
+    hosts = main(["loop", "--batch=4", "--steps=10"])
     assert [host["name"] for host in hosts] == ["simcse", "infocse", "stage 1"]
     for host in hosts:
         assert 0 < host["AdamW"] < host["all"] and 0 < host["collation"] < host["all"]
