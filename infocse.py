@@ -203,4 +203,5 @@ def compare(a: str | PathLike, b: str | PathLike) -> list[dict[str, Any]]:
     from eval.compare.intervals import compare as compared
     from eval.compare.sides import side
 
-    return [line.row() for line in compared(side(fspath(a)), side(fspath(b)))]
+    lines = compared(side(fspath(a)), side(fspath(b)))
+    return [line.row() for line in lines if line.difference is not None]

@@ -36,7 +36,7 @@ import infocse
 from bench.cases import STAGE_ONE, Case, Materials
 from bench.timing import step_ms
 from common.errors import BadInput, FolderInUse, ProjectError, StorageError, brief, run_command
-from common.files import RUN_FILE, read_json
+from common.files import ROOT, RUN_FILE, read_json
 from common.flags import Parser, output_folder
 from common.folders import locked, share
 from common.signals import stoppable
@@ -45,6 +45,8 @@ from data.prepare import prepare
 from eval.published import __main__ as published
 from eval.scores import markdown
 from papers.reproduction import write_page
+from training.config_files import read_config
+from training.run_folder import finished
 
 logger = logging.getLogger(__name__)
 PARTS = ("checkpoints", "simcse", "infocse")
@@ -149,9 +151,11 @@ def main(argv: Sequence[str] | None = None) -> str | None:
         show("under a launcher no step is measured: `python reproduce.py --dry_run` has the plan")
     if args.dry_run:
         return None
+    # Every process: the others would look for the data before the first one has fetched it.
+    with kept("the data", args.data_dir), locked(Path(args.data_dir) / "data", wait=True):
+        said = prepare(["sts", "wiki1m"], Path(args.data_dir))
     if first:
-        with kept("the data", args.data_dir), locked(Path(args.data_dir) / "data", wait=True):
-            show("\n".join(prepare(["sts", "wiki1m"], Path(args.data_dir))))
+        show("\n".join(said))
     jobs: dict[str, Callable[[bool], None]] = {}
     if first and "checkpoints" in args.parts:
         jobs["checkpoints"] = partial(score_checkpoints, runs / "checkpoints.json", args.data_dir)
@@ -213,8 +217,13 @@ def train(arm: Arm, scale: Scale, seed: int, runs: Path, data_dir: str, wait: bo
             settings["model"] = scale.model
         if scale.steps:
             settings["max_steps"] = scale.steps
-        config = f"configs/{arm.method}-bert-base.yaml"
-        infocse.train(config=config, **settings, **machine())
+        infocse.train(config=config_of(arm.method), **settings, **machine())
+
+
+def config_of(method: str) -> Path:
+    """The configuration with the published values of a method or of stage 1."""
+    name = "aux" if method == STAGE_ONE else method
+    return ROOT / "configs" / f"{name}-bert-base.yaml"
 
 
 def machine() -> dict[str, Any]:
@@ -234,7 +243,7 @@ def stage_one(scale: Scale, runs: Path, data_dir: str, wait: bool) -> Path:
     folder = runs / "stage-1"
     pretrain = partial(
         infocse.pretrain,
-        config="configs/aux-bert-base.yaml",
+        config=config_of(STAGE_ONE),
         model=scale.model,
         train_file="text/wiki1m_for_simcse.txt",
         data_dir=data_dir,
@@ -270,7 +279,7 @@ def push(repository: str, runs: Path) -> None:
 
     for folder in sorted(runs.glob("*-seed-*")):
         target = runs / "exports" / folder.name
-        if (folder / "scores.json").is_file():
+        if finished(folder):
             name = f"{repository}-{folder.name}"
             if target.exists():  # an earlier command may not have sent it
                 hub.push(target, name, private=False)
@@ -311,8 +320,9 @@ def plan(args: argparse.Namespace, scale: Scale) -> str:
     parameters = 12 * layers * width**2 + 31_000 * width
     copies = 2 * 3 + 2  # two checkpoints with the optimizer's moments, the best model, the result
     need = parameters * 4 * (copies + len(arms) * len(args.seeds)) / 1e9
-    free = shutil.disk_usage(Path.cwd()).free / 1e9
-    lines += ["", f"disk: about {need:.1f} GB below {args.runs}; {free:.0f} GB are free"]
+    runs = output_folder(args.runs, "runs")
+    free = shutil.disk_usage(next(path for path in runs.absolute().parents if path.is_dir())).free
+    lines += ["", f"disk: about {need:.1f} GB below {runs}; {free / 1e9:.0f} GB are free"]
     if total > 24 * 60:
         lines.append(f"this machine needs {total / 1440:.1f} days; --scale small takes an hour")
     lines.append("the same command resumes; what is finished is not done again")
@@ -325,7 +335,7 @@ def downloads(parts: Sequence[str], scale: Scale) -> list[str]:
     repositories = []
     if "checkpoints" in parts:
         repositories += [published.checkpoints()[name]["hub"] for name in AUTHORS]
-    if "simcse" in parts or scale.stage_one is None:
+    if "simcse" in parts or ("infocse" in parts and not scale.stage_one):
         repositories.append(scale.model)
     if "infocse" in parts and scale.stage_one:
         repositories.append(scale.stage_one)
@@ -355,7 +365,12 @@ def measured_step(method: str, scale: Scale) -> float:
     }
     logger.info("measuring a step of %s, for half a minute or two steps", method)
     with TemporaryDirectory(prefix="measure-") as folder:
-        materials = Materials(Path(folder), sizes, BATCH, 32, rows=40 * BATCH)
+        values = read_config(config_of(method))
+        batch, length = (
+            values.get("per_device_train_batch_size", BATCH),
+            values.get("max_length", 32),
+        )
+        materials = Materials(Path(folder), sizes, int(batch), int(length), rows=40 * int(batch))
         flags = {"max_steps": MEASURED, "save_strategy": "no", "disable_tqdm": True, **machine()}
         if method != STAGE_ONE:
             flags["dev"] = "none"

@@ -150,7 +150,7 @@ def fit(vectors: Tensor, settings: Settings) -> Fitted:
     Raises:
         NonFinite: the likelihood is not finite, as where a dimension of the vectors is constant.
     """
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng([vectors.device] if vectors.is_cuda else []):
         torch.manual_seed(settings.seed)
         flow = Flow(vectors.shape[1], settings.steps, settings.hidden).to(vectors.device)
         flow.initialise(vectors[torch.randperm(len(vectors))[:SAMPLE].to(vectors.device)])

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> list[dict]:
         sub.add_argument("--output", help="write the rows to this JSON file")
         importlib.import_module(f"bench.{name}").add_arguments(sub)
     args = parser.parse_args(argv)
-    check_output(args.output, [], b"[")
+    check_output(args.output, [], b'[\n{"machine": ')
     torch.set_num_threads(args.threads)
     machine = {
         "machine": platform.processor() or platform.machine(),

@@ -73,7 +73,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
     results: list[dict] = []
     if args.output and Path(args.output).is_file():
         before = json.loads(Path(args.output).read_text(encoding="utf-8"))
-        results = [row for row in before if row["part"] not in args.parts]
+        results = [row for row in before if row.get("part") not in args.parts]
     parts = {"right": right, "step": steps, "run": runs}
     for part in args.parts:
         with tempfile.TemporaryDirectory() as folder:

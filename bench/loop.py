@@ -25,7 +25,9 @@ from training.graph import GraphedStep
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=positive, default=64, help="sentences per step")
     parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
-    parser.add_argument("--steps", type=positive, default=500, help="steps to measure, one epoch of the text")
+    parser.add_argument(
+        "--steps", type=positive, default=500, help="steps to measure, one epoch of the text"
+    )
 
 
 def rows(args: argparse.Namespace) -> list[dict]:

@@ -21,7 +21,7 @@ from papers.differences import in_words, over_seeds
 from papers.page import mean_and_deviation
 from training.curves import auxiliary_losses, read_log
 from training.provenance import provenance
-from training.run_folder import read_run, starts
+from training.run_folder import finished, read_run, starts
 
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", AVERAGE)
 RECORDS = {"simcse": "simcse-bert-base", "infocse": "infocse-bert-base"}  # by arm
@@ -51,7 +51,7 @@ def write_page(runs: Path, pages: Path, name: str, scale: str) -> Path:
         "scale": scale,
         "checkpoints": read_json(record, "scores", kind=list) if record.is_file() else [],
         "arms": arms,
-        "differences": differences(runs, arms),
+        "differences": differences(runs, arms, scale),
         **provenance(),
     }
     folder = pages / name
@@ -68,9 +68,8 @@ def write_page(runs: Path, pages: Path, name: str, scale: str) -> Path:
 
 def folders_of(runs: Path, arm: str) -> list[Path]:
     """The finished runs of an arm, by seed."""
-    folders = [path for path in runs.glob(f"{arm}-seed-*") if (path / "scores.json").is_file()]
-    finished = [path for path in folders if read_run(path)["status"] == "finished"]
-    return sorted(finished, key=lambda path: int(path.name.rpartition("-")[2]))
+    folders = [path for path in runs.glob(f"{arm}-seed-*") if finished(path)]
+    return sorted(folders, key=lambda path: int(path.name.rpartition("-")[2]))
 
 
 def facts_of(folders: list[Path]) -> dict[str, Any]:
@@ -97,15 +96,15 @@ def facts_of(folders: list[Path]) -> dict[str, Any]:
     return facts
 
 
-def differences(runs: Path, arms: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """The average of each arm against its published score, and InfoCSE against its control."""
+def differences(runs: Path, arms: dict[str, dict[str, Any]], scale: str) -> list[dict[str, Any]]:
+    """The average of each arm of bert-base against its published score; InfoCSE and its control."""
     rows = []
     for arm, record in RECORDS.items():
-        if arm not in arms:
+        if arm not in arms or scale != "full":
             continue
         published = f"{PREFIX}{record}"
         for row in compare(",".join(map(str, folders_of(runs, arm))), published):
-            if row["task"] == AVERAGE and row["difference"] is not None:
+            if row["task"] == AVERAGE:
                 against = f"{PREFIX}{row['against']}" if row["against"] else published
                 rows.append({"arm": arm, "other": against, **row, "word": word(row)})
     pair = [arms.get(arm, {"scores": {}}) for arm in ("infocse", "simcse-control")]
@@ -134,7 +133,7 @@ def against_control(infocse: dict[str, Any], control: dict[str, Any]) -> dict[st
 def word(row: dict[str, Any]) -> str:
     """What the interval of a difference to a published score allows to say."""
     if row["low"] is None:
-        return "one seed says little"
+        return "one seed says little" if row["a_runs"] == 1 else "the published score is one run"
     if row["low"] > 0:
         return "above"
     return "below" if row["high"] < 0 else "reproduced within the spread of seeds"
@@ -186,8 +185,9 @@ def scores_table(result: dict[str, Any]) -> str:
 def curve_table(result: dict[str, Any]) -> str:
     """The first dev scores beside the authors' published ones, and the best."""
     rows = [["step", *map(str, AUTHORS_CURVE), "best"]]
-    authors = [f"{score:.2f}" for score in AUTHORS_CURVE.values()]
-    rows.append(["InfoCSE, published", *authors, f"{AUTHORS_BEST:.2f}"])
+    if result["scale"] == "full":
+        authors = [f"{score:.2f}" for score in AUTHORS_CURVE.values()]
+        rows.append(["InfoCSE, published", *authors, f"{AUTHORS_BEST:.2f}"])
     for arm, facts in result["arms"].items():
         for seed, curve in zip(facts["seeds"], facts["curves"], strict=True):
             scores = dict(curve)
@@ -263,9 +263,7 @@ def index(results: list[dict[str, Any]]) -> str:
             if averages := facts["scores"].get(AVERAGE):
                 timed = [value for value in facts["minutes"] if value is not None]
                 minutes = mean(timed) if timed else inf
-                # Older pages have only the last seed's machine.
-                starts = facts.get("starts", [facts])
-                devices = dict.fromkeys(start["hardware"]["device"] for start in starts)
+                devices = dict.fromkeys(start["hardware"]["device"] for start in facts["starts"])
                 cells = [
                     arm,
                     mean_and_deviation(pd.Series(averages), "-"),

@@ -22,7 +22,7 @@ from export.facts import BASELINE
 from infocse import load
 from training.config_files import read_config, words_of
 from training.methods import STAGE_ONE, script_of
-from training.provenance import contents, provenance
+from training.provenance import contents, provenance, start_of
 from training.run_folder import discard, finished, read_run, starts, write_run
 
 logger = logging.getLogger(__name__)
@@ -206,7 +206,8 @@ class RunPlan:
             launch(*self.command(choice, seed))
             discard(folder, read_run(folder).get("run_id"))
             return
-        facts = {"precision": precision(choice.bf16), **provenance()}
+        # What is scored at once is encoded in float32.
+        facts = {"precision": precision(choice.bf16 and not self.scored_at_once), **provenance()}
         text = None
         if not self.baseline:
             facts |= {"model": self.model, "pooling": self.pooling}
@@ -298,7 +299,10 @@ def record_untrained(
 
     `text` is the sha256 of the text that a baseline was fitted to.
     """
-    inputs: dict[str, Any] = {"contents": contents({"model_name_or_path": model})}
+    hashes = contents({"model_name_or_path": model})
+    inputs: dict[str, Any] = {"contents": hashes}
+    if model:
+        inputs["start"] = start_of(model, hashes.get("model_name_or_path", {}))
     if text:
         inputs["text"] = {"sha256": text}
     write_run(folder, {"status": "finished", "trajectory": inputs, "steps": 0, **facts})

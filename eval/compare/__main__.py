@@ -5,7 +5,7 @@ from common.flags import Parser, check_output
 from common.streams import show
 from eval.compare.intervals import COLUMNS, NO_EXAMPLES, RESAMPLES, SEED, Interval, Line, compare
 from eval.compare.sides import Side, records, side, unlike
-from eval.scores import AVERAGE, BEGINNING, Key, markdown, write_rows
+from eval.scores import AVERAGE, Key, markdown, write_rows
 
 _NAMED = 5  # missing figures listed by name
 MEANING = {
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
         return []
     if not args.b:
         parser().error("give two sides: python -m eval.compare A B")
-    check_output(args.output, [*args.a.split(","), *args.b.split(",")], BEGINNING)
+    check_output(args.output, [], b'[\n{"verdict": ')
     a, b = side(args.a), side(args.b)
     if not a.scores.keys() & b.scores.keys():
         raise BadInput(f"{args.a} and {args.b} have no figure in common: score the same tasks")

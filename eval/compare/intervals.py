@@ -74,8 +74,8 @@ class Line:
         return [task, str(self.a), str(self.b), f"{self.difference:+.2f}", interval, self.verdict]
 
     def row(self) -> dict:
-        """The line as JSON values."""
-        row: dict[str, Any] = self.key._asdict()
+        """The line as JSON values; it begins with other bytes than a row of scores."""
+        row: dict[str, Any] = {"verdict": self.verdict, **self.key._asdict()}
         for name, score in (("a", self.a), ("b", self.b)):
             row[name] = score.mean if score else None
             if score:
@@ -85,7 +85,7 @@ class Line:
             row |= asdict(self.outcome)
         else:
             row |= dict.fromkeys(("low", "high", "method"))
-        return row | {"verdict": self.verdict, "against": self.against}
+        return row | {"against": self.against}
 
 
 def compare(a: Side, b: Side) -> list[Line]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from common.errors import BadInput
 from common.files import read_yaml
-from eval.scores import AVERAGE, Key, headline, read_scores
+from eval.scores import AVERAGE, Key, headline, read_scores, scores_of
 
 PUBLISHED = Path(__file__).with_name("published.yaml")
 PREFIX = "published:"  # of a record's id on the command line
@@ -180,7 +180,7 @@ def side(text: str) -> Side:
     if text.startswith(PREFIX):
         return published(text.removeprefix(PREFIX))
     paths = [Path(part) for part in ([text] if Path(text).exists() else text.split(","))]
-    return from_files(text, [path / "scores.json" if path.is_dir() else path for path in paths])
+    return from_files(text, [scores_of(path) if path.is_dir() else path for path in paths])
 
 
 def backbone_of(config) -> str | None:

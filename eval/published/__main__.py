@@ -12,6 +12,7 @@ from huggingface_hub import snapshot_download
 from common.errors import BadInput, brief, run_command
 from common.files import read_json, read_yaml, sha256, write_json
 from common.flags import Parser, check_output
+from common.folders import locked
 from common.streams import show
 from eval.compare.sides import Side, published
 from eval.encode import Encode, device_here
@@ -75,17 +76,18 @@ def main(argv: list[str] | None = None) -> list[dict]:
         )
     record = Path(args.output)
     check_output(args.output, [], b'[\n  {\n    "name": ')
-    entries = {e["name"]: e for e in read_json(record, FILE, kind=list)} if record.is_file() else {}
     for name in chosen:  # a missing file is told before the first model is fetched
         for task in tasks_of(args.tasks, record_of(known[name])):
             task.load(args.data_dir)
     scored = []
     for name, folder in chosen.items():
-        entries[name] = joined(
-            entries.get(name), score(known[name], folder, args.tasks, args.data_dir)
-        )
+        entry = score(known[name], folder, args.tasks, args.data_dir)
+        with locked(record, wait=True):  # another command may have scored others meanwhile
+            before = read_json(record, FILE, kind=list) if record.is_file() else []
+            entries = {entry["name"]: entry for entry in before}
+            entries[name] = joined(entries.get(name), entry)
+            write_json(record, list(entries.values()))
         scored.append(entries[name])
-        write_json(record, list(entries.values()))
         show(table([entries[name]]))
     return scored
 

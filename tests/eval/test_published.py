@@ -81,9 +81,17 @@ def test_a_local_copy_is_scored_and_the_file_keeps_what_was_there(
     assert set(entry["sha256"]) == {"model.safetensors"}
     assert f"| {score['difference']:+.2f} " in capsys.readouterr().out
     other = "unsup-simcse-bert-base-uncased"
-    command.main([f"{other}={tiny_bert}", f"--output={output}"])
+    meanwhile = {**entry, "name": "of another command"}
+
+    def scoring(*_):
+        output.write_text(json.dumps([entry, meanwhile]))
+        return {**entry, "name": other}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "score", scoring)
+        command.main([f"{other}={tiny_bert}", f"--output={output}"])
     written = json.loads(output.read_text())
-    assert written[0] == entry and [e["name"] for e in written] == [name, other]
+    assert written[:2] == [entry, meanwhile] and written[2]["name"] == other
     monkeypatch.setattr(command, "tasks_of", lambda groups, record: [replace(task, name="STS13")])
     [later] = command.main([f"{name}={tiny_bert}", f"--output={output}"])
     assert [score["task"] for score in later["scores"]] == ["STS12", "STS13"]

@@ -86,7 +86,7 @@ def test_baselines_are_fitted_scored_and_kept(
     )
     columns = (Column("dev", Key("STS-B", "dev", "test", "spearman")),)
     table = Table("t-1", "A title", "A paper", "table 1", columns, rows)
-    flags = {"backbone": "mini", "model": str(tiny_bert), "data_dir": str(data_dir), "bf16": False}
+    flags = {"backbone": "mini", "model": str(tiny_bert), "data_dir": str(data_dir), "bf16": True}
     choice = Choice(seeds=(0, 1), train_file=str(text_file), runs=str(tmp_path / "runs"), **flags)
     assert "no file" in plan_of(table, rows[1], choice)
     glove = data_dir / GLOVE
@@ -100,6 +100,8 @@ def test_baselines_are_fitted_scored_and_kept(
     assert flow["by_seed"][0] != flow["by_seed"][1]
     assert flow["provenance"][1]["text"] == content_hash([text_file])
     assert flow["provenance"][0]["start"] == sha256(tiny_bert / "model.safetensors")
+    precisions = [row["provenance"][0]["precision"] for row in (flow, words, whitening)]
+    assert precisions == ["float32", "float32", "bf16"]
 
 
 def test_a_run_whose_script_outlives_its_command_is_left_to_it(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -69,6 +68,5 @@ def hub(tiny_bert, sentences, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
     full = replace(reproduce.SCALES["full"], steps=12, size=(2, 32, 2), examples=len(sentences))
     monkeypatch.setitem(reproduce.SCALES, "full", full)
-    shutil.copytree(Path(reproduce.__file__).parent / "configs", tmp_path / "configs")
     monkeypatch.chdir(tmp_path)
     return cache

@@ -87,6 +87,15 @@ def test_every_part_may_be_killed_and_the_same_command_goes_on(quick, tmp_path, 
     assert broken["arms"]["simcse"]["minutes"] == [None] and whole["minutes"][0] > 0
 
 
+def test_every_process_of_a_launcher_has_the_data_before_it_trains(quick, tmp_path, monkeypatch):
+    def train(**_):
+        assert (tmp_path / "corpora" / "senteval" / "downstream" / "STS").is_dir()
+
+    monkeypatch.setattr(infocse, "train", train)
+    monkeypatch.setenv("RANK", "1")
+    assert reproduce.main(["--parts", "simcse"]) is None
+
+
 def test_a_failing_part_says_in_one_line_what_is_kept(quick, tmp_path, monkeypatch):
     keep(quick, DATA, {"senteval.tar": b"changed"})
     with pytest.raises(BadInput, match=r"the data: .*; what is finished in corpora is kept"):
@@ -186,13 +195,22 @@ def test_the_plan_names_downloads_disk_and_minutes(quick, monkeypatch, capsys):
 
 def test_a_step_is_measured_on_made_up_text(monkeypatch):
     monkeypatch.setattr(reproduce, "MEASURED", 2)
+    made, materials = [], reproduce.Materials
+    monkeypatch.setattr(
+        reproduce,
+        "Materials",
+        lambda *args, **more: made.append(args[2:]) or materials(*args, **more),
+    )
     tiny = reproduce.Scale("a model", None, (2, 32, 2))
-    assert reproduce.measured_step("infocse", tiny) > 0
+    for method in ("infocse", reproduce.STAGE_ONE):
+        assert reproduce.measured_step(method, tiny) > 0
+    assert made == [(64, 32), (128, 128)]
 
 
 def test_words_follow_intervals():
-    row = {"low": None, "high": None}
+    row = {"low": None, "high": None, "a_runs": 1}
     assert word(row) == "one seed says little"
+    assert word(row | {"a_runs": 5}) == "the published score is one run"
     row |= {"low": -0.2, "high": 0.4}
     assert word(row) == "reproduced within the spread of seeds"
     assert word(row | {"low": 0.1}) == "above" and word(row | {"high": -0.1}) == "below"

@@ -6,6 +6,7 @@ import pytest
 from scipy.stats import spearmanr, t
 
 import eval.compare.__main__ as command
+import infocse
 from common.errors import BadInput
 from eval.compare import intervals
 from eval.compare.intervals import ABOVE, BELOW, INSIDE, compare, draws_of, welch
@@ -286,17 +287,26 @@ def test_the_command_prints_a_table(files, tmp_path, capsys):
     with pytest.raises(BadInput, match="no figure in common"):
         command.main([a, b, "--output", str(tmp_path / "none.json")])
     assert not (tmp_path / "none.json").exists()
-    assert "is an input of this command" in refused(command.main, [a, b, "--output", a])
+    for run in (a, str(files[0].parent)):  # in a folder too, no scores of a run are overwritten
+        assert "did not write" in refused(command.main, [run, b, "--output", a])
     command.main(["--list"])
     assert "| infocse-bert-base " in capsys.readouterr().out
 
 
 def test_a_name_may_have_a_comma_and_a_run_is_its_scores(files, tmp_path):
     comma = of_values(tmp_path, "lr=1e-5,bs=64", {"STS12": 70.0})
-    other = of_values(tmp_path, "b", {"STS12": 71.0})
-    assert [row["difference"] for row in command.main([str(other), str(comma)])] == [1.0]
+    other = of_values(tmp_path, "b", {"STS12": 71.0, "MR": 1.0})
+    assert [row["difference"] for row in command.main([str(other), str(comma)])] == [
+        1.0,
+        None,
+        None,
+    ]
+    assert [row["difference"] for row in infocse.compare(other, comma)] == [1.0]
     run = str(files[0].parent)
     assert command.main([run, run])[0]["difference"] == 0
+    (tmp_path / "later").mkdir()
+    other.rename(tmp_path / "later" / "own.json")
+    assert command.main([str(tmp_path / "later"), str(comma)])[0]["difference"] == 1
 
 
 def test_files_that_were_scored_differently_are_named(tmp_path, capsys):
