@@ -30,13 +30,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub import HfApi
 
 import infocse
 from bench.cases import STAGE_ONE, Case, Materials
 from bench.timing import step_ms
-from common.errors import BadInput, FolderInUse, ProjectError, StorageError, brief, run_command
-from common.files import ROOT, RUN_FILE, read_json
+from common.errors import FolderInUse, ProjectError, StorageError, brief, run_command
+from common.files import ROOT, RUN_FILE, read_rows
 from common.flags import Parser, output_folder
 from common.folders import locked, share
 from common.signals import stoppable
@@ -196,8 +196,7 @@ def score_checkpoints(file: Path, data_dir: str, wait: bool) -> None:
     """Score the authors' models that are not in the file yet."""
     with locked(file):
         for name in AUTHORS:
-            entries = read_json(file, published.FILE, kind=list) if file.is_file() else []
-            if name not in {entry["name"] for entry in entries}:
+            if name not in {entry["name"] for entry in read_rows(file, published.FILE)}:
                 with kept(f"checkpoint {name}", file.parent):
                     published.main([name, "--data_dir", data_dir, "--output", str(file)])
 
@@ -235,11 +234,7 @@ def machine() -> dict[str, Any]:
 def stage_one(scale: Scale, runs: Path, data_dir: str, wait: bool) -> Path:
     """The folder of InfoCSE's stage 1: the authors', or one trained here or by another command."""
     if scale.stage_one:
-        patterns = ["*.json", "*.txt", "*.safetensors", "pytorch_model.bin", "model.pt"]
-        try:
-            return Path(snapshot_download(scale.stage_one, allow_patterns=patterns))
-        except Exception as error:  # the client raises all kinds of errors
-            raise BadInput(f"'{scale.stage_one}' cannot be fetched: {brief(error)}") from error
+        return published.fetch(scale.stage_one, more=["model.pt"])
     folder = runs / "stage-1"
     pretrain = partial(
         infocse.pretrain,

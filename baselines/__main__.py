@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     tasks = tasks_chosen(args.tasks, args.dev_file, Options(device=device_here()))
     for task in tasks:
         task.load(args.data_dir)  # missing data is an error now, not after the fit
-    encode, facts = _fitted(args)
+    encode, facts = fitted(args)
     results = score_all(encode, tasks, args.data_dir)
     rows = rows_of(results, args.command, None, **facts)
     if args.output:
@@ -164,12 +164,8 @@ def whiten(args: argparse.Namespace, folder: Path) -> None:
     write_json(folder / BASELINE, {"command": "whitening", **facts})
 
 
-def fitted(argv: Sequence[str]) -> Fitted:
+def fitted(args: argparse.Namespace) -> Fitted:
     """The encoder of a flow or word vectors that a command line describes, and its facts."""
-    return _fitted(parser().parse_args(argv))
-
-
-def _fitted(args: argparse.Namespace) -> Fitted:
     return _fit_flow(args) if args.command == "flow" else _load_words(args)
 
 

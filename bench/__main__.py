@@ -14,13 +14,10 @@ from common.streams import show
 from eval.scores import markdown, write_rows
 
 SUBJECTS = {
-    "eval": "the STS test sets against a SentEval-style loop",
     "gpu": "whether steps on a GPU are right and fast, and runs survive kills; takes minutes",
-    "loop": "the CPU time, by part, that a step with --cuda_graph leaves to the host of a GPU",
     "search": "an index of made-up documents: seconds to build it, time and memory of a query",
     "step": "time and memory of a step against the published one and sentence-transformers",
 }
-REPEATED = ("eval", "step")
 MACHINE = ("machine", "torch", "threads", "device", "part")  # columns that the table leaves out
 
 
@@ -30,9 +27,6 @@ def main(argv: Sequence[str] | None = None) -> list[dict]:
     subjects = parser.add_subparsers(dest="subject", required=True)
     for name, title in SUBJECTS.items():
         sub = subjects.add_parser(name, help=title, description=title)
-        if name in REPEATED:
-            repeated = "repetitions; the table shows medians"
-            sub.add_argument("--runs", type=positive, default=1, help=repeated)
         threads = "threads of torch; 1 gives comparable CPU times"
         sub.add_argument("--threads", type=positive, default=1, help=threads)
         sub.add_argument("--output", help="write the rows to this JSON file")

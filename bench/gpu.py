@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import copy
 import gc
-import json
 import logging
 import signal
 import subprocess
@@ -40,7 +39,7 @@ import infocse
 from bench.cases import MODELS, STAGE_ONE, TINY, Case, Materials
 from bench.timing import step_ms
 from common.errors import BadInput, brief
-from common.files import ROOT, sha256
+from common.files import ROOT, read_rows, sha256
 from eval.scores import write_rows
 from models import fast
 from training.config_files import words_of
@@ -71,8 +70,8 @@ def rows(args: argparse.Namespace) -> list[dict]:
         raise BadInput("torch sees no CUDA GPU")
     name = torch.cuda.get_device_name(DEVICE) if DEVICE.type == "cuda" else "CPU"
     results: list[dict] = []
-    if args.output and Path(args.output).is_file():
-        before = json.loads(Path(args.output).read_text(encoding="utf-8"))
+    if args.output:
+        before = read_rows(Path(args.output), "rows of python -m bench")
         results = [row for row in before if row.get("part") not in args.parts]
     parts = {"right": right, "step": steps, "run": runs}
     for part in args.parts:

@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     precision = "bf16: autocast on both sides"
     parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help=precision)
     batch = "sentences per step, with two views each"
+    parser.add_argument("--runs", type=positive, default=1, help="repetitions; shown are medians")
     parser.add_argument("--batch", type=positive, default=64, help=batch)
     parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
 
@@ -173,7 +174,7 @@ def compared(
 ) -> dict:
     """The row of a step of both sides."""
     row = {"name": name, "precision": args.precision, "model": args.model}
-    times = alternate(plain, ours, args.runs, warm_up=True)
+    times = alternate(plain, ours, args.runs)
     return row | times | {"memory_ratio": None, "runs": args.runs}
 
 

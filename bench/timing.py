@@ -20,14 +20,14 @@ from training.trainer import EmbeddingTrainer
 
 
 def alternate(
-    plain: Callable[[int], Any], ours: Callable[[int], Any], runs: int, warm_up: bool = False
+    plain: Callable[[int], Any], ours: Callable[[int], Any], runs: int
 ) -> dict[str, float]:
     """Median CPU milliseconds of a call of each, over all threads, and their ratio.
 
-    Both are called by turns with 0, 1, ... `runs` - 1; with `warm_up` first with -1, unmeasured.
+    Both are called by turns with 0, 1, ... `runs` - 1, and first with -1, unmeasured.
     """
     spent: dict[str, list[float]] = {"plain_ms": [], "ours_ms": []}
-    for number in range(-1 if warm_up else 0, runs):
+    for number in range(-1, runs):
         for name, call in (("plain_ms", plain), ("ours_ms", ours)):
             start = time.process_time()
             call(number)

@@ -103,6 +103,11 @@ def share_weights(folder: Path) -> None:
         shutil.copymode(folder / "config.json", path)
 
 
+def read_rows(path: Path, what: str, remedy: str = "repair or remove it") -> list[dict[str, Any]]:
+    """The rows of a JSON file, read as by `read_json`; none if there is no file."""
+    return read_json(path, what, remedy, list) if path.is_file() else []
+
+
 def write_json(path: Path, content: Any, sort_keys: bool = False) -> None:
     """Write one JSON document, complete or not at all; errors as in `writing`."""
     with writing(path) as part:

@@ -76,11 +76,6 @@ class Model:
         return bool(without_pooler(type(self.encoder.backbone)))
 
     @property
-    def has_prompts(self) -> bool:
-        """Whether sentence-transformers can put prompts before texts."""
-        return any(self.encoder.prompts.values())
-
-    @property
     def default_prompt(self) -> Markup:
         """What stands before every text without a role, as a Python literal; empty without one."""
         prompt = self.encoder.prompt_of()
@@ -90,10 +85,6 @@ class Model:
     def address(self) -> str:
         """What the snippets load: the hub id, or else the folder, never mistaken for a hub id."""
         return plain(self.repo or f"./{self.folder or self.name}")
-
-    def usage(self) -> Markup:
-        """The section on usage."""
-        return rendered("usage.md.j2", model=self)
 
 
 def card(model: Model, facts: Facts) -> str:

@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 
 import run_unsup
 from common.errors import BadInput, run_command
-from common.files import read_json
+from common.files import read_rows
 from common.flags import Parser, output_folder, positive
 from common.folders import locked
 from common.signals import stoppable
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> list[dict]:
 
 
 def _known(path: Path) -> list[dict[str, Any]]:
-    return read_json(path, "measured gradients", kind=list) if path.is_file() else []
+    return read_rows(path, "measured gradients")
 
 
 def measure(arm: str, seed: int, args: argparse.Namespace) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from common.files import read_json, write_json, writing
+from common.files import read_json, read_rows, write_json, writing
 from eval.compare.sides import PREFIX
 from eval.scores import AVERAGE, markdown
 from infocse import compare
@@ -45,11 +45,10 @@ def write_page(runs: Path, pages: Path, name: str, scale: str) -> Path:
     for arm in ("simcse", "infocse", "simcse-control"):
         if folders := folders_of(runs, arm):
             arms[arm] = facts_of(folders)
-    record = runs / "checkpoints.json"
     result = {
         "name": name,
         "scale": scale,
-        "checkpoints": read_json(record, "scores", kind=list) if record.is_file() else [],
+        "checkpoints": read_rows(runs / "checkpoints.json", "scores"),
         "arms": arms,
         "differences": differences(runs, arms, scale),
         **provenance(),

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from common.errors import BadInput, NonFinite, ProjectError
-from common.files import read_json
+from common.files import read_json, read_rows
 from common.folders import locked, share
 from eval.analyse.tokens import FrequentTokens
 from eval.compare.intervals import ABOVE, BELOW, INSIDE, Interval, Line, compare
@@ -104,9 +104,7 @@ def commands_in(path: Path) -> list[str]:
 
 
 def _rows_in(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        return []
-    return read_json(path, "the results of a paper", "give another --output", list)
+    return read_rows(path, "the results of a paper", "give another --output")
 
 
 def write(table: Table, path: Path, rows: list[dict[str, Any]]) -> None:

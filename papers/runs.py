@@ -235,7 +235,8 @@ class RunPlan:
         if missing and self.scored_at_once:
             from baselines import __main__ as baselines  # slow to import
 
-            encode, facts = baselines.fitted(self.command(choice, seed)[2:])
+            args = baselines.parser().parse_args(self.command(choice, seed)[2:])
+            encode, facts = baselines.fitted(args)
             for name in missing:
                 write(folder / f"{name}.json", tasks[name], choice.data_dir, encode, facts)
             return

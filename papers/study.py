@@ -30,7 +30,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from common.files import read_json, read_yaml
+from common.files import read_rows, read_yaml
 
 FOLDER = Path(__file__).parent / "studies"
 Levels = tuple[str, ...]  # of a run, in the order of the factors
@@ -93,9 +93,7 @@ def read(name: str) -> Study:
 
 def known_rows(study: Study, path: Path) -> Rows:
     """The rows in a study's file; none if there is no file."""
-    if not path.is_file():
-        return {}
-    return by_run(study, read_json(path, "a study's results", "give another --output", list))
+    return by_run(study, read_rows(path, "a study's results", "give another --output"))
 
 
 def by_run(study: Study, rows: Sequence[dict[str, Any]]) -> Rows:

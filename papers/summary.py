@@ -206,16 +206,6 @@ class Results:
         names = ["shape", "path", "precision", "right", "worst loss", "worst gradient"]
         return markdown([[*names, "worst update", "not right (gradient)"], *lines])
 
-    def fastest(self, name: str, step: str) -> str:
-        """The fastest path of a step, and the published one, in milliseconds."""
-        steps = {
-            row["path"]: row["ms"]
-            for row in self.rows(name)
-            if row["part"] == "fast" and row["name"] == step
-        }
-        path = min(steps, key=steps.__getitem__)
-        return f"{step} {path} {steps[path]:.2f} (published {steps['published']:.2f})"
-
 
 def _cell(value: Any, digits: int | None) -> str:
     if isinstance(value, list) and digits is not None:

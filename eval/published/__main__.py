@@ -10,7 +10,7 @@ from typing import Any
 from huggingface_hub import snapshot_download
 
 from common.errors import BadInput, brief, run_command
-from common.files import read_json, read_yaml, sha256, write_json
+from common.files import read_rows, read_yaml, sha256, write_json
 from common.flags import Parser, check_output
 from common.folders import locked
 from common.streams import show
@@ -83,8 +83,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     for name, folder in chosen.items():
         entry = score(known[name], folder, args.tasks, args.data_dir)
         with locked(record, wait=True):  # another command may have scored others meanwhile
-            before = read_json(record, FILE, kind=list) if record.is_file() else []
-            entries = {entry["name"]: entry for entry in before}
+            entries = {entry["name"]: entry for entry in read_rows(record, FILE)}
             entries[name] = joined(entries.get(name), entry)
             write_json(record, list(entries.values()))
         scored.append(entries[name])
@@ -144,15 +143,15 @@ def joined(before: Mapping[str, Any] | None, entry: dict[str, Any]) -> dict[str,
     return {**entry, "scores": [*others, *entry["scores"]]}
 
 
-def fetch(model: str, revision: str | None = None) -> Path:
-    """Download a hub id at a revision, `main` if None, unless it is in the cache.
+def fetch(model: str, revision: str | None = None, more: Sequence[str] = ()) -> Path:
+    """Download a hub id at a revision, `main` if None, and `more` files, unless in the cache.
 
     Returns its folder, named by commit. BadInput if it does not exist, or the hub does not answer
     and the cache lacks it.
     """
     try:
         for weights in WEIGHTS:
-            names = ["*.json", "*.txt", "*.model", weights]
+            names = ["*.json", "*.txt", "*.model", weights, *more]
             folder = Path(snapshot_download(model, revision=revision, allow_patterns=names))
             if any(folder.glob(weights)):
                 break

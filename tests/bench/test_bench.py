@@ -14,13 +14,6 @@ from bench.__main__ import main
 from bench.cases import TINY, Case, Materials
 
 
-def test_the_host_s_parts_of_a_step_are_measured():
-    hosts = main(["loop", "--batch=4", "--steps=10"])
-    assert [host["name"] for host in hosts] == ["simcse", "infocse", "stage 1"]
-    for host in hosts:
-        assert 0 < host["AdamW"] < host["all"] and 0 < host["collation"] < host["all"]
-
-
 @pytest.mark.parametrize(("weight", "packed"), [(step.WEIGHT, True), (1.0, False)])
 def test_the_plain_step_has_our_loss_and_gradients(tmp_path, weight, packed):
     dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

@@ -6,6 +6,7 @@ import pytest
 from eval.encode import Encode
 from export.__main__ import main
 from export.card import Model
+from export.text import rendered
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 from tests.docs.commands import blocks
@@ -42,7 +43,7 @@ def test_every_snippet_gives_the_same_vectors(make_run, tmp_path, monkeypatch, p
 
 def test_a_pushed_head_is_fetched_from_the_hub(make_run):
     encoder, _ = load_encoder(str(make_run("cls", "linear_tanh")))
-    usage = Model("x", "me/x", encoder).usage()
+    usage = rendered("usage.md.j2", model=Model("x", "me/x", encoder))
     assert 'hf_hub_download("me/x", "2_Dense/model.safetensors")' in usage
 
 

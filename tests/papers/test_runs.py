@@ -77,7 +77,7 @@ def test_baselines_are_fitted_scored_and_kept(
     monkeypatch.chdir(tmp_path)
     started = []
     fitted = baselines.fitted
-    monkeypatch.setattr(baselines, "fitted", lambda argv: started.append(argv) or fitted(argv))
+    monkeypatch.setattr(baselines, "fitted", lambda args: started.append(args) or fitted(args))
     flags = {"pooling": "avg_first_last", "steps": "1"}
     rows = (
         TableRow("flow", "bert-base", "simcse", flags, baseline="flow"),
@@ -94,7 +94,7 @@ def test_baselines_are_fitted_scored_and_kept(
     glove.write_text("a 1 2\n")
     for _ in range(2):
         fill(table, choice, tmp_path / "t-1.json", collect_only=False)
-        assert [argv[0] for argv in started] == ["flow", "word_vectors", "flow"]
+        assert [args.command for args in started] == ["flow", "word_vectors", "flow"]
     flow, words, whitening = collect(table, choice)
     assert (flow["ours_runs"], words["ours_runs"], whitening["ours_runs"]) == (2, 1, 1)
     assert flow["by_seed"][0] != flow["by_seed"][1]
