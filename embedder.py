@@ -24,6 +24,7 @@ from search.index import REMEDY, Document, Hit, Index, version, whole
 from search.recipe import Recipe
 
 logger = logging.getLogger(__name__)
+COLUMNS = ("text_column", "title_column")
 _SETTINGS = ("pooling", "max_length", "query_prompt", "document_prompt")
 
 
@@ -94,6 +95,8 @@ class Embedder:
             "stride": 0,
             "dtype": "float16",
         }
+        # Those of tables, recorded for the next `python -m search build`.
+        self.columns: dict[str, str | None] = dict.fromkeys(COLUMNS)
         self.index: Index | None = None
         self._known: dict[Path, Any] = {}  # folders as they were when they were loaded or saved
 
@@ -140,7 +143,7 @@ class Embedder:
         """Encode the texts to search; returns self.
 
         Args:
-            texts: each a document.
+            texts: each a document, of which the model reads the first `longest` tokens.
             lexical: index their words too, so that `search` adds BM25 to the cosine; default: as
                 the recipe, or not.
             language: of the words, see `eval.retrieval.lexical`; default: the recipe's, or English.
@@ -294,7 +297,9 @@ class Embedder:
             FolderInUse: another program is writing it.
         """
         index, folder = self._built(), Path(folder).resolve()
-        facts = {**self._facts, "bf16": self._searcher.bf16, "identity": self._identity}
+        self._facts["dtype"] = dtype or self._facts["dtype"]
+        facts = {**self._facts, **self.columns}
+        facts |= {"bf16": self._searcher.bf16, "identity": self._identity}
         replace = False
         with locked(folder):
             if (there := standing(folder) / MANIFEST).exists():
@@ -304,7 +309,7 @@ class Embedder:
                         f"{folder}: another program has changed it since it was loaded or saved "
                         "here; load it again, then add and remove documents"
                     )
-            index.save(folder, facts, dtype or facts["dtype"], replace)
+            index.save(folder, facts, facts["dtype"], replace)
             self._known[folder] = version(folder)
 
     @property
@@ -347,6 +352,7 @@ class Embedder:
         embedder = cls(source, **settings, **options)
         embedder._searcher.bf16 = index.facts["bf16"]
         embedder._facts |= {name: index.facts[name] for name in ("window", "stride", "dtype")}
+        embedder.columns = {name: index.facts.get(name) for name in COLUMNS}
         if embedder._identity != index.facts["identity"]:
             raise BadInput(
                 f"{folder}: {source} is not the model that built the index, or has other prompts; "

@@ -157,8 +157,8 @@ def evaluate(
         tasks: `sts`, `transfer`, `retrieval` or names of tasks, such as `STS-B`.
         data_dir: the folder that `python -m data.prepare` fills.
         dev_file: scored too: your pairs, tab-separated, header sentence1, sentence2, score.
-        split: of STS: `test`, or `dev` (STS-B dev and SICK-R trial).
-        mode: of transfer: `test` as in the papers, `fasttest` or `dev`.
+        split: of STS: `test`, or `dev` (STS-B dev and SICK-R trial), which implies mode `dev`.
+        mode: of transfer: `test` as in the papers, `fasttest` or `dev`, which implies split `dev`.
         name: the model's name in the rows; default: its path.
         encoding: `pooling`, `max_length`, `bf16`, `device` or `cache_dir`, as for `Embedder`.
 
@@ -173,6 +173,8 @@ def evaluate(
     from eval.scores import rows_of
     from eval.tasks import Options, score_all, tasks_chosen
 
+    if "dev" in (split, mode):  # as in the command: a test score beside it would help nobody
+        split = mode = "dev"
     if isinstance(model, (str, PathLike)):
         embedder = Embedder(model, **encoding)
         encode, settings = embedder.encoder, embedder.encoder.settings

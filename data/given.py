@@ -66,7 +66,7 @@ def write_text(
     Line breaks and tabs within a text become spaces. The whole text is held in memory; give larger
     ones as a file.
     """
-    lines, columns = ["\t".join(header) + "\n"] if header else [], 1
+    lines, columns = ["\t".join(header).encode() + b"\n"] if header else [], 1
     for number, row in enumerate(rows):
         cells = [row] if isinstance(row, str) else row
         if not isinstance(cells, (list, tuple)) or not all(isinstance(cell, str) for cell in cells):
@@ -75,8 +75,13 @@ def write_text(
                 f"{str(row)[:40]}"
             )
         columns = columns if number else len(cells)
-        lines.append("\t".join(_SEPARATORS.sub(" ", cell) for cell in cells) + "\n")
-    return keep("".join(lines).encode(), cache / "text.txt"), columns
+        line = "\t".join(_SEPARATORS.sub(" ", cell) for cell in cells) + "\n"
+        try:
+            lines.append(line.encode())
+        except UnicodeEncodeError as error:
+            said = "half of a surrogate pair; bytes that are not UTF-8?"
+            raise BadInput(f"row {number} of the text, {line[:40]!r}: {said}") from error
+    return keep(b"".join(lines), cache / "text.txt"), columns
 
 
 def keep(content: bytes, name: Path) -> Path:

@@ -24,7 +24,7 @@ from common.progress import progress
 from data import draws
 from data.source import Source
 from data.text import ROWS_AT_ONCE, read_text, write_rows
-from data.tokenizer import word_starts
+from data.tokenizer import decoder_of, word_starts
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -149,7 +149,7 @@ def load_tokenised(
         text = read_text(source, cache_dir)
         drawn = None if sample is None else sample.rows(len(text))
         rows = text.rows if drawn is None else text.rows.select(drawn)
-        encoded = _encoded(source, tokenizer, rows, drawn)
+        encoded = _encoded(source, tokenizer, rows, drawn, block is not None)
         if block is None:
             names, batches = rows.column_names, encoded
         else:
@@ -163,10 +163,15 @@ def load_tokenised(
 
 
 def _encoded(
-    source: Source, tokenizer, rows: "Dataset", drawn: np.ndarray | None
+    source: Source, tokenizer, rows: "Dataset", drawn: np.ndarray | None, running: bool
 ) -> Iterator[dict[str, list]]:
-    """Yield batches of rows as ids, with their labels; `drawn` are their numbers in the text."""
+    """Yield batches of rows as ids, with their labels; `drawn` are their numbers in the text.
+
+    In `running` text byte-level BPE, which marks words by the space before them, gets one before
+    every row.
+    """
     backend, done = tokenizer.backend_tokenizer, 0
+    space = " " if running and decoder_of(tokenizer) == "ByteLevel" else ""
     backend.no_truncation()  # the tokenizer's last call may have set both
     backend.no_padding()
     names = [name for name in rows.column_names if name != LABEL]
@@ -174,7 +179,8 @@ def _encoded(
         for batch in rows.iter(ROWS_AT_ONCE):
             columns = {}
             for name in names:
-                encodings = backend.encode_batch_fast(batch[name], add_special_tokens=False)
+                cells = [space + cell for cell in batch[name]]
+                encodings = backend.encode_batch_fast(cells, add_special_tokens=False)
                 columns[name] = [encoding.ids for encoding in encodings]
                 for row, (cell, ids) in enumerate(zip(batch[name], columns[name], strict=True)):
                     if cell and not ids:

@@ -33,6 +33,11 @@ _UNSPACED = re.compile(
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # special tokens of a trained vocabulary
 
 
+def decoder_of(tokenizer) -> str | None:
+    """The type of the decoder in tokenizer.json, which tells how tokens mark words."""
+    return (json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {}).get("type")
+
+
 def word_starts(tokenizer) -> np.ndarray:
     """Return whether each token begins a word, (vocabulary,) bool.
 
@@ -41,7 +46,7 @@ def word_starts(tokenizer) -> np.ndarray:
     Raises:
         BadInput: the tokenizer is of a kind that is not supported.
     """
-    decoder = (json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {}).get("type")
+    decoder = decoder_of(tokenizer)
     named = {number: token for token, number in tokenizer.get_vocab().items()}
     tokens = [named.get(number, "") for number in range(max(named) + 1)]  # ids may have gaps
     if decoder == "WordPiece":

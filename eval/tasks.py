@@ -61,7 +61,7 @@ def _sets(names: Sequence[str], o: Options) -> Sequence[Task]:
 GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {
     "sts": lambda o: sts.tasks(o.split),
     "transfer": lambda o: transfer.tasks(o.mode, o.device),
-    "words": lambda o: word_content.tasks(o.device),
+    "words": lambda o: word_content.tasks(o.device) if o.split == "test" else [],
     "retrieval": lambda o: in_domain.tasks(o.split),
     "beir": lambda o: _sets(o.beir, o),
     "nanobeir": lambda o: _sets(["nano"] if o.split == "test" else [], o),

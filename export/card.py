@@ -22,6 +22,7 @@ from training.settings import kinds_of
 _TASK_TYPES = {
     "spearman": "semantic-similarity",
     "accuracy": "text-classification",
+    "word accuracy": "text-classification",
 }  # all other metrics: retrieval
 # Settings that the card shows elsewhere, or that follow from the machine or the command.
 _ELSEWHERE = {

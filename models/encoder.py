@@ -271,6 +271,10 @@ def load_encoder(
         prompts={**description.prompts, **given(prompts)},
         default_prompt=description.default_prompt,
     )
+    named = [name for name in ("passage", "corpus") if encoder.prompts.get(name)]
+    if named and not encoder.prompts.get("document") and prompts.get("document") is None:
+        said = "'%s' names its prompt for documents '%s', which nothing reads: --document_prompt %r"
+        logger.warning(said, path, named[0], encoder.prompts[named[0]])
     return encoder, tokenizer
 
 

@@ -146,15 +146,20 @@ def build_model(
     described = _describe(source, model_args.pooling)
     length = min(usable_length(backbone, tokenizer), described.max_length or NO_LIMIT)
     prompts = {"query": model_args.query_prompt, "document": model_args.document_prompt}
+    place, default_prompt = mask_place(tokenizer), described.default_prompt
+    if place is not None and default_prompt:  # training puts no prompt into a template
+        said = "'%s' puts the prompt %r before every text; the method's template takes its place"
+        logger.warning(said, source, described.prompts.get(default_prompt))
+        default_prompt = None
     encoder = SentenceEncoder(
         backbone,
         model_args.pooling,
         max_length=length,
         packed=model_args.packed is not False,
         train_pooling=model_args.train_pooling,
-        place=mask_place(tokenizer),
+        place=place,
         prompts={**described.prompts, **given(prompts)},
-        default_prompt=described.default_prompt,
+        default_prompt=default_prompt,
     )
     init_std = getattr(config.get_text_config(), "initializer_range", 0.02)  # as in the library
     projection = projection_named(model_args.projection, config.hidden_size, init_std)

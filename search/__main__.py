@@ -15,7 +15,7 @@ from common.errors import BadInput, run_command
 from common.flags import Parser, add_cache, add_columns, add_encoder, add_pooling, positive
 from common.folders import MANIFEST, Facts, locked, refuse_existing, standing
 from common.streams import show
-from embedder import Embedder
+from embedder import COLUMNS, Embedder
 from eval.retrieval.hybrid import WEIGHT
 from eval.retrieval.lexical import LANGUAGES, Words
 from eval.vectors import DTYPES
@@ -107,15 +107,17 @@ def build(args: argparse.Namespace, writes: bool = True) -> None:
     """Read, cut, encode what is new, and write; a launcher's other processes encode a share."""
     output = Path(args.output)
     facts = built(args, output)
-    window = args.window or facts.get("window", WINDOW)
-    half = max(1, args.window // 2) if args.window else facts.get("stride", STRIDE)
+    # An index saved from Python has none: its documents are not cut.
+    window = args.window or facts.get("window") or WINDOW
+    half = max(1, args.window // 2) if args.window else facts.get("stride") or STRIDE
     stride = args.stride or half
     if stride > window:
         raise BadInput(
             f"--stride {stride} is above --window {window}: text between windows would be lost"
         )
     paths = [Path(name) for name in args.documents]
-    documents = read_documents(paths, args.text_column, args.title_column, [output])
+    columns = {name: getattr(args, name) or facts.get(name) for name in COLUMNS}
+    documents = read_documents(paths, **columns, written=[output])
     how: dict[str, Any] = {"pooling": args.pooling, "cache_dir": args.cache_dir, "progress": True}
     if facts:
         model = Embedder.load_index(output, args.model, **how)
@@ -131,6 +133,7 @@ def build(args: argparse.Namespace, writes: bool = True) -> None:
     if not writes:
         return
     assert model.index is not None
+    model.columns = columns
     after = model.index.window_texts()
     model.save(output, args.dtype)
     dropped = len({*before} - {*after})

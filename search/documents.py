@@ -32,7 +32,7 @@ _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$", re.MULTILI
 _FENCED = re.compile(
     r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL
 )
-_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.*)$", re.MULTILINE)
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.*\S.*)$", re.MULTILINE)
 # With the vocabulary of BERT it is 0.1 to 0.35 in languages in Latin letters, 0.47 to 1 in others.
 FOREIGN = 0.4  # share of `unread` pieces
 _SAMPLED, _SAMPLE = 200, 2000  # texts, characters of each
@@ -125,10 +125,9 @@ def _documents(
         titled = title_column is not None
         source = Source((path,), names=tuple(filter(None, names)), titled=titled)
         for where, row in rows_of(source):
-            if not isinstance(row, str):
-                title = row[0] if titled else ""
-                document = Document(f"{path.name}{where}", title, " ".join(row).strip())
-                yield f"{path}{where}", document
+            cells = ["", ""] if isinstance(row, str) else row  # an empty one is counted
+            title = cells[0] if titled else ""
+            yield f"{path}{where}", Document(f"{path.name}{where}", title, " ".join(cells).strip())
     elif suffix == ".txt":
         for number, line in numbered_lines(path):
             yield f"{path}:{number}", Document(f"{path.name}:{number}", "", line.strip())

@@ -224,7 +224,10 @@ class Index:
         scores = cosines if words is None else fused(cosines, words, weight)
         if not np.isfinite(scores).all():  # a large file, which is not hashed at loading
             raise BadInput("the index has a number that is not finite; build it again")
-        documents = among[best(np.maximum.reduceat(scores, self._first)[among], k)]
+        highest = np.maximum.reduceat(scores, self._first)
+        if words is not None and weight == 0 and words.any():  # BM25 alone needs a word
+            among = among[highest[among] > 0]
+        documents = among[best(highest[among], k)]
         hits = []
         for first, end in zip(self._first[documents], self._end[documents], strict=True):
             window = first + int(np.argmax(scores[first:end]))

@@ -66,6 +66,9 @@ def test_documents_are_added_and_removed_also_after_loading(tiny_bert, sentences
     loaded.save(tmp_path / "index")
     again = Embedder.load_index(tmp_path / "index")
     assert again.texts == loaded.texts and again.index.facts["dtype"] == "float32"
+    expected.save(tmp_path / "other", "float32")
+    expected.add(["more"]).save(tmp_path / "other")
+    assert Embedder.load_index(tmp_path / "other").index.facts["dtype"] == "float32"
     assert again.remove("pages/a").texts == sentences[2:6]
     for wrong, said in {"pages/a": "'pages/a': the index", 4: "4: the index"}.items():
         assert said in refused(again.remove, wrong)

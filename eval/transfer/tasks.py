@@ -93,6 +93,7 @@ class TransferTask:
         sizes: the published number of examples of each split.
         mode: a key of `eval.transfer.validation.MODES`.
         device: where classifiers are trained.
+        metric: its name in rows; those with one name are averaged.
     """
 
     name: str
@@ -100,6 +101,7 @@ class TransferTask:
     sizes: tuple[int, ...]
     mode: str = "test"
     device: str = "cpu"
+    metric: str = "accuracy"
 
     @property
     def split(self) -> str:
@@ -141,11 +143,11 @@ class TransferTask:
         else:
             outcome, dev, how_dev, how = judge.split(*parts), parts[1], single, single
         make_row = partial(row, self.name, mode=self.mode)
-        rows = [make_row("dev", "accuracy", how_dev, len(dev), outcome.dev)]
+        rows = [make_row("dev", self.metric, how_dev, len(dev), outcome.dev)]
         if outcome.test is None or outcome.predicted is None:
             return Result(rows)
         gold = labels[parts[-1]]
-        rows.insert(0, make_row("test", "accuracy", how, len(gold), outcome.test))
+        rows.insert(0, make_row("test", self.metric, how, len(gold), outcome.test))
         if self.read is read_mrpc:
             from sklearn.metrics import f1_score  # here: a slow import
 

@@ -50,4 +50,4 @@ def read(data_dir: Path) -> dict[str, Examples]:
 def tasks(device: str = "cpu") -> tuple[TransferTask, ...]:
     """The one task, with the papers' settings: the faster ones scatter from fit to fit."""
     sizes = tuple(size * WORDS for size in SPLITS.values())
-    return (TransferTask("word content", read, sizes, "test", device),)
+    return (TransferTask("word content", read, sizes, "test", device, "word accuracy"),)

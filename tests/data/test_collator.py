@@ -209,6 +209,9 @@ def test_an_edit_is_drawn_anew_each_epoch_from_the_sentence_s_own_key(text, toke
         assert made["input_ids"][1, 1][real].tolist()[1:-1] == expected
         seen.append(tuple(expected))
     assert len(set(seen)) == 4
+    collate.mask = None
+    with pytest.raises(BadInput, match="this tokenizer has no mask token"):
+        collate(batch_of(6, 7, epoch=0))
 
 
 def test_an_edited_view_may_grow_up_to_the_model_s_limit(text, tokenizer):

@@ -60,7 +60,7 @@ def test_a_dataset_is_read_as_a_file_of_its_columns_is(tmp_path):
 
 
 NO_TEXT = (1.5, float("nan"), None, ("a", 2), {"text": "a"})
-BAD = [(["a", row], "row 1 of the text") for row in NO_TEXT]
+BAD = [(["a", row], "row 1 of the text") for row in (*NO_TEXT, "\ud800")]
 SPLITS = DatasetDict({"train": Dataset.from_dict({"text": ["a"]})})
 for kind in ({"text": ["a", "b"]}, SPLITS, DataFrame({"text": ["a"]}), 7):
     BAD.append((kind, f"text of type {type(kind).__name__}: give sentences"))

@@ -75,6 +75,20 @@ def test_search_uses_them_and_flags_replace_them(make):
     assert prompts == E5["prompts"] | {"query": "find: "}
 
 
+def test_a_prompt_for_documents_that_nothing_reads_is_told(make, caplog):
+    folder = str(make("bert", "avg", {"prompts": {"query": "q: ", "passage": "p: "}}))
+    load_encoder(folder, prompts={"document": "p: "})
+    assert not caplog.text
+    load_encoder(folder)
+    assert "names its prompt for documents 'passage'" in caplog.text
+
+
+def test_a_template_takes_the_place_of_a_default_prompt(make, short_run, tmp_path, caplog):
+    run_unsup.main(short_run(make("bert", "avg", E5), method="promptbert", pooling="mask"))
+    assert "the method's template takes its place" in caplog.text
+    assert load_encoder(str(tmp_path / "run"))[0].prompt_of() == ""
+
+
 @pytest.mark.parametrize(
     ("method", "extra"), [("cropping", {}), ("simcse", {}), ("simcse", {"query_prompt": "find: "})]
 )

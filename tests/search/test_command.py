@@ -98,6 +98,26 @@ def test_an_index_is_updated_as_it_was_built_and_equals_a_new_one(
     assert contents(tmp_path / "index") == updated
 
 
+def test_an_update_reads_the_columns_of_the_build(tiny_bert, tmp_path, capsys):
+    table, index = tmp_path / "t.csv", tmp_path / "index"
+    table.write_text("text,body,name\nwrong,right,N\nwrong,right too,\n")
+    words = ["build", str(table), f"--model={tiny_bert}", "--pooling=avg", f"--output={index}"]
+    command.main([*words, "--text_column=body", "--title_column=name"])
+    command.main(words)
+    assert "(0 encoded, 2 kept, 0 dropped)" in capsys.readouterr().out.splitlines()[-1]
+    assert Embedder.load_index(index).texts == ["N right", "right too"]
+
+
+def test_an_index_saved_from_python_is_cut_into_windows_by_the_command(
+    build, tiny_bert, folder, tmp_path
+):
+    whole = Embedder(tiny_bert, pooling="avg").build_index(["a"], lexical=True)
+    whole.save(tmp_path / "index")
+    updated = build()
+    shutil.rmtree(tmp_path / "index")
+    assert updated[1] == build()[1] > 3
+
+
 def test_an_index_below_the_folder_of_its_documents_is_no_document(words, folder):
     index = folder / "index"
     for _ in range(2):

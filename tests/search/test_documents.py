@@ -37,7 +37,7 @@ def test_files_of_a_folder_are_documents(tmp_path):
     assert text.split() == "A page Cats sleep & purr soft\u00adly one two".split()
 
 
-def test_rows_and_lines_of_files_are_documents(tmp_path):
+def test_rows_and_lines_of_files_are_documents(tmp_path, caplog):
     text, records = tmp_path / "lines.txt", tmp_path / "records.JSONL"
     text.write_text("first\n\nthird\n")
     records.write_text(
@@ -64,6 +64,11 @@ def test_rows_and_lines_of_files_are_documents(tmp_path):
         assert "records.JSONL:2: needs an object with a string 'text" in said
     text.write_text("\n")
     assert "lines.txt: no document" in refused(read_documents, [text])
+    table.loc[0, "text"] = None
+    table.to_csv(tmp_path / "t.CSV", index=False)
+    caplog.clear()
+    assert [document.text for document in read_documents([tmp_path / "t.CSV"])] == ["b"]
+    assert "skipped 1 empty documents of 2" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -77,6 +82,7 @@ def test_rows_and_lines_of_files_are_documents(tmp_path):
         ("~~~~\n# a\n~~~\n# b\n~~~~\n## c ##\n", "c", "~~~~"),
         ("```\n# never closed\n", "page", "```"),
         ("#hashtag\n", "page", "#hashtag"),
+        ("# \n\n## Real\n", "Real", "#"),
         ("---\ntitle: [tags]\n---\nBody", "page", "Body"),
     ],
 )

@@ -57,7 +57,9 @@ def test_both_scores_are_added_and_the_best_window_stands_for_its_document(monke
             for window, score in zip(windows, fused(cosines, words, weight), strict=True):
                 if window[0] not in best or score > best[window[0]][0] + 1e-6:
                     best[window[0]] = (score, window)
-            assert sorted(hit.document for hit in hits) == [0, 1, 2, 3, 4]
+            if weight == 0 and words.any():  # BM25 alone finds only what has one of the words
+                best = {number: found for number, found in best.items() if found[0] > 0}
+            assert sorted(hit.document for hit in hits) == sorted(best)
             expected = sorted((score for score, _ in best.values()), reverse=True)
             assert [hit.score for hit in hits] == pytest.approx(expected, abs=1e-4)
             for hit in hits:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eval.tasks import Options, tasks_named
 from eval.transfer import word_content
 from tests.refusals import refused
 
@@ -41,6 +42,9 @@ def test_vectors_that_know_the_word_are_right_and_others_guess(text):
     know = task.score(lambda texts: np.array([64 * [1 - 2 * s.count("cat")] for s in texts]), text)
     guess = task.score(lambda texts: np.ones((len(texts), 64)), text)
     assert (know.rows[0]["value"], guess.rows[0]["value"]) == (100, 50)
+    metrics = {t.name: t.metric for t in tasks_named(["transfer", "words"], Options())}
+    assert [n for n, m in metrics.items() if m != "accuracy"] == ["word content"], "no average"
+    assert "needs --split test" in refused(tasks_named, ["words"], Options("dev"))
 
 
 def test_too_little_text_is_refused(text):
