@@ -1,7 +1,5 @@
 """What holds for every test; the fixtures that many share are in fixtures.py."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

@@ -13,8 +13,6 @@ tiny_xlm_roberta   folder: XLMRobertaForMaskedLM (the same, 66 positions), xlm_t
 tiny               function: the name of any family of models.families -> folder of the same
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import json
@@ -23,14 +21,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, trainers
-from transformers import (
-    AutoConfig,
-    AutoModelForMaskedLM,
-    AutoTokenizer,
-    RobertaTokenizer,
-    XLMRobertaTokenizer,
-)
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, RobertaTokenizer
 
 from data.source import Source
 from data.tokenizer import train_tokenizer
@@ -135,7 +128,7 @@ def xlm_tokenizer(sentences, tmp_path_factory):
     trainer = trainers.UnigramTrainer(unk_token="<unk>", vocab_size=160, **_SPECIAL)
     learned.train_from_iterator([*sentences, "猫は庭で寝ています。", "Кошка спит в саду."], trainer)
     pieces = [*map(tuple, json.loads(learned.to_str())["model"]["vocab"]), ("<mask>", 0.0)]
-    XLMRobertaTokenizer(vocab=pieces, model_max_length=512).save_pretrained(folder)
+    transformers.XLMRobertaTokenizer(vocab=pieces, model_max_length=512).save_pretrained(folder)
     return AutoTokenizer.from_pretrained(folder)
 
 

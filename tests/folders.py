@@ -112,8 +112,7 @@ STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "
 
 def checkpoint(root, step, run_id="one", without=None, also=(), **state):
     """A committed `checkpoint-STEP` (or a whole name) in `root`, with the files `also`, `without`
-    one; `state` is what the Trainer's state holds beside its steps.
-    """
+    one; `state` is what the Trainer's state holds beside its steps."""
     name = step if isinstance(step, str) else f"checkpoint-{step}"
     partial = root / "partial"
     partial.mkdir(parents=True)

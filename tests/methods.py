@@ -1,10 +1,6 @@
-"""Every method of models/objectives on a tiny model, for the tests that hold for all of them.
-
-A new method is picked up by its file. `SMALL` gives flags values that suit the tiny models and let
-every term of a loss show; a method gets those that it has.
-"""
-
-from __future__ import annotations
+"""Every method of models/objectives on a tiny model, for the tests that hold for all of them. A new
+method is picked up by its file. `SMALL` gives flags values that suit the tiny models and let every
+term of a loss show; a method gets those that it has."""
 
 from dataclasses import fields
 
@@ -42,6 +38,7 @@ EXTRA = {  # name of the case: method, flags
 WORDS = {"tsdae, words": "tsdae"}  # with a bag of words: name of the case, method
 EXTRA |= {case: (method, {}) for case, method in WORDS.items()}
 CASES = {name: (name, {}) for name in method_names()} | EXTRA
+CLS = "cls_before_pooler"
 
 
 def arguments(case: str, folder: str, **options):
@@ -55,14 +52,7 @@ def arguments(case: str, folder: str, **options):
 
 
 def build_model(
-    case,
-    folder,
-    packed=False,
-    head="linear_tanh",
-    dropout=0.0,
-    pooling="cls_before_pooler",
-    spread=0.3,
-    **options,
+    case, folder, packed=False, head="linear_tanh", dropout=0.0, pooling=CLS, spread=0.3, **options
 ) -> EncoderForTraining:
     """The model of a case, the same weights in every call."""
     folder = str(folder)
@@ -90,20 +80,10 @@ def mask_of(lengths: list[int]) -> torch.Tensor:
     return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
 
 
-def make_batch(
-    case: str,
-    folder,
-    mask: torch.Tensor,
-    chosen: torch.Tensor | float = 0.4,
-    seed: int = 3,
-    **options,
-):
+def make_batch(case: str, folder, mask: torch.Tensor, chosen=0.4, seed=3, **options):
     """What the collator would make of random tokens: other ones in every view, all that the method
-    of a case asks for.
-
-    `mask` marks real tokens, (B, L); `chosen` is the chance of a token to be masked, a number or
-    (B, 1); `options` are arguments of the method.
-    """
+    of a case asks for. `mask` marks real tokens, (B, L); `chosen` is the chance of a token to be
+    masked, a number or (B, 1); `options` are arguments of the method."""
     folder = str(folder)
     method, args = arguments(case, folder, **options)
     views, config = method.views(args), load_config(folder)

@@ -5,9 +5,9 @@ import pytest
 from common.errors import BadInput
 
 
-def refused(call, *args, error=BadInput, **named):
-    """The message of the error that a call raises, which must be one line."""
-    with pytest.raises(error) as caught:
+def refused(call, *args, match=None, error=BadInput, **named):
+    """The message of the error that a call raises: one line, in which a pattern is found."""
+    with pytest.raises(error, match=match) as caught:
         call(*args, **named)
     assert "\n" not in str(caught.value)
     return str(caught.value)

@@ -5,12 +5,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
-SOURCES = sorted(
-    [*ROOT.glob("*.py"), *(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))]
-)
-COMMANDS = [
-    path for path in SOURCES if "    run_command(main)\n" in path.read_text(encoding="utf-8")
-]
+INSIDE = (path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
+SOURCES = sorted([*ROOT.glob("*.py"), *INSIDE])
+COMMANDS = [path for path in SOURCES if "    run_command(main)\n" in path.read_text("utf-8")]
 
 
 def module(path):

@@ -13,15 +13,6 @@ MINI = CONFIGS / "mini.yaml"  # goes behind another one
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml") if path != MINI)
 
 
-def parsed(name):
-    path = CONFIGS / f"{name}.yaml"
-    script = script_of(read_config(path).get("method"))
-    settings = fill(script, {"config": path, "bf16": False})
-    if settings.method:
-        settings.method.views(settings.method_args)
-    return settings.values
-
-
 def test_the_small_model_s_values_go_behind_every_method_s():
     for name in (name for name in NAMES if name.endswith("bert-base")):
         config = CONFIGS / f"{name}.yaml"
@@ -37,10 +28,15 @@ def test_the_small_model_s_values_go_behind_every_method_s():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_configuration_parses_and_has_only_what_differs_from_what_all_share(name):
-    values, shared = parsed(name), fill(UNSUP, {"method": "simcse", "use_cpu": True}).values
+    path = CONFIGS / f"{name}.yaml"
+    shared = fill(UNSUP, {"method": "simcse", "use_cpu": True}).values
+    settings = fill(script_of(read_config(path).get("method")), {"config": path, "bf16": False})
+    if settings.method:
+        settings.method.views(settings.method_args)
+    values = settings.values
     assert values["output_dir"].startswith("runs/")
     common = {"seed", "eval_steps", "max_length", "per_device_train_batch_size"}
-    for key in read_config(CONFIGS / f"{name}.yaml").keys() & common:
+    for key in read_config(path).keys() & common:
         assert values[key] != shared[key], key
     if name.startswith("diffcse"):  # the models that DiffCSE's authors name
         assert values["generator"] in ("distilbert-base-uncased", "distilroberta-base")

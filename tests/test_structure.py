@@ -17,11 +17,7 @@ ALLOWED = {
     "search": {"common", "data", "eval", "models"},  # a model's search.json
 }
 # what a command of a package may import beside that: it loads what the package scores
-COMMANDS = {
-    "data": set(),
-    "eval": {"data", "models", "training"},
-    "search": {"embedder"},
-}
+COMMANDS = {"data": set(), "eval": {"data", "models", "training"}, "search": {"embedder"}}
 # rooms that could be deleted without the core noticing: they enter it by infocse.py, `common` and
 # `eval`, and by no more than so many other names
 WORKSHOP = {"adapt", "baselines", "bench", "examples", "export", "papers", "report"}
@@ -76,13 +72,15 @@ def test_no_packages_import_each_other_in_a_circle():
         pytest.fail(" -> ".join(error.args[1]))
 
 
-def test_the_fast_path_has_one_door():
+def test_the_fast_path_has_one_door_and_so_has_torch_distributed():
     """Methods never meet it, and others enter by `models.fast`; the Trainer chunks."""
     for path in SOURCES:
         inside = {name for name in imports(path) if name.startswith("models.fast")}
         method = path.parent.name == "objectives" and path.name != "base.py"
         doors = set() if method else {"models.fast", "models.fast.chunking"}
         assert path.parts[-2] == "fast" or inside <= doors, path
+        uses = any(name.startswith("torch.distributed") for name in imports(path))
+        assert uses == (path.name == "collectives.py"), path
 
 
 def test_an_import_changes_nothing():
@@ -93,12 +91,6 @@ def test_an_import_changes_nothing():
             targets = part.targets if isinstance(part, ast.Assign) else []
             set_entry = any(isinstance(inner, ast.Subscript) for inner in targets)
             assert not called and not set_entry, (path, part.lineno)
-
-
-def test_one_file_imports_torch_distributed():
-    for path in SOURCES:
-        uses = any(name.startswith("torch.distributed") for name in imports(path))
-        assert uses == (path.name == "collectives.py"), path
 
 
 def test_nothing_unsafe_is_called():

@@ -1,5 +1,6 @@
 """`python -m baselines` as a user types it, and the scores of what it writes."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 import baselines.__main__ as command
 import eval.__main__ as scoring
+from baselines.words import averaged, read_words
 from tests.encoders import encode_of
 from tests.refusals import refused
 
@@ -75,3 +77,23 @@ def test_missing_test_data_is_known_before_the_fit(tiny_bert, text_file, tmp_pat
     monkeypatch.setattr(command.infocse, "load", lambda *_: pytest.fail("was begun"))
     flags = [f"--train_file={text_file}", f"--data_dir={tmp_path}"]
     assert "STS12" in refused(command.main, ["flow", str(tiny_bert), "--pooling=avg", *flags])
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("header", ["", "3 2\n"])
+def test_a_sentence_has_the_mean_of_its_known_words(pack, header, tmp_path):
+    path = tmp_path / ("vectors.gz" if pack is gzip.compress else "vectors")
+    path.write_bytes(pack(f"{header}the 9 9\ndog 1 2\nParis 3 0\n".encode()))
+    encode = averaged(read_words(path))
+    vectors = encode(["The dog!", "dog, Paris zebra", "PARIS", "zebra", "", "dog"])
+    expected = [[1, 2], [2, 1], [0, 0], [0, 0], [0, 0], [1, 2]]
+    assert vectors.dtype == np.float32 and np.allclose(vectors, expected)
+    assert not encode(["zebra", ""]).any()
+
+
+@pytest.mark.parametrize("content", ["", "dog one two\n", b"dog \xff 1\n"])
+def test_another_kind_of_file_is_refused(content, tmp_path):
+    path = tmp_path / "vectors.txt"
+    assert "no such file" in refused(read_words, path)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert refused(read_words, path).startswith(f"{path}: not lines of a word")

@@ -1,7 +1,5 @@
 """The benches run on small inputs and print what they measured; the plain step is the same
-computation as ours.
-
-The figures themselves are no test."""
+computation as ours. The figures themselves are no test."""
 
 import json
 
@@ -51,10 +49,8 @@ def test_steps_print_a_table_and_write_rows(tmp_path, capsys):
     flags = ["--model=tiny", "--batch=4", "--precision=bf16", "--runs=1"]
     rows = main(["step", *flags, f"--output={tmp_path / 'rows.json'}"])
     assert json.loads((tmp_path / "rows.json").read_text()) == rows
-    assert [row["name"] for row in rows] == [
-        "infocse step",
-        "simcse step against sentence-transformers",
-    ]
+    names = ["infocse step", "simcse step against sentence-transformers"]
+    assert [row["name"] for row in rows] == names
     for row in rows:
         assert row["ratio"] == pytest.approx(row["plain_ms"] / row["ours_ms"], rel=0.02)
         assert (row["precision"], row["model"], row["runs"]) == ("bf16", "tiny", 1)

@@ -23,6 +23,7 @@ from models.objectives.moco import MomentumEncoder
 from models.training import build_model
 from tests.folders import history, record, rewind, same_weights
 from tests.methods import OTHER_FAMILIES
+from tests.refusals import refused
 from training import builders
 from training.methods import load_method, method_names, script_of
 from training.settings import read
@@ -59,12 +60,6 @@ def model_of(argv, method):
     return model, collator([(0, index, 0) for index in range(8)])
 
 
-def followers(model):
-    """The names of what follows the encoder without a gradient."""
-    parts = model.named_modules()
-    return tuple(f"{name}." for name, part in parts if isinstance(part, MomentumEncoder))
-
-
 def train(argv, method):
     """What the method's script does."""
     (run_sup if method in LABELLED else run_unsup).main(argv)
@@ -90,9 +85,11 @@ def test_a_method_trains_resumes_and_is_exported(whole, tmp_path):
     model, _ = model_of(arguments("whole"), method)
     learns = {name: p.requires_grad for name, p in model.named_parameters()}
     assert learns.keys() <= before.keys()
+    parts = model.named_modules()
+    followers = tuple(f"{name}." for name, part in parts if isinstance(part, MomentumEncoder))
     for name, trained in learns.items():
         moved = not torch.equal(before[name], after[name])
-        assert moved == (trained or name.startswith(followers(model))), name
+        assert moved == (trained or name.startswith(followers)), name
         by_flag = method == "sg_opt" and ".embeddings." in name
         # What objectives freeze is checked in tests/models.
         assert trained != by_flag or name.startswith("objectives.")
@@ -156,8 +153,7 @@ def test_every_choice_of_a_flag_trains_or_is_refused_in_a_line(unsup, monkeypatc
 def test_three_teachers_and_none_are_refused(stage_one_folder, teachers):
     start, method = str(stage_one_folder), load_method("rankcse")
     given = method.arguments(teacher=teachers), ModelArguments(model_name_or_path=start)
-    with pytest.raises(BadInput, match="--teacher: one or two"):
-        build_model(method, *given, load_tokenizer(start))
+    refused(build_model, method, *given, load_tokenizer(start), match="--teacher: one or two")
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -9,6 +9,7 @@ import run_sup
 import run_unsup
 from common.errors import BadInput
 from models.encoder import load_encoder
+from tests.refusals import refused
 from training.methods import UNSUP, method_names
 from training.run_arguments import RunArguments
 from training.settings import fill
@@ -17,6 +18,7 @@ from training.stages import new_record
 # Older releases of transformers have only the second name.
 NAMES = ("activation_checkpointing", "gradient_checkpointing")
 CHECKPOINTING = next(name for name in NAMES if hasattr(RunArguments, name))
+WHOLE = {"model_name_or_path": "mpnet"}  # a backbone that is called as a whole
 
 
 @pytest.mark.parametrize(
@@ -48,11 +50,14 @@ CHECKPOINTING = next(name for name in NAMES if hasattr(RunArguments, name))
         ({"report_to": "dvclive"}, "--report_to dvclive: unknown, or its package is not installed"),
         ({"cache_dir": "/dev/null/x"}, "/dev/null/x/\\w+: cannot be written"),
         ({"output_dir": "/dev/null/x"}, "/dev/null/x/run.json: cannot be written"),
+        (WHOLE | {"method": "consert"}, "perturbed embeddings needs .* not 'mpnet'"),
+        (WHOLE | {"method": "nli", "view_2": "none"}, "adversarial view needs .* not 'mpnet'"),
     ],
 )
-def test_bad_configuration_is_refused_by_name_before_any_work(unsup, tmp_path, flags, message):
-    with pytest.raises(BadInput, match=message):
-        run_unsup.main(unsup(**flags))
+def test_bad_configuration_is_refused_before_any_work(unsup, tiny, tmp_path, flags, message):
+    script = run_sup if flags.get("method") == "nli" else run_unsup
+    start = {name: tiny(flags[name]) for name in WHOLE if name in flags}
+    refused(script.main, unsup(**flags | start), match=message)
     assert not [*tmp_path.glob("run/*")]
 
 
@@ -65,21 +70,6 @@ def test_a_batch_of_one_is_refused_before_the_run_begins(unsup, tmp_path, method
     with pytest.raises(BadInput, match=said):
         script = run_sup if method in method_names(labels=True) else run_unsup
         script.main(unsup(method=method, per_device_train_batch_size=1))
-    assert not [*tmp_path.glob("run/*")]
-
-
-@pytest.mark.parametrize(
-    ("script", "flags", "named"),
-    [
-        (run_unsup, {"method": "consert"}, "a view with perturbed embeddings"),
-        (run_sup, {"method": "nli", "view_2": "none"}, "an adversarial view"),
-    ],
-)
-def test_changed_views_of_a_backbone_that_is_called_as_a_whole_are_refused(
-    unsup, tiny, tmp_path, script, flags, named
-):
-    with pytest.raises(BadInput, match=rf"{named} needs .* not 'mpnet'"):
-        script.main(unsup(model_name_or_path=tiny("mpnet"), **flags))
     assert not [*tmp_path.glob("run/*")]
 
 
@@ -99,16 +89,14 @@ def test_labelled_pairs_have_two_texts(unsup, names):
 )
 def test_what_a_launcher_sets_must_fit(unsup, tmp_path, monkeypatch, name, value, said):
     monkeypatch.setenv(f"ACCELERATE_{name}", value)
-    with pytest.raises(BadInput, match=said):
-        run_unsup.main(unsup())
+    refused(run_unsup.main, unsup(), match=said)
     assert not [*tmp_path.glob("run/*")]
 
 
 def test_unconnected_processes_are_refused(monkeypatch):
     settings = fill(UNSUP, {"method": "simcse", "output_dir": "run", "use_cpu": True})
     monkeypatch.setenv("WORLD_SIZE", "2")  # as a launcher does
-    with pytest.raises(BadInput, match=r"2 processes .* not connected; .*--use_cpu true"):
-        new_record(settings, {})
+    refused(new_record, settings, {}, match=r"2 processes .* not connected; .*--use_cpu true")
 
 
 def test_a_token_of_the_hub_in_a_configuration_is_neither_shown_nor_written(unsup, tmp_path, capfd):
@@ -128,13 +116,10 @@ def _warned(unsup, words, caplog, **flags):
     return words in caplog.text
 
 
-def test_equal_views_without_dropout_are_warned_about(unsup, caplog):
+def test_equal_views_and_an_ignored_pooling_are_warned_about(unsup, tmp_path, tiny_bert, caplog):
     words = "both views have the same vector"
     assert not _warned(unsup, words, caplog, dropout=0.1)
     assert _warned(unsup, words, caplog, dropout=0)
-
-
-def test_a_start_whose_pooling_is_ignored_is_warned_about(unsup, tmp_path, tiny_bert, caplog):
     encoder, tokenizer = load_encoder(str(tiny_bert), pooling="avg")
     encoder.save(str(tmp_path / "mean"), tokenizer)
     words = "has pooling avg; training uses only its backbone"
@@ -143,9 +128,7 @@ def test_a_start_whose_pooling_is_ignored_is_warned_about(unsup, tmp_path, tiny_
     assert _warned(unsup, words, caplog, pooling="cls_before_pooler", **start)
 
 
-def test_text_unknown_to_the_tokenizer_is_warned_about_and_refused_if_that_is_all(
-    unsup, aux, tmp_path, caplog, capsys
-):
+def test_text_unknown_to_the_tokenizer_is_told_or_refused(unsup, aux, tmp_path, caplog, capsys):
     lines = "\n".join(f"文{'字' * n}" for n in range(40))
     words = "are unknown to the tokenizer: was"
     (tmp_path / "other.txt").write_text(lines, encoding="utf-8")

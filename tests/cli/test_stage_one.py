@@ -13,6 +13,7 @@ import run_unsup
 from common.errors import BadInput
 from models.loading import load_tokenizer
 from tests.folders import history, record, rewind, same_weights
+from tests.refusals import refused
 
 
 def test_stage_one_resumes_bit_for_bit_and_feeds_stage_two(aux, unsup, tmp_path):
@@ -45,22 +46,17 @@ def test_a_head_that_reads_the_clean_text_feeds_stage_two(aux, unsup, tmp_path):
     assert record(tmp_path / "run")["status"] == "finished"
 
 
-def test_a_finished_encoder_without_an_output_head_goes_through_both_stages(
-    aux, unsup, tiny_bert, tmp_path
-):
+def test_an_encoder_without_output_head_goes_through_both_stages(aux, unsup, tiny_bert, tmp_path):
     start = tmp_path / "start"
     AutoModel.from_pretrained(tiny_bert, add_pooling_layer=False).save_pretrained(start)
     load_tokenizer(str(tiny_bert)).save_pretrained(start)
-    with pytest.raises(BadInput, match=r"lacks .* tensors of a "):
-        run_pretrain_aux.main(aux(model_name_or_path=start))
+    refused(run_pretrain_aux.main, aux(model_name_or_path=start), match=r"lacks .* tensors of a ")
     run_pretrain_aux.main(aux(model_name_or_path=start, output_init="new"))
     run_unsup.main(unsup(model_name_or_path=tmp_path / "aux", max_steps=2))
     assert record(tmp_path / "run")["status"] == "finished"
 
 
-def test_a_plain_masked_language_model_keeps_no_head_of_its_start(
-    aux, unsup, stage_one_folder, tmp_path
-):
+def test_a_plain_masked_language_model_keeps_no_head(aux, unsup, stage_one_folder, tmp_path):
     flags = {"head_layers": 0, "skip_from": 99, "max_steps": 2}
     run_pretrain_aux.main(aux(model_name_or_path=stage_one_folder, **flags))
     before, after = (
@@ -73,9 +69,7 @@ def test_a_plain_masked_language_model_keeps_no_head_of_its_start(
         run_unsup.main(unsup(model_name_or_path=tmp_path / "aux"))
 
 
-def test_a_trained_head_is_continued_whatever_initialises_a_new_one(
-    aux, stage_one_folder, tmp_path
-):
+def test_a_trained_head_is_continued_whatever_starts_a_new_one(aux, stage_one_folder, tmp_path):
     flags = {"model_name_or_path": stage_one_folder, "max_steps": 1, "head_init": "encoder_top"}
     run_pretrain_aux.main(aux(**flags, learning_rate=0))
     assert same_weights(tmp_path / "aux", stage_one_folder, "aux_head.safetensors")
@@ -83,33 +77,22 @@ def test_a_trained_head_is_continued_whatever_initialises_a_new_one(
         run_pretrain_aux.main(aux("other", **flags | {"skip_from": 3}))
 
 
-@pytest.fixture
-def scratch(tmp_path):
-    """The flags of a model from scratch, whose configuration asks for bfloat16."""
+def test_from_scratch_a_vocabulary_is_learned_or_is_that_of_a_folder(aux, tiny_bert, tmp_path):
+    """The configuration asks for bfloat16."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4}
     config = BertConfig(**sizes, intermediate_size=64, dtype="bfloat16")
     config.save_pretrained(tmp_path / "config")
-    return {"model_name_or_path": None, "config_name": tmp_path / "config", "max_steps": 2}
-
-
-def test_from_scratch_learns_a_vocabulary_and_a_model(aux, scratch, tmp_path):
-    run_pretrain_aux.main(aux(**scratch, vocabulary_size=300))
-    config = AutoModelForMaskedLM.from_pretrained(tmp_path / "aux").config
+    flags = {"model_name_or_path": None, "config_name": tmp_path / "config", "max_steps": 2}
+    run_pretrain_aux.main(aux("new", **flags, vocabulary_size=300))
+    config = AutoModelForMaskedLM.from_pretrained(tmp_path / "new").config
     assert config.vocab_size <= 300
-    tensors = load_file(tmp_path / "aux" / "model.safetensors").values()
+    tensors = load_file(tmp_path / "new" / "model.safetensors").values()
     assert {value.dtype for value in tensors} == {torch.float32}
     assert (config.skip_from, config.head_layers) == (2, 2)
-
-
-def test_from_scratch_with_the_tokenizer_of_a_folder(aux, scratch, tiny_bert, tmp_path):
-    flags = scratch | {"tokenizer_name": tiny_bert}
+    flags["tokenizer_name"] = tiny_bert
     run_pretrain_aux.main(aux(**flags))
     theirs, ours = (load_tokenizer(folder) for folder in (tiny_bert, tmp_path / "aux"))
     assert ours.get_vocab() == theirs.get_vocab()
-    with pytest.raises(BadInput, match="vocabulary_size"):
-        run_pretrain_aux.main(aux("other", **flags, vocabulary_size=300))
-
-
-def test_a_checkpoint_and_a_configuration_exclude_each_other(aux):
-    with pytest.raises(BadInput, match="give either"):
-        run_pretrain_aux.main(aux(config_name="x"))
+    taught = flags | {"vocabulary_size": 300}
+    for wrong, said in ((taught, "vocabulary_size"), ({"config_name": "x"}, "give either")):
+        refused(run_pretrain_aux.main, aux("other", **wrong), match=said)

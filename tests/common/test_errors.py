@@ -60,22 +60,15 @@ def test_an_impossible_path_is_bad_input_and_an_unexpected_error_keeps_its_trace
         run_command(raising(error))
 
 
-_EMPTY = "the value is empty; is a shell variable unset?"
-_TOKEN = "looks like a hub token"
+EMPTY, HUB = "the value is empty; is a shell variable unset?", "looks like a hub token"
+NONE = [(["--output", ""], f"--output: {EMPTY}"), ([""], f"the first argument: {EMPTY}")]
+NONE += [(["--query_prompt=", "--output="], f"--output: {EMPTY}")]  # a prompt may be empty
+NONE += [(["--model", TOKEN], f"--model: {HUB}"), ([f"--model=x{TOKEN}y"], f"--model: {HUB}")]
+NONE += [(["--model", "hf_oauth_eyJhbGciOi.J9-eyJ_dWIi"], f"--model: {HUB}")]
+NONE += [(["a", TOKEN], f"an argument: {HUB}")]
 
 
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        (["--output", ""], f"--output: {_EMPTY}"),
-        ([""], f"the first argument: {_EMPTY}"),
-        (["--query_prompt=", "--output="], f"--output: {_EMPTY}"),  # a prompt may be empty
-        (["--model", TOKEN], f"--model: {_TOKEN}"),
-        ([f"--model=x{TOKEN}y"], f"--model: {_TOKEN}"),
-        (["a", TOKEN], f"an argument: {_TOKEN}"),
-        (["--model", "hf_oauth_eyJhbGciOi.J9-eyJ_dWIi"], f"--model: {_TOKEN}"),
-    ],
-)
+@pytest.mark.parametrize(("argv", "said"), NONE)
 def test_no_command_begins_with_an_argument_that_none_can_take(argv, said, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["python -m eval", *argv])
     code, told = failed(lambda: pytest.fail("it began"), capsys)
@@ -109,3 +102,44 @@ def test_a_signal_stops_a_command_although_a_library_s_clean_up_fails_on_it():
 
     with pytest.raises(Stopped, match="SIGTERM"):
         stoppable(main)()
+
+
+START = "import logging\nfrom common.errors import run_command\nfrom common.streams import show\n"
+MANY = f"{START}run_command(lambda: show('a line\\n' * 1_000_000))\n"
+NAMED = f"""{START}
+import huggingface_hub.utils.logging
+from tqdm import tqdm
+
+def main():
+    with tqdm(total=2):
+        logging.info("model \\x1b]0;x\\x07 in\\n\\trun\\x9b2J, Zwölf\\u3000🙂")
+    logging.getLogger("huggingface_hub.utils").warning("once")
+    show("model \\x1b[31mred\\r\\n\\tline")
+
+run_command(main)
+"""
+
+
+def run(code, redirected="", **variables):
+    """The shell's exit code, what was printed and what was said on stderr."""
+    command = ["bash", "-o", "pipefail", "-c", f'"$0" -c "$1" {redirected}', sys.executable, code]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
+    done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8")
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_terminal_obeys_no_name_and_a_message_is_written_once_apart_from_a_bar():
+    code, shown, said = run(NAMED)
+    assert (code, shown) == (0, "model \\x1b[31mred\\r\n\tline\n")
+    message = ["model \\x1b]0;x\\x07 in", "\trun\\x9b2J, Zwölf\u3000🙂"]
+    lines = said.split("\n")
+    assert lines[-2:] == ["once", ""] and lines.count("once") == 1
+    start = lines.index(message[1]) - 1
+    assert lines[start].rpartition("\r")[2] == message[0]
+
+
+def test_a_reader_that_stops_early_a_full_disk_and_what_the_terminal_cannot_show():
+    assert run(MANY, "| head -1")[1:] == ("a line\n", "")
+    assert run(MANY, ">/dev/full") == (4, "", "error: [Errno 28] No space left on device\n")
+    code = f"{START}run_command(lambda: show('caf\\u00e9 \\udce9'))"
+    assert run(code, PYTHONIOENCODING="ascii") == (0, "caf\\xe9 \\udce9\n", "")

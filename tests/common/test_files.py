@@ -2,6 +2,7 @@ import pytest
 
 from common.errors import BadInput
 from common.files import files_of, find_files
+from tests.refusals import refused
 
 
 def test_files_are_found_as_given_and_below_the_data_folder(tmp_path, monkeypatch):
@@ -13,8 +14,7 @@ def test_files_are_found_as_given_and_below_the_data_folder(tmp_path, monkeypatc
     expected = ["here.txt", "corpora/there.txt", "corpora/text/deep.txt", names[-1]]
     assert [*map(str, find_files(names, "corpora"))] == expected
     said = r"'gone\.txt': no file or folder at gone\.txt or at corpora/gone\.txt"
-    with pytest.raises(BadInput, match=said):
-        find_files(["here.txt", "gone.txt"], "corpora")
+    refused(find_files, ["here.txt", "gone.txt"], "corpora", match=said)
 
 
 def test_a_folder_is_all_its_files_in_the_order_of_their_paths(tmp_path):

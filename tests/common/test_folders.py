@@ -145,9 +145,7 @@ def never(folder):
 
 @pytest.mark.parametrize("name", [*FILES, MANIFEST])
 @pytest.mark.parametrize("damage", [lambda content: b"x" + content[1:], lambda content: b"", None])
-def test_a_damaged_folder_of_a_cache_is_made_again_with_one_log_line(
-    tmp_path, caplog, damage, name
-):
+def test_a_damaged_folder_of_a_cache_is_made_again_in_one_log_line(tmp_path, caplog, damage, name):
     folder = cached(tmp_path / "key", fill)
     content = (folder / name).read_bytes()
     (folder / name).unlink()

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from common.errors import BadInput
 from data import draws
 from data.collator import Collator
 from data.draws import KeyedSampler, Keys
 from data.source import Source
 from data.tokenised import load_tokenised
 from data.views import IGNORED, MASK, Masking, Perturbed, Rates, View
+from tests.refusals import refused
 
 TWO = (View(), View())
 BOTH = Masking(0.3, views=(0, 1))
@@ -36,10 +36,6 @@ def equal(first, second):
     return first.keys() == second.keys() and all(same)
 
 
-def reverse(ids, starts, rng):
-    return ids[::-1]
-
-
 def hide_one_repeat_some(ids, starts, rng):
     return np.append(MASK, np.repeat(ids[1:], 1 + (rng.random(len(ids) - 1) < 0.3)))
 
@@ -59,13 +55,12 @@ def test_ids_are_those_of_the_tokenizer(text, tokenizer, sentences, max_length):
 
 @pytest.mark.parametrize("length", [-1, 2])
 def test_a_length_without_room_for_text_is_refused(text, tokenizer, length):
-    with pytest.raises(BadInput, match=f"max_length {length}:"):
-        collator(text, tokenizer, max_length=length)
+    refused(collator, text, tokenizer, max_length=length, match=f"max_length {length}:")
 
 
 @pytest.mark.parametrize("views", [(0,), (1,), (0, 1), (2, 0)])
 def test_the_masked_views_are_those_asked_for(text, tokenizer, views):
-    three = [View(), View(reverse), View(hide_one_repeat_some)]
+    three = [View(), View(lambda ids, starts, rng: ids[::-1]), View(hide_one_repeat_some)]
     masking = Masking(0.5, scheme="mask", views=views)
     made = collator(text, tokenizer, three, masking=masking)(batch_of(1, 2, 3, 4))
     length = made["input_ids"].shape[2]
@@ -80,9 +75,7 @@ def test_the_masked_views_are_those_asked_for(text, tokenizer, views):
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
-def test_special_tokens_also_those_in_the_text_and_padding_are_never_masked(
-    tokenizer, tmp_path, whole_words
-):
+def test_special_tokens_even_in_the_text_and_padding_are_unmasked(tokenizer, tmp_path, whole_words):
     """As in the official collators, which ask the tokenizer; the unknown word is special too."""
     line = f"The \U0001f9ff dog {tokenizer.unk_token} sat{tokenizer.sep_token}down twice"
     (tmp_path / "text.txt").write_text(f"{line}\n{line} today\n" * 32, encoding="utf-8")
@@ -124,9 +117,7 @@ def masked_rows(made):
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
-def test_a_sentence_s_batch_does_not_depend_on_its_neighbours(
-    text, tokenizer, sentences, whole_words
-):
+def test_a_sentence_s_batch_does_not_depend_on_its_neighbours(text, tokenizer, whole_words):
     masking = Masking(0.3, whole_words=whole_words, views=(0, 1))
     collate = collator(text, tokenizer, max_length=64, masking=masking)
     lengths = text.lengths(np.arange(len(text)), 0)
@@ -167,9 +158,7 @@ def test_epochs_seeds_and_views_have_masks_of_their_own(text, tokenizer):
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
-def test_stop_words_are_masked_like_the_others_but_have_no_label(
-    text, tokenizer, sentences, whole_words
-):
+def test_stop_words_are_masked_like_others_without_a_label(text, tokenizer, sentences, whole_words):
     ids = tokenizer(sentences, add_special_tokens=False)["input_ids"]
     seen = Counter(token for sentence in ids for token in sentence[:30])
     del seen[tokenizer.unk_token_id]
@@ -210,8 +199,7 @@ def test_an_edit_is_drawn_anew_each_epoch_from_the_sentence_s_own_key(text, toke
         seen.append(tuple(expected))
     assert len(set(seen)) == 4
     collate.mask = None
-    with pytest.raises(BadInput, match="this tokenizer has no mask token"):
-        collate(batch_of(6, 7, epoch=0))
+    refused(collate, batch_of(6, 7, epoch=0), match="this tokenizer has no mask token")
 
 
 def test_an_edited_view_may_grow_up_to_the_model_s_limit(text, tokenizer):

@@ -9,6 +9,7 @@ from common.errors import BadInput
 from data.given import with_text
 from data.source import source_of
 from data.text import read_text
+from tests.refusals import refused
 
 ROWS = ["One  sentence.", "Two\nlines\tand a tab", "Drei Sätze: ß"]
 LINES = "One  sentence.\nTwo lines and a tab\nDrei Sätze: ß\n"
@@ -51,8 +52,7 @@ def test_a_dataset_is_read_as_a_file_of_its_columns_is(tmp_path):
     data = Dataset.from_dict({"text": ["one", None, "two"], "other": ["a", "b", None]})
     assert read(data, tmp_path) == [("one",), ("two",)]
     assert read(data.select([2, 0]), tmp_path, text_column=["other", "text"]) == [("a", "one")]
-    with pytest.raises(BadInput, match="no column 'text'"):
-        read(Dataset.from_dict({"title": ["x"]}), tmp_path)
+    refused(read, Dataset.from_dict({"title": ["x"]}), tmp_path, match="no column 'text'")
     classes = ClassLabel(names=["entailment", "contradiction", "neutral"])
     features = Features(premise=Value("string"), hypothesis=Value("string"), label=classes)
     pairs = {"premise": ["a", "b", "c"], "hypothesis": ["d", "e", "f"], "label": [0, 2, -1]}
@@ -68,14 +68,12 @@ for kind in ({"text": ["a", "b"]}, SPLITS, DataFrame({"text": ["a"]}), 7):
 
 @pytest.mark.parametrize(("text", "said"), BAD)
 def test_what_is_not_text_is_refused(text, said, tmp_path):
-    with pytest.raises(BadInput, match=said):
-        with_text(text, {"cache_dir": tmp_path})
+    refused(with_text, text, {"cache_dir": tmp_path}, match=said)
     assert not [*tmp_path.iterdir()]
 
 
 def test_the_cache_is_a_folder_s_name_and_a_text_is_given_once(tmp_path):
-    with pytest.raises(BadInput, match="--cache_dir 3: must be text or"):
-        with_text(["a"], {"cache_dir": 3})
+    refused(with_text, ["a"], {"cache_dir": 3}, match="--cache_dir 3: must be text or")
     for text in (["a dog"], tmp_path / "text.txt"):
         with pytest.raises(BadInput, match="give the text or train_file, not both"):
             with_text(text, {"train_file": "other.txt"})

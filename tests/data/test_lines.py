@@ -14,12 +14,8 @@ from tests.refusals import refused
 
 LINES = ["A first sentence.", "", "Zwölf Boxkämpfer jagen Viktor 🙂", "the last one"]
 TEXT = "".join(f"{line}\n" for line in LINES).encode()
-PACKED = {
-    "gz": gzip.compress,
-    "xz": lzma.compress,
-    "bz2": bz2.compress,
-    "zst": zstandard.ZstdCompressor().compress,
-}
+pack_zst = zstandard.ZstdCompressor().compress
+PACKED = {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress, "zst": pack_zst}
 SKIPPABLE = b"\x50\x2a\x4d\x18\x04\0\0\0\x01\x02\x03\x04"
 
 
@@ -29,26 +25,17 @@ def lines(path):
 
 BOM, CRLF = b"\xef\xbb\xbf", TEXT.replace(b"\n", b"\r\n")
 FIRST, SECOND = TEXT[:18], TEXT[18:]
-pack_zst = PACKED["zst"]
+FORMS = [TEXT, CRLF, BOM + TEXT, TEXT[:-1], gzip.compress(BOM + CRLF, mtime=0)]
+FORMS += [gzip.compress(FIRST) + gzip.compress(SECOND) + bytes(512)]
+FORMS += [lzma.compress(FIRST) + lzma.compress(b"") + lzma.compress(SECOND)]
+FORMS += [lzma.compress(FIRST) + bytes(200_000) + lzma.compress(SECOND)]  # long padding
+FORMS += [bz2.compress(FIRST) + bz2.compress(SECOND)]
+FORMS += [SKIPPABLE + pack_zst(FIRST) + SKIPPABLE + pack_zst(SECOND)]
+FORMS += [zstandard.ZstdCompressor(write_content_size=False).compress(TEXT)]
+FORMS += [pack(TEXT) for pack in PACKED.values()]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        TEXT,
-        CRLF,
-        BOM + TEXT,
-        TEXT[:-1],  # no final newline
-        gzip.compress(FIRST) + gzip.compress(SECOND) + bytes(512),
-        gzip.compress(BOM + CRLF, mtime=0),
-        lzma.compress(FIRST) + lzma.compress(b"") + lzma.compress(SECOND),
-        lzma.compress(FIRST) + bytes(200_000) + lzma.compress(SECOND),  # long padding
-        bz2.compress(FIRST) + bz2.compress(SECOND),
-        SKIPPABLE + pack_zst(FIRST) + SKIPPABLE + pack_zst(SECOND),
-        zstandard.ZstdCompressor(write_content_size=False).compress(TEXT),
-        *(pack(TEXT) for pack in PACKED.values()),
-    ],
-)
+@pytest.mark.parametrize("content", FORMS)
 def test_every_form_of_a_file_gives_the_same_lines_whatever_its_name(tmp_path, content):
     for name in ("text.txt", "text.gz", "text.xz"):
         assert lines(written(tmp_path, content, name)) == LINES

@@ -193,9 +193,7 @@ def test_prose_is_read(tmp_path, lines):
         ({"dataset_name": ["no/such"]}, "--dataset_name no/such: cannot"),
     ],
 )
-def test_flags_that_would_silently_read_another_text_are_refused(
-    tmp_path, monkeypatch, flags, said
-):
+def test_flags_that_would_read_another_text_are_refused(tmp_path, monkeypatch, flags, said):
     monkeypatch.chdir(tmp_path)
     for name in ("t.txt", "t.csv"):
         written(tmp_path, "a\n", name)

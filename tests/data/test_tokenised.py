@@ -8,13 +8,13 @@ import pytest
 
 import data.source
 import data.tokenised
-from common.errors import BadInput
 from data import draws
 from data.source import Source
 from data.text import NLI_LABELS
 from data.tokenised import Sample, cut, load_tokenised
 from data.tokenizer import word_starts
 from tests.data.conftest import written
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -54,9 +54,7 @@ def lists(corpus, column=0):
     return [corpus.sentences([row], column, 10**6)[0].tolist() for row in range(len(corpus))]
 
 
-def test_a_text_is_tokenised_again_if_its_bytes_change_and_not_with_its_name(
-    load, text, tmp_path, tokenised
-):
+def test_a_text_is_tokenised_again_if_its_bytes_change(load, text, tmp_path, tokenised):
     first, before = load(text), text.stat()
     renamed = text.rename(tmp_path / "other.name")
     os.utime(renamed, (0, 0))
@@ -67,15 +65,12 @@ def test_a_text_is_tokenised_again_if_its_bytes_change_and_not_with_its_name(
     assert lists(load(text)) != lists(first) and tokenised == [20, 20]
 
 
-def test_tokenizer_columns_and_reader_are_part_of_the_key(
-    tmp_path, load, roberta_tokenizer, tokenised, monkeypatch
-):
+def test_tokenizer_and_columns_are_keys(tmp_path, load, roberta_tokenizer, tokenised, monkeypatch):
     path = written(tmp_path, "a dog\ta river\n")
     load(path, 2)
     load(path, 2, tokenizer=roberta_tokenizer)
     assert tokenised == [1, 1]
-    with pytest.raises(BadInput, match="expected 1"):
-        load(path)
+    refused(load, path, match="expected 1")
     monkeypatch.setattr(data.source, "VERSION", data.source.VERSION + 1)
     load(path, 2)
     assert tokenised == [1, 1, 1]
@@ -83,14 +78,11 @@ def test_tokenizer_columns_and_reader_are_part_of_the_key(
 
 def test_a_sentence_without_a_token_is_refused(tmp_path, load):
     path = written(tmp_path, "a dog\n\u0301\n")  # an accent alone: a character, but no token
-    with pytest.raises(BadInput, match=r"text\.txt: row 2 .*: the tokenizer finds no token"):
-        load(path)
+    refused(load, path, match=r"text\.txt: row 2 .*: the tokenizer finds no token")
 
 
 @pytest.mark.parametrize("labelled", [False, True])
-def test_the_drawn_rows_alone_are_tokenised_in_order(
-    sentences, bert_tokenizer, tmp_path, few, labelled, tokenised
-):
+def test_drawn_rows_are_tokenised(sentences, bert_tokenizer, tmp_path, few, labelled, tokenised):
     rows, labels = [sentences[i : i + 2] for i in range(50)], [i % 3 for i in range(50)]
     lines = rows
     if labelled:
@@ -134,8 +126,7 @@ def test_an_upsampled_sample_has_the_size_of_the_text_again():
     ],
 )
 def test_a_sample_and_a_block_that_cannot_be_are_refused(load, text, how, said):
-    with pytest.raises(BadInput, match=said):
-        load(text, **how)
+    refused(load, text, match=said, **how)
 
 
 def by_hand(words, length):

@@ -2,6 +2,7 @@
 
 import json
 from itertools import chain
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -9,11 +10,11 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 import data.tokenizer
-from common.errors import BadInput
 from data.masking import choose_words
 from data.source import Source
 from data.tokenizer import SPECIAL, train_tokenizer, word_starts
 from models.objectives.cropping import delete
+from tests.refusals import refused
 
 
 def with_vocabulary(tokenizer, tokens):
@@ -27,9 +28,7 @@ def with_vocabulary(tokenizer, tokens):
     return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(rules)))
 
 
-def test_the_tokens_that_begin_words_in_every_kind_of_tokenizer(
-    bert_tokenizer, roberta_tokenizer, xlm_tokenizer
-):
+def test_the_tokens_that_begin_words_of_all_kinds(bert_tokenizer, roberta_tokenizer, xlm_tokenizer):
     tokens = ["[UNK]", "river", "##bank", "##s", ",", "#", "unhappy", "##", "a##b"]
     starts = word_starts(with_vocabulary(bert_tokenizer, tokens))
     assert starts.tolist() == [True, True, False, False, True, True, True, False, True]
@@ -46,10 +45,8 @@ def test_the_tokens_that_begin_words_in_every_kind_of_tokenizer(
 
 @pytest.mark.parametrize("text", ["猫は庭で寝ています。", "แมวนอนในสวน"])
 def test_a_token_of_a_script_without_spaces_is_a_word(xlm_tokenizer, roberta_tokenizer, text):
-    """Else a whole sentence would be a word, which is neither masked nor deleted.
-
-    Of single bytes, a letter is one.
-    """
+    """Else a whole sentence would be a word, which is neither masked nor deleted. Of single bytes,
+    a letter is one."""
     ids = np.array(roberta_tokenizer(text, add_special_tokens=False)["input_ids"])
     starts = word_starts(roberta_tokenizer)[ids]
     assert starts.sum() == len(text) and len(ids) > len(text)
@@ -64,33 +61,21 @@ def test_a_token_of_a_script_without_spaces_is_a_word(xlm_tokenizer, roberta_tok
 
 def test_another_kind_of_tokenizer_is_refused():
     plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0})))
-    with pytest.raises(BadInput, match="sentencepiece, not for 'None'"):
-        word_starts(plain)
+    refused(word_starts, plain, match="sentencepiece, not for 'None'")
 
 
-@pytest.fixture
-def learned(monkeypatch):
-    """The size of every vocabulary that was learned, not read."""
-    sizes, learn = [], data.tokenizer._learn
-
-    def watched(files, size):
-        sizes.append(size)
-        return learn(files, size)
-
-    monkeypatch.setattr(data.tokenizer, "_learn", watched)
-    return sizes
-
-
-def test_a_vocabulary_is_learned_once(text_file, tmp_path, learned):
+def test_a_vocabulary_is_learned_once(text_file, tmp_path, monkeypatch):
+    learn = Mock(wraps=data.tokenizer._learn)
+    monkeypatch.setattr(data.tokenizer, "_learn", learn)
     first = train_tokenizer(Source((text_file,)), 200, tmp_path)
     copied = tmp_path / "other name.txt"
     copied.write_bytes(text_file.read_bytes())
     assert train_tokenizer(Source((copied,)), 200, tmp_path).get_vocab() == first.get_vocab()
-    assert learned == [200]
+    assert learn.call_count == 1
     train_tokenizer(Source((text_file,)), 150, tmp_path)
     copied.write_bytes(text_file.read_bytes() + b"another sentence\n")
     train_tokenizer(Source((copied,)), 200, tmp_path)
-    assert learned == [200, 150, 200]
+    assert [call.args[1] for call in learn.call_args_list] == [200, 150, 200]
 
 
 def test_it_is_bert_s_kind_of_tokenizer(text_file, sentences, tmp_path):

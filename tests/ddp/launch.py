@@ -57,18 +57,14 @@ def free_port():
         return free.getsockname()[1]
 
 
-def start_ranks(
-    arguments, others=None, around=nullcontext, script="run_unsup", machines=1, processes=2
-):
+def start_ranks(arguments, others=None, around=nullcontext, script="run_unsup", machines=1):
     """Start every process of every machine as a cluster's scheduler does, without a launcher.
-
-    `others` are the arguments of rank 1 where they differ; `around` makes a context for each.
-    """
+    `others` are the arguments of rank 1 where they differ; `around` makes a context for each."""
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    common |= {"WORLD_SIZE": str(machines * processes), "LOCAL_WORLD_SIZE": str(processes)}
+    common |= {"WORLD_SIZE": str(2 * machines), "LOCAL_WORLD_SIZE": "2"}
     ranks, logs = [], Path(tempfile.mkdtemp())
-    for rank in range(machines * processes):
-        own = {"RANK": str(rank), "LOCAL_RANK": str(rank % processes)}
+    for rank in range(2 * machines):
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank % 2)}
         words = others if others and rank == 1 else arguments
         ranks.append(Run(script, words, logs / str(rank), common | own, around))
     return ranks

@@ -91,10 +91,8 @@ def shard(batch, rank, processes):
 
 
 def measure(model, wrapped, batches):
-    """Loss, gradients and buffers of a step, whose loss is the mean over its batches.
-
-    Methods with a queue take one step before, so that it holds something.
-    """
+    """Loss, gradients and buffers of a step, whose loss is the mean over its batches. Methods with
+    a queue take one step before, so that it holds something."""
     if any(name.endswith("queue.pushed") for name, _ in model.named_buffers()):
         for batch in batches:
             wrapped(**batch).loss.backward()
@@ -118,11 +116,8 @@ def measure(model, wrapped, batches):
 
 
 class Cached:
-    """A model whose loss has gone back already, in chunks that do not divide the batch.
-
-    The gradients of `steps` calls are added up, and averaged over the processes in the last of
-    them.
-    """
+    """A model whose loss has gone back already, in chunks that do not divide the batch. The
+    gradients of `steps` calls are added up, and averaged over the processes in the last of them."""
 
     def __init__(self, model, steps):
         self.cache, self.steps, self.calls = GradientCache(model, 3, nullcontext), steps, 0
@@ -209,18 +204,13 @@ def worst_ratio(first, second):
 
 
 FOUR = ["simcse", "infocse", "esimcse", "moco", "diffcse, packed", "stage 1, packed"]
+EQUAL = [(case, False, 1, 2) for case in CASES]
+EQUAL += [(case, True, 2, 2) for case in (*CACHED, DECODER)]
+SLOW = [(DECODER, True, 2, 4), *((case, False, 1, 4) for case in FOUR)]
+EQUAL += [pytest.param(*case, marks=pytest.mark.slow) for case in SLOW]
 
 
-@pytest.mark.parametrize(
-    ("case", "cached", "steps", "processes"),
-    [
-        *((case, False, 1, 2) for case in CASES),
-        *((case, True, 2, 2) for case in CACHED),
-        (DECODER, True, 2, 2),
-        pytest.param(DECODER, True, 2, 4, marks=pytest.mark.slow),
-        *(pytest.param(case, False, 1, 4, marks=pytest.mark.slow) for case in FOUR),
-    ],
-)
+@pytest.mark.parametrize(("case", "cached", "steps", "processes"), EQUAL)
 def test_several_processes_equal_one(case, cached, steps, processes, tiny_bert, measure_in):
     """Also in chunks and with accumulated gradients; the one process takes every batch whole."""
     model = build(case, str(tiny_bert))

@@ -1,7 +1,6 @@
 """One of two processes gets a signal: what the other does, and that the same command resumes.
-
-`FAULT_STOPS=20` in the environment stops the run as often, each time going on from the stop before.
-"""
+`FAULT_STOPS=20` in the environment stops the run as often, each time going on from the stop
+before."""
 
 import os
 import random
@@ -73,9 +72,8 @@ def stop_at_the_last_step():
 
 
 def test_a_signal_at_the_last_step_of_one_process_stops_both(arguments, tmp_path):
-    others = [word for word in arguments if not word.startswith("--max_steps")]
-    both = start_ranks(
-        [*others, f"--output_dir={tmp_path / 'run'}", "--max_steps=2"], around=stop_at_the_last_step
-    )
+    words = [word for word in arguments if not word.startswith("--max_steps")]
+    words += [f"--output_dir={tmp_path / 'run'}", "--max_steps=2"]
+    both = start_ranks(words, around=stop_at_the_last_step)
     said = [process.end() for process in both]
     assert [process.poll() for process in both] == [75, 75], said

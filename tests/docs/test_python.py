@@ -1,6 +1,7 @@
 """The Python of the pages runs as it stands, and gives what the command line gives."""
 
 import ast
+import doctest
 import re
 import shutil
 from importlib.util import find_spec
@@ -10,18 +11,20 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 import torch
+from transformers import ProgressCallback
 
+import infocse
 import run_unsup
-from common.errors import CheckpointRefused
+from common.errors import BadInput, CheckpointRefused
 from models.encoder import load_encoder
 from tests.docs.commands import blocks
 from tests.folders import record
 from tests.sources import ROOT
+from training import stages
+from training.methods import STAGE_ONE, SUP
 
 
-def test_the_page_runs_and_its_run_is_the_command_s(
-    tiny_bert, text_file, dev_file, tmp_path, monkeypatch
-):
+def test_the_page_runs_as_the_command_does(tiny_bert, text_file, dev_file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     matplotlib.use("Agg")
@@ -72,3 +75,35 @@ def test_the_readme_shows_what_its_code_prints(tmp_path, monkeypatch, capsys):
     assert [hits[0][0] for hits in printed] == [hits[0][0] for hits in shown]
     for here, there in zip(printed, shown, strict=True):
         assert here[0][1] == pytest.approx(there[0][1], abs=0.001)  # bfloat16 or float32
+
+
+@pytest.fixture
+def names(tiny_bert, text_file, dev_file, tmp_path, monkeypatch):
+    """What the examples call MODEL, TEXT.txt, PAIRS.tsv and sentences, in a new folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ProgressCallback, "on_log", lambda *_, **__: None)  # it prints
+    shutil.copytree(tiny_bert, "MODEL")
+    shutil.copy(text_file, "TEXT.txt")
+    shutil.copy(dev_file, "PAIRS.tsv")
+    return {"sentences": text_file.read_text(encoding="utf-8").splitlines()}
+
+
+@pytest.mark.parametrize("name", infocse.__all__)
+def test_an_example_gives_what_it_says(name, names):
+    given = {"name": name, "globs": vars(infocse) | names}
+    (found,) = doctest.DocTestFinder(recurse=False).find(getattr(infocse, name), **given)
+    assert found.examples
+    result = doctest.DocTestRunner(verbose=False).run(found)
+    assert result.attempted == len(found.examples) and not result.failed
+
+
+def test_the_method_of_a_configuration_decides_how_rows_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "train_sentences", lambda settings, callbacks: settings)
+    rows, small = [("a dog", "a cat", "neutral")], ROOT / "configs" / "mini.yaml"
+    config = ROOT / "configs" / "consert-sup-bert-base.yaml"
+    settings = infocse.train(rows, config=[config, small], cache_dir=tmp_path)
+    assert settings.script == SUP
+    (file,) = settings.data_args.train_file
+    assert Path(file).read_text().splitlines()[0] == "premise\thypothesis\tlabel"
+    with pytest.raises(BadInput, match=STAGE_ONE):
+        infocse.train(rows, config=ROOT / "configs" / "aux-bert-base.yaml", cache_dir=tmp_path)

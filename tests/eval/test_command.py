@@ -7,6 +7,7 @@ import pytest
 
 import eval.__main__ as command
 from common.errors import BadInput
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -19,9 +20,7 @@ def data_dir(beir, sentences):
     return beir.root
 
 
-def test_own_pairs_and_a_retrieval_set_are_scored_together(
-    tiny_bert, dev_file, data_dir, tmp_path, capsys, monkeypatch
-):
+def test_pairs_and_search_are_scored(tiny_bert, dev_file, data_dir, tmp_path, capsys, monkeypatch):
     out = tmp_path / "scores.json"
     argv = [str(tiny_bert), "--pooling=avg", "--beir=small", f"--data_dir={data_dir}"]
     rows = command.main([*argv, f"--dev_file={dev_file}", f"--output={out}"])
@@ -42,9 +41,7 @@ def test_own_pairs_and_a_retrieval_set_are_scored_together(
         assert command.main(argv) == [row for row in rows if row["task"] == "small"]
 
 
-def test_several_models_make_one_table_and_a_file_each(
-    tiny_bert, dev_file, data_dir, tmp_path, capsys
-):
+def test_several_models_make_a_table_and_files(tiny_bert, dev_file, data_dir, tmp_path, capsys):
     flags = ["--pooling=avg", f"--dev_file={dev_file}", "--beir=small", f"--data_dir={data_dir}"]
     output = f"--output={tmp_path / 'scores'}"
     rows = command.main([f"one={tiny_bert}", f"two={tiny_bert}", str(tiny_bert), *flags, output])
@@ -86,26 +83,19 @@ def test_searches_make_one_table_with_paired_intervals(tiny_bert, data_dir, beir
         (["--pooling=avg", "--tasks", "CR", "--query_prompt=q: "], "--query_prompt is for BEIR's"),
     ],
 )
-def test_what_is_missing_is_refused_before_anything_is_scored(
-    tiny_bert, data_dir, monkeypatch, flags, said
-):
+def test_what_is_missing_is_refused_before_scoring(tiny_bert, data_dir, monkeypatch, flags, said):
     monkeypatch.setattr("models.encoder.load_encoder", lambda *_: pytest.fail("was begun"))
-    with pytest.raises(BadInput, match=said):
-        command.main([str(tiny_bert), *flags, f"--data_dir={data_dir}"])
+    refused(command.main, [str(tiny_bert), *flags, f"--data_dir={data_dir}"], match=said)
 
 
-@pytest.mark.parametrize(
-    "flags", [["--split=dev"], ["--mode=dev"], ["--split=dev", "--mode=fasttest"]]
-)
+@pytest.mark.parametrize("flags", ["--split=dev", "--mode=dev", "--split=dev --mode=fasttest"])
 def test_dev_is_dev_for_every_task(tiny_bert, flags):
-    args = command.parser().parse_args([str(tiny_bert), "--tasks", "STS-B", "CR", *flags])
+    args = command.parser().parse_args([str(tiny_bert), "--tasks", "STS-B", "CR", *flags.split()])
     tasks = command.tasks_of(args, "dense")
     assert [task.split for task in tasks] == ["dev", "dev"]
 
 
-def test_an_output_that_would_replace_something_else_is_refused_and_kept(
-    tiny_bert, dev_file, tmp_path, monkeypatch
-):
+def test_an_output_that_would_replace_others_is_refused(tiny_bert, dev_file, tmp_path, monkeypatch):
     monkeypatch.setattr("models.encoder.load_encoder", lambda *_: pytest.fail("was begun"))
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "link.json").symlink_to(dev_file)
@@ -119,9 +109,7 @@ def test_an_output_that_would_replace_something_else_is_refused_and_kept(
     assert dev_file.read_bytes() == before and (tmp_path / "run.json").read_text() == "{}"
 
 
-def test_scores_that_cannot_be_written_are_printed(
-    tiny_bert, dev_file, tmp_path, capsys, monkeypatch
-):
+def test_unwritable_scores_are_printed(tiny_bert, dev_file, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command, "write_scores", lambda *_: 1 / 0)
     flags = ["--pooling=avg", f"--dev_file={dev_file}", f"--output={tmp_path / 'scores.json'}"]
     with pytest.raises(ZeroDivisionError):

@@ -40,9 +40,7 @@ def toy(bert_tokenizer):
     ("family", "longest", "tokens"),
     [("bert", 64, 1), ("bert", 7, 50), ("roberta", 64, 400), ("roberta", 7, 10**6)],
 )
-def test_rows_come_in_the_order_of_the_sentences_whatever_the_batches(
-    request, family, longest, tokens, sentences, monkeypatch
-):
+def test_rows_are_in_the_sentences_order(request, family, longest, tokens, sentences, monkeypatch):
     monkeypatch.setattr(eval.encode, "TOKENS_PER_BATCH", tokens)
     tokenizer = request.getfixturevalue(f"{family}_tokenizer")
     toy = Toy(len(tokenizer))

@@ -45,9 +45,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_every_shard_gets_the_vectors_of_its_lines_in_order(
-    shards, tiny_bert, tmp_path, monkeypatch
-):
+def test_every_shard_gets_its_lines_vectors_in_order(shards, tiny_bert, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "ROWS", 7)  # several pieces a shard, the last one shorter
     out = tmp_path / "out"
     flags = [f"--model={tiny_bert}", "--pooling=avg", f"--output={out}", "--column=body"]
@@ -63,9 +61,7 @@ def test_every_shard_gets_the_vectors_of_its_lines_in_order(
     assert names(out) == ["a", "b.1", "c", "d"]
 
 
-def test_commands_at_once_share_shards_of_any_size_although_one_is_killed(
-    shards, tmp_path, letters, monkeypatch
-):
+def test_commands_share_shards_although_one_is_killed(shards, tmp_path, letters, monkeypatch):
     letters(tmp_path / "alone", *shards)
     race, write = Race(tmp_path, 3), command.write
 
@@ -154,9 +150,7 @@ def test_a_bad_shard_is_named_and_leaves_no_output(tmp_path, name, content, said
         ("a.jsonl", '{"body": "bat"}\n\n{"body": null}\n{"body": "cat"}\n'),
     ],
 )
-def test_a_table_of_text_gives_a_vector_for_every_row_of_its_column(
-    name, content, tmp_path, letters
-):
+def test_a_table_gives_a_vector_for_every_row_of_its_column(name, content, tmp_path, letters):
     data = content.encode()
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
     [facts] = letters(tmp_path / "out", tmp_path / name)

@@ -64,9 +64,7 @@ def test_sick_r_counts_the_pairs_of_the_published_score(tmp_path):
         assert task.name == "SICK-R" and len(task.load(tmp_path)[""].gold) == count
 
 
-def test_a_local_copy_is_scored_and_the_file_keeps_what_was_there(
-    tiny_bert, dev_file, tmp_path, monkeypatch, capsys
-):
+def test_a_copy_is_scored_and_others_are_kept(tiny_bert, dev_file, tmp_path, monkeypatch, capsys):
     lines = dev_file.read_text().splitlines(keepends=True)
     pairs = tmp_path / "pairs.tsv"  # without those of equal sentences, whose cosines tie
     pairs.write_text("".join(line for line in lines if "\t5.000" not in line))
@@ -119,9 +117,7 @@ def test_the_results_have_what_is_published_now():
         ([f"pytorch_model-0000{n}-of-00002.bin" for n in (1, 2)], ["rust_model.ot"]),
     ],
 )
-def test_one_form_of_the_weights_is_fetched_with_the_small_files(
-    tmp_path, monkeypatch, weights, unneeded
-):
+def test_one_form_of_weights_and_small_files_are_fetched(tmp_path, monkeypatch, weights, unneeded):
     small = ["config.json", "vocab.txt", "sentencepiece.bpe.model", "1_Pooling/config.json"]
 
     def snapshot_download(hub, revision, allow_patterns):

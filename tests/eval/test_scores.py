@@ -25,12 +25,9 @@ def test_a_table_has_a_line_a_model_and_a_column_a_task():
     ]
 
 
-def test_a_name_does_not_break_its_line():
+def test_a_name_breaks_no_line_and_a_column_names_what_differs_and_always_a_dev_split():
     lines = score_tables({"a\nb\x1b[2J|c": [row("A", 70)]}).splitlines()
     assert len(lines) == 3 and lines[2].startswith("| a\\nb\\x1b[2J\\|c |")
-
-
-def test_a_column_names_what_differs_and_always_a_dev_split():
     rows = [row("STS-B", 80.0), row("STS-B", 12.0, "file"), row("Avg.", 1.0)]
     assert score_tables({"m": rows}).splitlines()[0] == "| model | STS-B test | STS-B file | Avg. |"
     for split, mode, title in (("dev", "dev", "MR dev"), ("test", "fasttest", "MR fasttest")):

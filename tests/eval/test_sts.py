@@ -7,6 +7,7 @@ from scipy.stats import spearmanr
 
 from eval.metrics.cosine import pair_cosines
 from eval.sts import Pairs, read_columns, read_sts_year
+from tests.data.conftest import written
 from tests.refusals import refused
 from tests.sources import ROOT
 
@@ -15,15 +16,9 @@ COLUMNS = ("score", "sentence1", "sentence2")
 SCORE = " is not a score from 0 to 5"
 
 
-def put(folder, content, name="pairs.tsv"):
-    path = folder / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
-
-
 def year(folder, texts, golds):
-    put(folder, texts, "STS.input.X.txt")
-    put(folder, golds, "STS.gs.X.txt")
+    written(folder, texts, "STS.input.X.txt")
+    written(folder, golds, "STS.gs.X.txt")
     return read_sts_year(folder, "X")
 
 
@@ -52,20 +47,21 @@ def test_a_bad_subset_is_refused_with_its_file_and_line(tmp_path, texts, golds, 
 
 
 def test_columns_are_found_by_name_in_any_order_or_by_number(tmp_path):
-    plain = read_columns(put(tmp_path, HEADER + "a b\tc\t1\nd\te\t2.5\n"), COLUMNS)
+    plain = read_columns(written(tmp_path, HEADER + "a b\tc\t1\nd\te\t2.5\n"), COLUMNS)
     assert plain == Pairs(["a b", "d"], ["c", "e"], [1.0, 2.5])
-    other = put(tmp_path, "id\tscore\tsentence2\tsentence1\n7\t1\tc\ta  b\n8\t2.5\te\td\n")
+    other = written(tmp_path, "id\tscore\tsentence2\tsentence1\n7\t1\tc\ta  b\n8\t2.5\te\td\n")
     assert read_columns(other, COLUMNS) == plain
     text = f"\ufeff{HEADER}a b\tc\t1\nd\te\t2.5\n\n"  # an empty last line
-    assert read_columns(put(tmp_path, text.replace("\n", "\r\n")), COLUMNS) == plain
+    assert read_columns(written(tmp_path, text.replace("\n", "\r\n")), COLUMNS) == plain
     rows = "main\tnews\t2015\t1\t3.2\ta\tb\tlicence\nmain\tnews\t2015\t2\t0\tc\td\n"
-    assert read_columns(put(tmp_path, rows), (4, 5, 6)) == Pairs(["a", "c"], ["b", "d"], [3.2, 0.0])
+    found = read_columns(written(tmp_path, rows), (4, 5, 6))
+    assert found == Pairs(["a", "c"], ["b", "d"], [3.2, 0.0])
 
 
 def test_lone_quotes_keep_rows_apart_and_words_stay_text(tmp_path):
     rows = ['"an open quote\tand "another\t1', "None\tNA\t2", "007\tnan\t3", "1e5\tnull\t4"]
     rows.append('"\t""\t5')
-    pairs = read_columns(put(tmp_path, HEADER + "\n".join(rows) + "\n"), COLUMNS)
+    pairs = read_columns(written(tmp_path, HEADER + "\n".join(rows) + "\n"), COLUMNS)
     assert pairs.left == ['"an open quote', "None", "007", "1e5", '"']
     assert pairs.right == ['and "another', "NA", "nan", "null", '""']
     assert pairs.gold == [1, 2, 3, 4, 5]
@@ -85,7 +81,7 @@ for score in ("nan", "inf", "", "5.0001", "-1", "five", "1,5"):
 
 @pytest.mark.parametrize(("content", "line", "said"), BAD)
 def test_a_bad_row_is_refused_with_its_line(tmp_path, content, line, said):
-    path = put(tmp_path, content)
+    path = written(tmp_path, content)
     message = refused(read_columns, path, COLUMNS)
     assert message.startswith(f"{path}:{line}: ") and said in message
 

@@ -34,11 +34,12 @@ def encode(sentences):
     return np.array([np.cos(angles), np.sin(angles)]).T
 
 
-@pytest.mark.parametrize(
-    "task", [*STS_TEST, *STS_DEV], ids=lambda task: f"{task.name} {task.split}"
-)
-def test_a_task_reads_its_files_and_gives_a_row(task, data_dir):
+@pytest.mark.parametrize("task", [*STS_TEST, *STS_DEV], ids=lambda it: f"{it.name} {it.split}")
+def test_a_task_reads_its_files_and_gives_a_row(task, data_dir, tmp_path, monkeypatch):
+    """And leaves nothing in the temporary folder, where one of a fixed name is the first user's."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     row = task.score(encode, data_dir).rows[0]
+    assert not [*tmp_path.iterdir()]
     value = row.pop("value")
     assert 0 < abs(value) < 100
     size = {"STS-B": 1500, "SICK-R": 500} if task.split == "dev" else PUBLISHED
@@ -120,18 +121,9 @@ def test_subsets_means_and_pearson_are_reported_beside_the_headline(data_dir):
     assert metrics == ["spearman", "pearson"]
 
 
-def test_a_score_leaves_nothing_in_the_temporary_folder(data_dir, tmp_path, monkeypatch):
-    """Which all users share: a folder of a fixed name there is the first user's."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    STS_TEST[1].score(encode, data_dir)
-    assert not [*tmp_path.iterdir()]
-
-
-PAIRS = {"": Pairs(["a dog", "a cat", "a dog"], ["two dogs", "a cat", "a bird"], [1.0, 5.0, 2.0])}
-SEEN = StsTask("own", "test", lambda _: PAIRS, None)
-
-
 def test_distinct_sentences_are_counted_once():
-    seen = count_seen(iter(["a  dog", "a bird ", "a dog", "a fish"]), [SEEN, object()], ".")
+    pairs = Pairs(["a dog", "a cat", "a dog"], ["two dogs", "a cat", "a bird"], [1.0, 5.0, 2.0])
+    task = StsTask("own", "test", lambda _: {"": pairs}, None)
+    seen = count_seen(iter(["a  dog", "a bird ", "a dog", "a fish"]), [task, object()], ".")
     assert seen == {"own": {"seen": 2, "sentences": 4}}
     assert describe_seen(seen) == "the training text contains test sentences: own 2 of 4"

@@ -77,11 +77,8 @@ def scored(folder, name, cosines, golds):
 
 class BeirFolder:
     """A small set in BEIR's format under `root`/beir/NAME: 40 documents, 6 queries of graded
-    judgements.
-
-    Document `d3` is empty, every fourth has a title; query `q5` has no positive judgement and `q4`
-    no judgement.
-    """
+    judgements. Document `d3` is empty, every fourth has a title; query `q5` has no positive
+    judgement and `q4` no judgement."""
 
     WORDS = "stone river lamp orchard signal violin harbour".split()
 

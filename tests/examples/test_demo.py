@@ -16,9 +16,7 @@ def installed():
     return documents()
 
 
-def test_the_installed_packages_have_thousands_of_documents_and_nearly_every_answer(
-    installed, tmp_path
-):
+def test_the_installed_packages_have_documents_and_nearly_every_answer(installed, tmp_path):
     names, texts = zip(*installed, strict=True)
     assert len(names) > 3000 and list(names) == sorted(set(names)) and len(set(texts)) == len(texts)
     known = "numpy.linalg.inv scipy.signal.savgol_filter pandas.Series.rolling sklearn.svm.SVC"
@@ -35,9 +33,7 @@ def test_the_installed_packages_have_thousands_of_documents_and_nearly_every_ans
     assert names == {"numpy.linalg.inv", "scipy.linalg.inv", "scipy.sparse.linalg.inv"}
 
 
-def test_a_tiny_run_shows_the_verdict_and_hits_side_by_side(
-    tiny_bert, installed, tmp_path, monkeypatch, capsys
-):
+def test_a_tiny_run_shows_verdict_and_hits(tiny_bert, installed, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "documents", lambda: installed)
     encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
     encoder.max_length = 24

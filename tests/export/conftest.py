@@ -1,7 +1,5 @@
 """A run folder to export."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

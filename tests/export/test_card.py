@@ -17,19 +17,10 @@ from training.methods import load_method, method_names
 from .conftest import SCORES
 
 HOSTILE = "</script><b>|[x](y)"
-SAID = f"""
-Trained with SimCSE
-vector of 32 numbers
-base model: a local checkpoint
-mine.txt, 1,234 rows; sha256 {"cd" * 32}
-**Licence:** not stated
-step 375 of 500
-80.92
-One run, seed 17
-torch 2.13.0, commit {"ef" * 20} with 2 changed files, device cpu
-eprint = {{2104.08821}}
-## Limits and risks
-"""
+SAID = ["Trained with SimCSE", "vector of 32 numbers", "base model: a local checkpoint", "80.92"]
+SAID += [f"mine.txt, 1,234 rows; sha256 {'cd' * 32}", "**Licence:** not stated", "step 375 of 500"]
+SAID += [f"torch 2.13.0, commit {'ef' * 20} with 2 changed files, device cpu", "One run, seed 17"]
+SAID += ["eprint = {2104.08821}", "## Limits and risks"]
 
 
 @pytest.fixture
@@ -59,7 +50,7 @@ def test_what_a_method_cites_is_bibtex_and_its_records_exist(name):
 
 def test_the_card_holds_what_is_known_of_the_run(card_of):
     card = card_of(run_record())
-    for words in SAID.strip().splitlines():
+    for words in SAID:
         assert words in card
     lines = table_lines(card)
     for score in SCORES:

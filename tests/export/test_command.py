@@ -32,9 +32,7 @@ def test_an_empty_folder_is_filled_and_a_full_one_refused(make_run, tmp_path):
     assert [path.name for path in target.parent.iterdir()] == ["out"]
 
 
-def test_of_two_exports_at_once_one_is_whole_and_the_other_refused(
-    make_run, tiny_bert, tmp_path, monkeypatch
-):
+def test_of_two_exports_at_once_the_second_is_refused(make_run, tiny_bert, tmp_path, monkeypatch):
     run, output, codes = make_run(), f"--output={tmp_path / 'out'}", []
 
     def slow(model, facts):

@@ -40,12 +40,8 @@ def test_the_whole_folder_is_pushed_and_leftovers_are_deleted(client, make_run, 
     assert f'SentenceTransformer("{REPO}")' in (output / "README.md").read_text()
 
 
-@pytest.mark.parametrize(
-    "error", [HTTPError("401 Client Error"), OSError("the connection was lost")]
-)
-def test_a_push_that_fails_is_one_line_and_leaves_the_export_whole(
-    client, make_run, tmp_path, error
-):
+@pytest.mark.parametrize("error", [HTTPError("401 Error"), OSError("the connection was lost")])
+def test_a_failed_push_is_one_line_and_leaves_the_export_whole(client, make_run, tmp_path, error):
     client.error = error
     words = [str(make_run()), "--output", str(tmp_path / "out"), "--push_to_hub", REPO]
     said = refused(main, words)

@@ -1,10 +1,7 @@
 """What text-embeddings-inference and vLLM read of an export, held against how their sources read
-it.
-
-text-embeddings-inference: the old booleans of the pooling, `max_seq_length`, and the model's own
-type and size. vLLM: module types in the old form; older versions take the first key of the pooling
-file that is true, newer ones the name too. Neither runs here.
-"""
+it. text-embeddings-inference: the old booleans of the pooling, `max_seq_length`, and the model's
+own type and size. vLLM: module types in the old form; older versions take the first key of the
+pooling file that is true, newer ones the name too. Neither runs here."""
 
 import json
 

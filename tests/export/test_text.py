@@ -31,20 +31,12 @@ def test_an_escaped_word_reads_as_before():
         assert unescape(escape(word)) == " ".join(printable.split())
 
 
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        ("/home/someone/secret/text.txt", "text.txt"),
-        ("/home/someone/", "PATH"),
-        ("C:\\Users\\someone\\text.txt", "text.txt"),
-        ("C:\\Users\\someone", "PATH"),
-        ("~someone", "PATH"),
-        ("/", "PATH"),
-        ("runs/x/", "x"),
-        ("3e-05", "3e-05"),
-        ("hf_abcdefghijkl", HIDDEN),
-        ("https://me:pass@e.org/x", HIDDEN),
-    ],
-)
+SHORT = {"/home/someone/secret/text.txt": "text.txt", "/home/someone/": "PATH", "/": "PATH"}
+SHORT |= {"C:\\Users\\someone\\text.txt": "text.txt", "C:\\Users\\someone": "PATH"}
+SHORT |= {"~someone": "PATH", "runs/x/": "x", "3e-05": "3e-05", "hf_abcdefghijkl": HIDDEN}
+SHORT["https://me:pass@e.org/x"] = HIDDEN
+
+
+@pytest.mark.parametrize(("word", "expected"), SHORT.items())
 def test_a_path_becomes_its_last_part(word, expected):
     assert short(word) == expected

@@ -59,9 +59,7 @@ def test_the_snippets_put_the_default_prompt_before_texts(make_run, tmp_path, mo
         assert np.asarray(names["embeddings"]) == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    "prompts", [{}, {"query": "", "document": ""}, {"query": "query: ", "document": ""}]
-)
+@pytest.mark.parametrize("prompts", [{}, {"query": "", "document": ""}, {"query": "query: "}])
 def test_the_card_mentions_prompts_that_others_would_add(make_run, tmp_path, prompts):
     encoder, tokenizer = load_encoder(str(make_run()))
     encoder.prompts = prompts

@@ -35,10 +35,8 @@ _ACTIONS = {
 
 
 def watch_events(folder, faults, seen):
-    """Count in `seen` what is written below `folder`, and act at the event a fault names.
-
-    A disk that has failed stays so.
-    """
+    """Count in `seen` what is written below `folder`, and act at the event a fault names. A disk
+    that has failed stays so."""
     owner = os.getpid()
 
     def hook(event, arguments):

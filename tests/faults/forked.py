@@ -19,10 +19,8 @@ def until(over, seconds=300):
 
 
 def run(command, folder, faults=None):
-    """Call `command` with a folder in a child.
-
-    Returns its code, negative for a signal, and its number of events if it has ended by itself.
-    """
+    """Call `command` with a folder in a child. Returns its code, negative for a signal, and its
+    number of events if it has ended by itself."""
 
     def counted():
         events = []
@@ -60,9 +58,7 @@ def forked(command, *arguments):
 
 class Race:
     """Processes that do jobs at once; the first is killed in its first job, and the others go on.
-
-    Each must begin another job.
-    """
+    Each must begin another job."""
 
     def __init__(self, folder, count):
         self._notes, self._dead, self._count = folder / "notes", folder / "dead", count
@@ -98,11 +94,9 @@ class Race:
 
 
 def check_kills(command, root, placed, count):
-    """A killed command leaves only whole files, and then ends with what it writes undisturbed.
-
-    It is called with a folder of `root`, in which a reader finds `placed`, {name: content}. Every
-    second one of the kills is a SIGTERM.
-    """
+    """A killed command leaves only whole files, and then ends with what it writes undisturbed. It
+    is called with a folder of `root`, in which a reader finds `placed`, {name: content}. Every
+    second one of the kills is a SIGTERM."""
     code, events = run(command, root / "whole")
     assert code == 0
     expected = placed(root / "whole")

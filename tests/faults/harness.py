@@ -28,17 +28,13 @@ FLAGS |= {"use_cpu": "true", "bf16": "false", "disable_tqdm": "true"}
 
 
 class Run:
-    """A script in a process of its own, forked from one that has imported it already.
+    """A script in a process of its own, forked from one that has imported it already. `around`
+    makes a context for it, in its process. If it `has_workers`, it may start processes itself, and
+    is not ended with the tests."""
 
-    `around` makes a context for it, in its process. If it `has_workers`, it may start processes
-    itself, and is not ended with the tests.
-    """
-
-    def __init__(
-        self, script, arguments, log, environment=None, around=nullcontext, has_workers=False
-    ):
+    def __init__(self, script, argv, log, environment=None, around=nullcontext, has_workers=False):
         self.log = Path(log)
-        given = (script, arguments, environment or {}, self.log, around)
+        given = (script, argv, environment or {}, self.log, around)
         self._process = FORKED.Process(target=_run, args=given, daemon=not has_workers)
         self._process.start()
         self.pid = self._process.pid
@@ -127,10 +123,8 @@ def weights(folder):
 
 
 def check_at_rest(folder):
-    """What must hold whenever no process is at work: valid checkpoints and finite files only.
-
-    A folder that a killed process was writing has a name of its own, which no resume reads.
-    """
+    """What must hold whenever no process is at work: valid checkpoints and finite files only. A
+    folder that a killed process was writing has a name of its own, which no resume reads."""
     if not (folder / "run.json").exists():
         return
     run_id = read_run(folder)["run_id"]

@@ -145,8 +145,7 @@ DESCRIBED = """config.json modules.json 1_Pooling/config.json 2_Dense/config.jso
 
 def altered(value):
     """Odd values instead of a JSON value, and the value without each of its parts or with odd ones
-    in its place.
-    """
+    in its place."""
     yield from ODD
     if not isinstance(value, dict | list):
         return

@@ -124,9 +124,7 @@ NOT_FINITE += [("large_gradient", 5, 100, "not finite after step 4, found at ste
 
 
 @pytest.mark.parametrize(("fault", "step", "logging_steps", "said"), NOT_FINITE)
-def test_non_finite_numbers_stop_the_run_and_are_never_saved(
-    server, fault, step, logging_steps, said
-):
+def test_non_finite_numbers_stop_a_run_and_are_not_saved(server, fault, step, logging_steps, said):
     code = server.run(fault, {fault: step}, logging_steps=logging_steps)
     assert code == 3 and said in server.said(fault), server.said(fault)
     assert newest_step(server.folder / fault) == 3

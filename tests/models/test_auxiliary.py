@@ -43,21 +43,15 @@ def test_condensers_layout_is_imported_whole(tiny_bert, tmp_path):
         ((), {"c_head.0.output.dense.bias": torch.full((32,), torch.nan)}, 2),
     ],
 )
-def test_a_head_that_does_not_fill_every_tensor_is_refused(
-    tiny_bert, tmp_path, drop, extra, layers
-):
+def test_a_head_that_does_not_fill_all_tensors_is_refused(tiny_bert, tmp_path, drop, extra, layers):
     write_condenser(tiny_bert, tmp_path, drop, extra)
     with pytest.raises(BadInput, match=r"auxiliary head|dense\.bias' is not finite"):
         load_head(str(tmp_path), load_masked_lm(str(tmp_path)).base_model, layers, 2)
 
 
-def test_a_new_output_head_is_drawn_and_shares_the_embeddings_of_the_checkpoint(
-    tiny_bert, tmp_path
-):
+def test_a_new_output_head_is_drawn_and_shares_the_checkpoint_s_embeddings(tiny_bert, tmp_path):
     backbone = AutoModel.from_pretrained(tiny_bert, add_pooling_layer=False)
     backbone.save_pretrained(tmp_path)
-    with pytest.raises(BadInput, match=r"lacks \d tensors .* start from a run of stage 1"):
-        load_masked_lm(str(tmp_path))
     lm = load_masked_lm(str(tmp_path), new_output=True)
     assert_same(lm.base_model.state_dict(), backbone.state_dict())
     assert lm.get_output_embeddings().weight is lm.get_input_embeddings().weight

@@ -34,9 +34,7 @@ def test_the_words_are_those_of_the_text_before_its_edit(folder, batch, sentence
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("pooling", ["avg", "cls_before_pooler"])
-def test_the_term_is_the_checkpoint_s_head_on_the_pooled_vectors(
-    folder, batch, pooling, tied, tmp_path
-):
+def test_the_term_is_the_checkpoint_s_head_on_the_vectors(folder, batch, pooling, tied, tmp_path):
     config = load_config(folder)
     config.tie_word_embeddings = tied
     lm = AutoModelForMaskedLM.from_config(config).eval()

@@ -34,9 +34,7 @@ def test_a_short_document_limits_its_spans(length, sizes):
     assert set(np.unique(bounds[..., 1] - bounds[..., 0])) == sizes
 
 
-def test_views_are_spans_of_whole_documents_and_agree_on_one_draw(
-    tiny_bert, bert_tokenizer, sentences, tmp_path, collated
-):
+def test_views_are_spans_of_one_draw(tiny_bert, bert_tokenizer, sentences, tmp_path, collated):
     documents, file = [" ".join(sentences[i : i + 20]) for i in range(0, 200, 20)], "text.txt"
     (tmp_path / file).write_text("\n".join(documents) + "\n")
     views = cropping.METHOD.views(Arguments(delete_rate=0.0, crop_most=0.2))

@@ -5,15 +5,15 @@ import math
 import pytest
 import torch
 
-from common.errors import BadInput
 from models.objectives import ct
 from tests.methods import build_model, make_batch, mask_of
+from tests.refusals import refused
 
 LENGTHS = [9, 4, 7, 9, 2, 6, 3, 8]
 
 
-def made(folder, packed=False, **options):
-    model = build_model("ct", folder, packed, pooling="avg", **options)
+def made(folder, **options):
+    model = build_model("ct", folder, pooling="avg", **options)
     return model, make_batch("ct", folder, mask_of(LENGTHS))
 
 
@@ -24,13 +24,11 @@ def entropy(x, same):
 
 @pytest.mark.parametrize(("count", "negatives"), [(1, 7), (2, 7), (3, 1)])
 def test_too_few_rows_for_different_pairs_are_refused(count, negatives):
-    with pytest.raises(BadInput, match="per_device_train_batch_size"):
-        ct.pairing(count, negatives)
+    refused(ct.pairing, count, negatives, match="per_device_train_batch_size")
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_the_model_s_loss_equals_a_computation_pair_by_pair(tiny_bert, packed):
-    model, batch = made(tiny_bert, packed, negatives=3)
+def test_the_model_s_loss_equals_a_computation_pair_by_pair(tiny_bert):
+    model, batch = made(tiny_bert, negatives=3)
     [objective] = model.objectives
     torch.manual_seed(5)
     # Different encoders; short vectors, because the sigmoid of a large product hides errors.

@@ -75,19 +75,12 @@ def encoder_of(folder, pooling, both_ways):
 @pytest.mark.parametrize("both_ways", [False, True])
 @pytest.mark.parametrize("name", KINDS)
 @torch.no_grad()
-def test_tokens_attend_to_later_ones_only_if_config_json_says_so_and_never_to_padding(
-    decoder, name, both_ways
-):
+def test_tokens_attend_to_later_ones_only_if_config_json_says_so(decoder, name, both_ways):
     ids = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 8, 10]])
-    encoder, seen = encoder_of(decoder(name), "avg", both_ways), []
-    for pads in (0, 2):
-        padded = torch.nn.functional.pad(ids, (0, pads), value=3)
-        mask = torch.nn.functional.pad(torch.ones_like(ids), (0, pads))
-        states = encoder(padded, mask, with_tokens=True).tokens[:, :5]
-        changed = (states[0] - states[1]).abs().amax(1) > 1e-4
-        assert changed.tolist() == [both_ways] * 4 + [True]
-        seen.append(states)
-    assert torch.allclose(*seen, atol=1e-4)
+    encoder = encoder_of(decoder(name), "avg", both_ways)
+    states = encoder(ids, torch.ones_like(ids), with_tokens=True).tokens
+    changed = (states[0] - states[1]).abs().amax(1) > 1e-4
+    assert changed.tolist() == [both_ways] * 4 + [True]
 
 
 @pytest.mark.parametrize("both_ways", [False, True])
@@ -118,9 +111,7 @@ SAVED += [("gemma", "last_token", False), ("gemma3_text", "last_token", True)]
 
 
 @pytest.mark.parametrize(("name", "pooling", "both_ways"), SAVED)
-def test_a_saved_decoder_is_the_same_in_sentence_transformers(
-    decoder, tmp_path, sentences, name, pooling, both_ways
-):
+def test_a_saved_decoder_is_read_by_others(decoder, tmp_path, sentences, name, pooling, both_ways):
     encoder_of(decoder(name), pooling, both_ways).save(str(tmp_path), load_tokenizer(decoder(name)))
     texts = sentences[:12]
     expected = encode_of(tmp_path)(texts)

@@ -26,9 +26,8 @@ def test_parts_composed_equal_the_whole_model(tiny, name, packed):
     whole, lm = (load_masked_lm(str(tiny(name))).double().eval() for _ in range(2))
     generator = torch.Generator().manual_seed(0)
     mask = mask_of([21, 2, 7, 1, 12])
-    ids = torch.randint(10, 90, mask.shape, generator=generator).where(
-        mask == 1, lm.config.pad_token_id
-    )
+    ids = torch.randint(10, 90, mask.shape, generator=generator)
+    ids = ids.where(mask == 1, lm.config.pad_token_id)
     chosen = (torch.rand(mask.shape, generator=generator) < 0.4) & (mask == 1)
     given = whole(input_ids=ids, attention_mask=mask, output_hidden_states=True)
     expected = given.logits[chosen]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel
+from transformers import AutoModel, CLIPConfig
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME
 
 from data.tokenizer import word_starts
@@ -22,6 +22,13 @@ from tests.refusals import refused
 KERNEL = "somebody/kernel"
 # Saved, and read by nothing.
 KEPT = {"attn_implementation_internal", "use_kernels", "kernel_config"}
+ATTENTION = "attn_implementation _attn_implementation attn_implementation_internal"
+ATTENTION += " _attn_implementation_internal"
+DOORS = [{name: KERNEL} for name in ATTENTION.split()]
+DOORS += [{"attn_implementation": {"": KERNEL, "text_config": KERNEL}}]
+DOORS += [{"attn_implementation": "flash_attention_2"}, {"experts_implementation": "sonicmoe"}]
+DOORS += [{"use_kernels": True, "kernel_config": {"RMSNorm": KERNEL}}]
+DOORS += [{"auto_map": {"AutoModel": "modeling.Evil", "AutoConfig": "modeling.Evil"}}]
 
 
 @pytest.fixture
@@ -36,32 +43,11 @@ def refusal(folder, said):
     assert re.search(said, refused(load_encoder, str(folder), pooling))
 
 
-@pytest.fixture
-def no_kernels(monkeypatch):
-    """The library's doors to kernels, as if their package were here; whoever opens one fails."""
-
-    def opened(*args, **kwargs):
-        raise AssertionError(f"a kernel was asked for: {args}")
-
-    monkeypatch.setattr("transformers.modeling_utils.lazy_import_flash_attention", opened)
-    monkeypatch.setattr("transformers.integrations.sonicmoe.lazy_load_kernel", opened)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"attn_implementation": KERNEL},
-        {"_attn_implementation": KERNEL},
-        {"attn_implementation_internal": KERNEL},
-        {"_attn_implementation_internal": KERNEL},
-        {"attn_implementation": {"": KERNEL, "text_config": KERNEL}},
-        {"attn_implementation": "flash_attention_2"},
-        {"experts_implementation": "sonicmoe"},
-        {"use_kernels": True, "kernel_config": {"RMSNorm": KERNEL}},
-        {"auto_map": {"AutoModel": "modeling.Evil", "AutoConfig": "modeling.Evil"}},
-    ],
-)
-def test_no_key_of_a_configuration_reaches_a_kernel_or_code(folder, no_kernels, changes):
+@pytest.mark.parametrize("changes", DOORS)
+def test_no_key_of_a_configuration_reaches_a_kernel_or_code(folder, monkeypatch, changes):
+    """The library's doors to kernels are as if their package were here; whoever opens one fails."""
+    monkeypatch.setattr("transformers.modeling_utils.lazy_import_flash_attention", pytest.fail)
+    monkeypatch.setattr("transformers.integrations.sonicmoe.lazy_load_kernel", pytest.fail)
     change_json(folder / "config.json", **changes)
     (folder / "modeling.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
     plain = load_backbone(str(folder))
@@ -106,12 +92,8 @@ def test_modules_are_read_in_the_spelling_of_every_version(modules, form):
 
 
 def test_the_parts_of_a_configuration_reach_no_kernel(tmp_path):
-    from transformers import CLIPConfig
-
     CLIPConfig().save_pretrained(tmp_path)
-    content = json.loads((tmp_path / "config.json").read_text())
-    content["text_config"] |= {"attn_implementation": KERNEL}
-    (tmp_path / "config.json").write_text(json.dumps(content))
+    change_json(tmp_path / "config.json", text_config={"attn_implementation": KERNEL})
     assert load_config(str(tmp_path)).text_config._attn_implementation is None
 
 
@@ -293,18 +275,15 @@ def test_a_file_that_is_not_an_encoder_s_is_refused(folder, name, content, said)
     refusal(folder, said)
 
 
-def test_a_folder_without_tokenizer_files_is_refused(folder):
-    for file in folder.glob("tokenizer*"):
-        file.unlink()
-    refusal(folder, "tokenizer")
-
-
-def test_a_token_without_a_row_of_the_table_is_refused(folder):
+def test_a_token_without_a_row_of_the_table_and_a_missing_tokenizer_are_refused(folder):
     tokenizer = load_tokenizer(str(folder))
     tokenizer.add_tokens(["<new>"])
     tokenizer.save_pretrained(folder)
     rows = load_config(str(folder)).vocab_size
     refusal(folder, f"has token ids up to {rows}, but the model's table {rows} rows")
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    refusal(folder, "tokenizer")
 
 
 def test_gaps_in_the_ids_and_a_missing_padding_token_change_nothing(folder, sentences):

@@ -6,12 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from common.errors import BadInput
 from models.auxiliary import load_masked_lm
 from models.families import output_of
 from models.loading import load_backbone, load_tokenizer
 from models.objectives import infocse
 from tests import methods
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -41,9 +41,7 @@ def auxiliary_of(model):
     [({}, 0, 2), ({"aux_cls": "other"}, 1, 2), ({"aux_views": "first"}, 0, 1)],
 )
 @torch.no_grad()
-def test_the_auxiliary_loss_equals_a_computation_sentence_by_sentence(
-    stage_one, flags, away, views
-):
+def test_the_auxiliary_loss_equals_one_computed_by_sentence(stage_one, flags, away, views):
     model, batch = build(stage_one, **flags), batch_of(stage_one, **flags)
     aux, terms = auxiliary_of(model), model(**batch).terms
     lm, losses = load_masked_lm(stage_one).eval(), []
@@ -100,13 +98,9 @@ def test_frozen_layers_have_dropout_only_when_asked(stage_one):
         assert auxiliary_of(model).c_head.training
 
 
-def test_a_missing_head_is_refused_unless_said_otherwise(tiny_bert):
+def test_a_head_may_start_as_the_top_of_the_encoder(tiny_bert):
     folder = str(tiny_bert)
-    with pytest.raises(BadInput, match="no pre-trained auxiliary head"):
-        build(folder)
-    with pytest.raises(BadInput, match="--head_layers 9"):
-        build(folder, head_layers=9, aux_init="encoder_top")
+    refused(build, folder, head_layers=9, aux_init="encoder_top", match="--head_layers 9")
     top = auxiliary_of(build(folder, aux_init="encoder_top"))
     last = load_backbone(folder).encoder.layer[-1]
     assert torch.equal(top.c_head[1].output.dense.weight, last.output.dense.weight)
-    assert build(folder, aux_init="random")(**batch_of(folder)).loss.isfinite()

@@ -12,11 +12,6 @@ from tests.methods import build_model, make_batch, mask_of
 LENGTHS = [9, 4, 7, 1, 6]
 
 
-def made(folder, packed=False, pooling="avg", **options):
-    model = build_model("is_bert", folder, packed, pooling=pooling, **options)
-    return model, make_batch("is_bert", folder, mask_of(LENGTHS))
-
-
 def softplus(x):
     return math.log1p(math.exp(x))
 
@@ -40,10 +35,10 @@ def test_nothing_known_is_zero_and_everything_known_is_two_log_two():
     assert loss.item() == pytest.approx(-6 * 2 * math.log(2), rel=1e-6)
 
 
-@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("pooling", ["avg", "cls_before_pooler", "avg_top2"])
-def test_the_model_s_loss_equals_a_computation_token_by_token(tiny_bert, packed, pooling):
-    model, batch = made(tiny_bert, packed, pooling)
+def test_the_model_s_loss_equals_a_computation_token_by_token(tiny_bert, pooling):
+    model = build_model("is_bert", tiny_bert, pooling=pooling)
+    batch = make_batch("is_bert", tiny_bert, mask_of(LENGTHS))
     loss = model(**batch).terms["information"].item()
     [objective] = model.objectives
     features = []

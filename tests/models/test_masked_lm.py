@@ -14,13 +14,9 @@ from tests.methods import stage_one_batch
 LENGTHS = [9, 4, 7]
 PLAIN = ("input_ids", "attention_mask", "masked_input_ids", "masked_labels")
 OWN = ("aux_input_ids", "aux_labels")
-OPTIONS = {  # whether the head's [CLS] is clean, and what a batch has besides
-    "published": (False, ()),
-    "clean [CLS]": (True, ()),
-    "own masks": (False, OWN),
-    "words": (False, ("words",)),
-    "all": (True, (*OWN, "words")),
-}
+# Whether the head's [CLS] is clean, and what a batch has besides.
+OPTIONS = {"published": (False, ()), "clean [CLS]": (True, ()), "own masks": (False, OWN)}
+OPTIONS |= {"words": (False, ("words",)), "all": (True, (*OWN, "words"))}
 
 
 @pytest.fixture

@@ -17,27 +17,15 @@ from models.fast.packed import Packed
 from models.fast.packing import filled
 from models.fast.tokens import Padded, States
 from models.pooling import POOLINGS
-from tests.methods import (
-    CASES,
-    assert_same_step,
-    build_model,
-    make_batch,
-    mask_of,
-    stage_one,
-    stage_one_batch,
-    step,
-)
+from tests import methods
+from tests.methods import CASES, assert_same_step, build_model, make_batch, mask_of, step
 
-LENGTHS = {
-    "random": [2, 7, 11, 3, 9, 5, 13, 4],
-    "drawn": torch.randint(3, 65, (16,), generator=torch.Generator().manual_seed(8)).tolist(),
-    "one token": [1, 1, 6, 2],
-    "all of one token": [1, 1, 1],
-    "one word": [3, 3, 12, 3, 3],  # between two special tokens
-    "all of one word": [3, 3, 3, 3],
-    "one length": [8, 8, 8, 8],
-    "longest": [64, 3, 40, 17],
-}
+GENERATOR = torch.Generator().manual_seed(8)
+LENGTHS = {"drawn": torch.randint(3, 65, (16,), generator=GENERATOR).tolist()}
+LENGTHS |= {"random": [2, 7, 11, 3, 9, 5, 13, 4], "one token": [1, 1, 6, 2]}
+LENGTHS |= {"all of one token": [1, 1, 1], "one length": [8, 8, 8, 8], "longest": [64, 3, 40, 17]}
+# Between two special tokens.
+LENGTHS |= {"one word": [3, 3, 12, 3, 3], "all of one word": [3, 3, 3, 3]}
 
 
 def pair(folder, case="infocse", **options):
@@ -91,13 +79,13 @@ def test_every_pooling_at_every_length(tiny, family, pooling):
 
 
 def test_stage_one_equals_the_padded_call(folder):
-    models = [stage_one(folder, packed).double() for packed in (False, True)]
+    models = [methods.stage_one(folder, packed).double() for packed in (False, True)]
     for lengths in ("random", "drawn", "one token", "one word", "longest"):
-        batch = stage_one_batch(folder, LENGTHS[lengths])
+        batch = methods.stage_one_batch(folder, LENGTHS[lengths])
         assert_equal(*models, batch)
         padded, packed = (model.probe(**batch) for model in models)
         assert packed == pytest.approx(padded, rel=1e-5)
-    batch = stage_one_batch(folder, LENGTHS["random"])
+    batch = methods.stage_one_batch(folder, LENGTHS["random"])
     # A label on the first token is no exception.
     batch["masked_labels"][0, :3, 0] = torch.tensor([11, 12, 13])
     assert_equal(*models, batch)
@@ -175,9 +163,7 @@ def test_states_at_the_labels_are_those_of_their_tokens(kind, seed, left):
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_with_fixed_numbers_a_loss_is_the_same_and_only_the_batchs_shares_decide_them(
-    tiny_bert, case, packed
-):
+def test_fixed_numbers_change_no_loss_and_only_the_shares_decide_them(tiny_bert, case, packed):
     model = build_model(case, tiny_bert, packed=packed, spread=0.1).eval()
     shapes = []
     for lengths in ([3, 9, 5, 2, 10], [4, 9, 5, 2, 10]):

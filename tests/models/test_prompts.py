@@ -37,9 +37,7 @@ def make(request, tmp_path):
     ("family", "pooling", "settings"),
     [("xlm_roberta", "avg", E5), ("bert", "cls_before_pooler", BGE)],
 )
-def test_vectors_of_every_role_equal_those_of_sentence_transformers(
-    make, tmp_path, family, pooling, settings
-):
+def test_vectors_of_every_role_are_sentence_transformers(make, tmp_path, family, pooling, settings):
     folder = make(family, pooling, settings)
     encoder, tokenizer = load_encoder(str(folder))
     encoder.save(tmp_path / "saved", tokenizer)
@@ -92,9 +90,7 @@ def test_a_template_takes_the_place_of_a_default_prompt(make, short_run, tmp_pat
 @pytest.mark.parametrize(
     ("method", "extra"), [("cropping", {}), ("simcse", {}), ("simcse", {"query_prompt": "find: "})]
 )
-def test_training_puts_them_before_the_texts_and_the_result_keeps_them(
-    make, short_run, tmp_path, monkeypatch, method, extra
-):
+def test_training_puts_them_before_texts(make, short_run, tmp_path, monkeypatch, method, extra):
     folder, seen = make("bert", "avg", E5), []
     call = Collator.__call__
 

@@ -17,6 +17,7 @@ from models.objectives import rankcse
 from models.teacher import Teacher, load_teacher
 from tests.methods import build_model, make_batch, mask_of
 from tests.models.test_contrast import softmax
+from tests.refusals import refused
 
 MASK = mask_of([9, 4, 7, 3, 6, 8])
 
@@ -105,10 +106,8 @@ def test_teachers_that_do_not_fit_are_refused(tiny_bert, tiny_roberta, other, tm
     source = str(tiny_bert)
     student = build_model("simcse", source).encoder
     assert isinstance(load_teacher(other, None, student, source), Teacher)
-    with pytest.raises(BadInput, match="needs the vocabulary of"):
-        load_teacher(str(tiny_roberta), "avg", student, source)
-    with pytest.raises(BadInput, match="does not state its pooling"):
-        load_teacher(source, None, student, source)
+    refused(load_teacher, str(tiny_roberta), "avg", student, source, match="the vocabulary of")
+    refused(load_teacher, source, None, student, source, match="does not state its pooling")
     AutoModelForMaskedLM.from_pretrained(source).save_pretrained(tmp_path / "template")
     templated(load_tokenizer(source), "the {text} {mask}").save_pretrained(tmp_path / "template")
     with pytest.raises(BadInput, match="a teacher must have the template of"):

@@ -83,9 +83,7 @@ def test_rates_have_the_distribution_asked_for():
 
 
 @pytest.mark.parametrize("per_operation", [False, True])
-def test_attention_weights_keep_their_rate_if_only_dropout_before_linear_layers_is_drawn(
-    tiny_bert, per_operation
-):
+def test_attention_weights_keep_their_rate_if_linear_only(tiny_bert, per_operation):
     rates = {"rate_low": 0.3, "rate_high": 0.6, "per_operation": per_operation}
     args = s_simcse.Arguments(linear_only=True, **rates)
     encoder = SentenceEncoder(load_backbone(str(tiny_bert)), "cls_before_pooler")

@@ -12,9 +12,7 @@ from tests.models.test_contrast import slow_info_nce
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_rows_of_three_have_every_sentence_masked_and_a_hard_negative(
-    folder, packed, sentences, tmp_path, collated
-):
+def test_rows_of_three_have_a_hard_negative(folder, packed, sentences, tmp_path, collated):
     rows = ["\t".join(sentences[3 * i : 3 * i + 3]) for i in range(4)]
     (tmp_path / "rows.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     method, args = arguments("simcse_mlm", folder, mask_rate=0.5)

@@ -1,5 +1,7 @@
 """Recomputed layers, and how often the initial model is read."""
 
+from unittest.mock import Mock, call
+
 import pytest
 import torch
 
@@ -41,13 +43,8 @@ def test_recomputed_layers_have_the_same_gradients(tiny_bert, case, packed):
 @pytest.mark.parametrize("method", ["simcse", "infocse", "simcse_mlm", "tsdae"])
 def test_the_initial_model_is_loaded_once(tiny_bert, short_run, monkeypatch, method):
     """Copies of its layers and of its output head are taken from memory."""
-    read, path = [], str(tiny_bert)
-
-    def counted(folder):
-        read.append(folder)
-        return weights_of(folder)
-
-    monkeypatch.setattr("models.loading.weights_of", counted)
+    read, path = Mock(wraps=weights_of), str(tiny_bert)
+    monkeypatch.setattr("models.loading.weights_of", read)
     flags = {"skip_from": 2, "aux_init": "encoder_top"} if method == "infocse" else {}
     run_unsup.main(short_run(path, method=method, bow_weight=0.1, **flags))
-    assert read.count(path) == 1
+    assert read.call_args_list.count(call(path)) == 1

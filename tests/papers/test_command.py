@@ -14,12 +14,11 @@ from papers.__main__ import main
 from papers.plans import config_files, start_flags
 from tests.faults.forked import Race
 from tests.papers.conftest import flags_of
+from tests.refusals import refused
 from training.run_folder import finished
 
 
-def test_only_what_is_missing_is_trained_and_the_same_run_serves_two_tables(
-    runner, filled, tmp_path, capsys
-):
+def test_only_missing_runs_are_trained_and_serve_two_tables(runner, filled, tmp_path, capsys):
     rows = filled("--seeds", "0", "1")
     seeds = [flags["seed"] for flags in runner.asked]
     assert seeds == [*"000111"], "every row before the second seed"
@@ -76,8 +75,7 @@ def test_figures_of_runs_that_are_gone_are_not_overwritten(filled, runner, tmp_p
     shutil.rmtree(tmp_path / "runs")
     held, asked = table.read_text(), len(runner.asked)
     for flags in (["0"], ["0", "1", "--rows", "InfoCSE"], ["0", "1", "--collect"]):
-        with pytest.raises(BadInput, match=r"figures of runs that are not in .* would be lost"):
-            filled("--seeds", *flags)
+        refused(filled, "--seeds", *flags, match="figures of runs .*not in .* would be lost")
         assert table.read_text() == held and len(runner.asked) == asked
     assert filled("--page") == json.loads(held) == json.loads(table.read_text())
     again = filled("--seeds", "0", "1")  # trains the same runs again
@@ -107,9 +105,7 @@ def test_a_chained_row_s_first_run_is_listed_before_it(runner, filled, capsys):
     assert "missing runs: 2 " in capsys.readouterr().out
 
 
-def test_the_list_of_all_counts_what_is_run_and_says_why_a_row_cannot_be(
-    runner, filled, folders, capsys
-):
+def test_the_list_of_all_counts_runs_and_says_why_a_row_has_none(runner, filled, folders, capsys):
     filled("--seeds", "0", "--rows", "InfoCSE", "w/o MLM loss")
     capsys.readouterr()
     main(["--list", *folders])
@@ -136,8 +132,7 @@ def test_the_list_of_all_counts_what_is_run_and_says_why_a_row_cannot_be(
     ],
 )
 def test_an_unknown_row_or_table_is_refused(folders, name, first, said):
-    with pytest.raises(BadInput, match=said):
-        main([name, "--rows", first, "InfoCES", *folders])
+    refused(main, [name, "--rows", first, "InfoCES", *folders], match=said)
 
 
 def test_where_a_method_starts():

@@ -27,20 +27,13 @@ def test_holm_multiplies_the_smallest_p_by_the_number_of_comparisons():
     assert holm([0.6, 0.9]) == [1, 1]
 
 
-@pytest.mark.parametrize(
-    ("differences", "reading"),
-    [
-        ([1.0, 1.1, 1.2], "above"),
-        ([-1.0, -1.1, -1.2], "below"),
-        ([0.3, 0.31, 0.32], "above, by less than 0.5"),
-        ([-0.1, 0.1, 0.0], "level"),
-        ([-1.0, 1.0, 0.5], "not told apart"),
-        ([5.0, 5.1], "two seeds"),
-        ([5.0], "one seed"),
-        ([], "no pair"),
-    ],
-)
-def test_words_follow_the_interval_and_the_adjusted_p(differences, reading):
+READINGS = {"above": [1.0, 1.1, 1.2], "below": [-1.0, -1.1, -1.2], "level": [-0.1, 0.1, 0.0]}
+READINGS |= {"above, by less than 0.5": [0.3, 0.31, 0.32], "not told apart": [-1.0, 1.0, 0.5]}
+READINGS |= {"two seeds": [5.0, 5.1], "one seed": [5.0], "no pair": []}
+
+
+@pytest.mark.parametrize(("reading", "differences"), READINGS.items())
+def test_words_follow_the_interval_and_the_adjusted_p(reading, differences):
     difference = over_seeds(pd.Series(differences, dtype=float))
     assert described(difference, difference.p)[-1] == reading
     if reading in ("above", "below"):

@@ -21,20 +21,16 @@ def test_a_loss_has_the_gradient_of_a_training_with_it_alone(tiny_bert):
         return build_model("infocse", tiny_bert, aux_views="first", **weights)
 
     found = gradients.norms(built(aux_weight=1e-5), batch)
-    for name, weights in {
-        "contrastive": {"aux_weight": 0.0},
-        "auxiliary": {"contrastive_weight": 0.0},
-    }.items():
-        model = built(**weights)
+    for name, other in (("contrastive", "aux_weight"), ("auxiliary", "contrastive_weight")):
+        model = built(**{other: 0.0})
         loss = model(**batch).loss
         loss.backward()
         assert found[name] == pytest.approx(loss.item(), rel=1e-5)
         assert found[f"{name}_gradient"] == pytest.approx(norm_of(model.encoder).item(), rel=1e-4)
 
     lm = AutoModelForMaskedLM.from_pretrained(tiny_bert).eval()
-    lm.cls.predictions.decoder.weight = torch.nn.Parameter(
-        lm.cls.predictions.decoder.weight.detach().clone()
-    )
+    decoder = lm.cls.predictions.decoder
+    decoder.weight = torch.nn.Parameter(decoder.weight.detach().clone())
     labels = batch["masked_labels"][0]
     logits = lm(batch["masked_input_ids"][0], batch["attention_mask"][0]).logits
     loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten())
@@ -44,30 +40,23 @@ def test_a_loss_has_the_gradient_of_a_training_with_it_alone(tiny_bert):
     assert found["mlm_gradient"] == pytest.approx(norm_of(lm.bert).item(), rel=1e-4)
 
 
-def test_the_command_measures_along_a_training_and_only_what_is_missing(
-    tiny_bert, text_file, tmp_path, monkeypatch, capsys
-):
+def test_the_command_measures_what_is_missing(tiny_bert, text_file, tmp_path, monkeypatch, capsys):
     text = tmp_path / "text"
     text.mkdir()
     (text / "wiki_sentences.txt").write_bytes(text_file.read_bytes())
     flags = ["--arms", gradients.RANDOM, f"--model={tiny_bert}", "--steps=3", "--every=2"]
     flags += [f"--{name}={tmp_path}" for name in ("data_dir", "runs", "output")]
     rows = gradients.main(flags)
-    assert [(row["arm"], row["seed"], row["step"]) for row in rows] == [
-        (gradients.RANDOM, 0, 0),
-        (gradients.RANDOM, 0, 2),
-    ]
+    places = [(row["arm"], row["seed"], row["step"]) for row in rows]
+    assert places == [(gradients.RANDOM, 0, step) for step in (0, 2)]
     assert rows[0]["contrastive"] != rows[1]["contrastive"] and rows[0]["facts"]["steps"] == 3
     assert "| random layers" in capsys.readouterr().out
     more = gradients.main([*flags[:3], "--steps=3", "--every=1", *flags[5:7], f"--output={text}"])
-    assert more[2] == rows[1] | {"how": more[2]["how"]}, (
-        "a measurement does not change the training"
-    )
+    assert more[2] == rows[1] | {"how": more[2]["how"]}, "measuring changes no training"
     monkeypatch.setattr(gradients, "measure", lambda *_: pytest.fail("measured again"))
     assert gradients.main(flags) == rows
-    assert "other settings; give another --output" in refused(
-        gradients.main, [*flags[:3], "--steps=4", *flags[4:]]
-    )
+    said = refused(gradients.main, [*flags[:3], "--steps=4", *flags[4:]])
+    assert "other settings; give another --output" in said
 
 
 def test_the_table_counts_a_batch_by_its_sum_over_tokens_and_changes_within_a_run():

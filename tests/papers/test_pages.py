@@ -19,10 +19,9 @@ def test_all_pages_are_those_of_their_json(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "results", tmp_path / "results")
     shutil.copy(ROOT / "README.md", tmp_path)
     for page in tmp_path.glob("results/*.md"):
-        written = page.read_text(encoding="utf-8")
-        page.write_text(
-            re.sub(r"(made by .*? -->\n).*?(<!-- end)", r"\1\2", written, flags=re.DOTALL)
-        )
+        text = page.read_text(encoding="utf-8")
+        text = re.sub(r"(made by .*? -->\n).*?(<!-- end)", r"\1\2", text, flags=re.DOTALL)
+        page.write_text(text)
     rows = main(["--page", f"--output={tmp_path / 'results'}"])
     assert len(rows) > 1000
     for made in [tmp_path / "README.md", *tmp_path.glob("results/*.md")]:

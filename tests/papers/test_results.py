@@ -82,9 +82,6 @@ def test_a_published_single_run_is_judged_by_its_method_s_spread():
     assert verdict("infocse-bert-base", AVERAGE, 78.0, 79.0) == "cannot say from one run"
     note = "the best 3 of 7 seeds: the mean is too high and the std too small for the method"
     assert verdict("simcse-bert-base-best-3-of-7", AVERAGE, 50.0) == f"below ({note})"
-
-
-def test_what_is_not_comparable_or_not_printed_is_not_judged():
     words = verdict("simcse-bert-base", AVERAGE, 75.0, differs=("other text",))
     assert words == "not comparable: other text"
     assert verdict("simcse-mlm-bert-base", AVERAGE, 75.0) == "not printed"
@@ -95,9 +92,8 @@ def finish_sts(folder, value, record=RECORD):
     finish(folder, score_row("Avg.", "test", "spearman", "mean of tasks", 9, value), record)
 
 
-S_SIMCSE = TableRow(
-    "S-SimCSE", "bert-base", config="s-simcse", published="s-simcse-sentence-bert-base"
-)
+PUBLISHED = "s-simcse-sentence-bert-base"
+S_SIMCSE = TableRow("S-SimCSE", "bert-base", config="s-simcse", published=PUBLISHED)
 
 
 def test_a_maximum_is_shown_and_not_judged(choice):

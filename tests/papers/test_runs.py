@@ -70,9 +70,7 @@ def test_a_run_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_d
     assert "train_file" in (said := refused(main, argv)) and "has changed since this run" in said
 
 
-def test_baselines_are_fitted_scored_and_kept(
-    tmp_path, tiny_bert, text_file, data_dir, monkeypatch
-):
+def test_baselines_are_fitted_scored_kept(tmp_path, tiny_bert, text_file, data_dir, monkeypatch):
     """Once per seed where something is drawn, and once where nothing is."""
     monkeypatch.chdir(tmp_path)
     started = []
@@ -118,9 +116,7 @@ def test_missing_test_data_is_known_before_anything_is_trained(tmp_path, monkeyp
         main(["infocse-4", f"--data_dir={tmp_path}", f"--runs={tmp_path}", f"--output={tmp_path}"])
 
 
-def test_figure_4_is_the_mean_of_rounded_sets_without_the_tokens_frequent_in_sts_b(
-    tiny_bert, sentences, monkeypatch
-):
+def test_figure_4_is_the_mean_of_sets_without_frequent_tokens(tiny_bert, sentences, monkeypatch):
     def pairs(start):
         left, right = sentences[start : start + 20], sentences[start + 20 : start + 40]
         return Pairs(left, right, [float(i % 6) for i in range(20)])
@@ -169,9 +165,7 @@ CHAINED = TableRow("sup-unsup", "bert-base", config="consert-sup-unsup", after="
 
 
 @pytest.mark.parametrize("row", [TRAINED, UNTRAINED, CHAINED], ids=lambda row: row.label)
-def test_the_initial_model_is_compared_by_its_size_where_it_is_here_and_else_by_its_name(
-    row, initial
-):
+def test_the_initial_model_is_compared_by_its_size_if_it_is_here_or_by_its_name(row, initial):
     assert differs(row) == differs(row, model="bert-base-uncased") == ()
     assert differs(row, model="somebody/bert") == ("checkpoint not compared",)
     assert differs(row, model=initial()) == ()

@@ -27,10 +27,8 @@ def no_data(content, tasks_of=study_runs.tasks_of):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Every command that would have trained.
-
-    Its dev score depends on the rate, its test scores on lambda and seed.
-    """
+    """Every command that would have trained. Its dev score depends on the rate, its test scores on
+    lambda and seed."""
     commands = []
 
     def launch(script, *argv):
@@ -89,9 +87,7 @@ def test_every_flag_of_a_study_is_one_of_its_script(name):
             read(script, words, "")
 
 
-def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(
-    asked, filled, tmp_path, capsys
-):
+def test_the_best_rate_on_dev_is_trained_with_every_seed_once(asked, filled, tmp_path, capsys):
     flags = ["--rows", "simcse-mini", "moco-mini"]
     filled("methods-mini", *flags, "--list")
     assert "missing runs: 6 " in capsys.readouterr().out
@@ -151,14 +147,10 @@ def test_rows_that_another_command_has_added_meanwhile_stay(asked, filled, tmp_p
     assert filled("infocse-factorial-mini", "--page") == rows
 
 
-def test_steps_and_text_are_those_of_the_stage_1_too(asked, filled):
-    filled("infocse-cause", "--rows=RetroMAE-style", "--seeds=0", "--steps=3", "--train_file=mine")
-    assert len(asked) == 6
-    assert {(flags["max_steps"], flags["train_file"]) for flags in asked} == {("3", "mine")}
-
-
-def test_each_seed_may_have_a_stage_1_of_its_own(asked, filled):
-    rows = filled("infocse-cause", "--rows", "RetroMAE-style", "--seeds", "0", "1")
+def test_each_seed_has_a_stage_1_of_its_own_with_the_same_steps_and_text(asked, filled):
+    flags = ["--rows=RetroMAE-style", "--steps=3", "--train_file=mine", "--seeds", "0", "1"]
+    rows = filled("infocse-cause", *flags)
+    assert {(given["max_steps"], given["train_file"]) for given in asked} == {("3", "mine")}
     starts = {row["seed"]: row["facts"]["start"] for row in rows}
     assert len(rows) == 10 and len({row["facts"]["start"] for row in rows}) == len(starts) == 2
 
@@ -196,10 +188,8 @@ def test_each_seed_of_a_stage_1_has_its_own_losses():
         losses = {"own": 1.0, "other": 1.0 + gap, "gap": gap, "mlm": 2.0, "tokens": 2000}
         rows.append(dict.fromkeys(content.levels, "all four") | {"seed": seed, **losses})
     [[_, *lines]] = study_page.last_losses(content, study_page.figures_of(rows))
-    assert [(line[0], line[3]) for line in lines] == [
-        ("all four, seed 0", "0.900"),
-        ("all four, seed 1", "0.100"),
-    ]
+    shown = [(line[0], line[3]) for line in lines]
+    assert shown == [("all four, seed 0", "0.900"), ("all four, seed 1", "0.100")]
 
 
 def test_pairs_differ_in_one_factor_and_those_of_a_seed_are_averaged_first():

@@ -1,10 +1,7 @@
-"""Training steps of every objective on a GPU that is not here.
-
-Fake tensors on `cuda:0` have a shape and no numbers. Torch refuses for them what would make the
-host wait for a device (reading a number, a shape that depends on values) and what a GPU refuses (a
-tensor in host memory among its own); `NoWaiting` refuses the copies. Needs `guard.cpp`, loaded
-before torch.
-"""
+"""Training steps of every objective on a GPU that is not here. Fake tensors on `cuda:0` have a
+shape and no numbers. Torch refuses for them what would make the host wait for a device (reading a
+number, a shape that depends on values) and what a GPU refuses (a tensor in host memory among its
+own); `NoWaiting` refuses the copies. Needs `guard.cpp`, loaded before torch."""
 
 import sys
 import tempfile

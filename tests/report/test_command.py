@@ -5,11 +5,17 @@ import re
 import shutil
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
+from eval.compare.intervals import compare
+from eval.dev import BETTER, judged
+from eval.scores import AVERAGE
 from report import MARK
 from report.__main__ import main
-from report.runs import facts
+from report.runs import facts, read_run_folder
+from report.score_table import headline, score_rows
+from tests.eval.toys import scored
 from tests.folders import run_record
 from tests.refusals import refused
 
@@ -163,3 +169,28 @@ def test_a_page_replaces_pages_of_this_command_only(both, tmp_path):
     theirs.write_text("<!doctype html><title>mine</title>")
     said = refused(main, [str(run), "--output", str(theirs)])
     assert "has content this command did not write" in said
+
+
+def make(folder, noise):
+    """A run whose similarities are the gold scores and noise."""
+    gold = np.random.default_rng(1).uniform(0, 5, 80)
+    noises = noise * np.random.default_rng(int(100 * noise)).normal(size=(2, 80))
+    cosines = dict(zip(("STS-B", "SICK-R"), gold + noises, strict=True))
+    write_run(folder)
+    scored(folder.parent, folder.name, cosines, dict.fromkeys(cosines, gold))
+    return read_run_folder(folder.name, folder)
+
+
+def test_every_later_run_is_compared_with_the_first_as_by_eval_compare(tmp_path):
+    runs = [make(tmp_path / "a", 1.0), make(tmp_path / "b", 1.1), make(tmp_path / "c", 0.1)]
+    rows = dict(score_rows(runs))
+    assert [key.task for key in rows] == ["STS-B", "SICK-R", AVERAGE]
+    for line in compare(runs[1].scores, runs[0].scores):
+        first, second, third = rows[line.key]
+        assert first.line is None and (second.value, second.line) == (line.a.mean, line)
+        assert second.range == (line.outcome.low, line.outcome.high)
+        assert (second.verdict, third.verdict) == (judged(*second.range), BETTER)
+    first, _, third = rows[next(reversed(rows))]
+    said = headline("abc", list(rows.items()))
+    assert said[1].startswith(f"c is better than a: Avg. {first.value:.2f} -> {third.value:.2f} (+")
+    assert headline("ca", score_rows(runs[::-2]))[0].startswith("a is worse than c: Avg. ")

@@ -1,7 +1,5 @@
 """What the hub has: tiny models under the real names and small sets of the real sizes."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from hashlib import sha256
@@ -33,26 +31,16 @@ def keep(cache: Path, repo: str, files: dict[str, bytes]) -> None:
         (snapshot / name).symlink_to(blob)
 
 
-def graded_pairs(sentences: list[str]):
-    """Pairs of a few sentences with random scores, for `tests.eval.toys.sts_files`."""
-    draw = random.Random(0)
-
-    def pairs(_, count):
-        few = sentences[:50]
-        return [(*draw.sample(few, 2), f"{draw.randint(0, 50) / 10}") for _ in range(count)]
-
-    return pairs
-
-
 @pytest.fixture
 def hub(tiny_bert, sentences, tmp_path, monkeypatch):
-    """The cache of the hub's client with all that `reproduce.py` fetches; nothing else can be.
+    """The cache of the hub's client with all that `reproduce.py` fetches; nothing else can be. The
+    working folder is a new one."""
+    cache, draw, few = tmp_path / "cache", random.Random(0), sentences[:50]
 
-    The working folder is a new one.
-    """
-    cache = tmp_path / "cache"
-    sizes = {task.name: task.pairs for task in STS_TEST}
-    files = sts_files(graded_pairs(sentences), sizes)
+    def pairs(_, count):
+        return [(*draw.sample(few, 2), f"{draw.randint(0, 50) / 10}") for _ in range(count)]
+
+    files = sts_files(pairs, {task.name: task.pairs for task in STS_TEST})
     sets = {f"senteval/downstream/{name}": text.encode() for name, text in files.items()}
     text = "".join(f"{sentence}\n" for sentence in sentences).encode()
     keep(cache, DATA, {"senteval.tar": packed(sets), "wiki1m_for_simcse.txt": text})

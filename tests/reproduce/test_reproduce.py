@@ -11,8 +11,9 @@ from transformers import TrainerCallback
 
 import infocse
 import reproduce
-from common.errors import BadInput, FolderInUse, StorageError
+from common.errors import FolderInUse, StorageError
 from papers.reproduction import against_control, word, write_page
+from tests.refusals import refused
 
 from .conftest import DATA, keep
 
@@ -98,15 +99,12 @@ def test_every_process_of_a_launcher_has_the_data_before_it_trains(quick, tmp_pa
 
 def test_a_failing_part_says_in_one_line_what_is_kept(quick, tmp_path, monkeypatch):
     keep(quick, DATA, {"senteval.tar": b"changed"})
-    with pytest.raises(BadInput, match=r"the data: .*; what is finished in corpora is kept"):
-        reproduce.main([])
+    refused(reproduce.main, [], match=r"the data: .*; what is finished in corpora is kept")
     monkeypatch.setattr(reproduce, "prepare", lambda *_: [])
     shutil.rmtree(quick / "models--ffgcc--InfoCSE-bert-base")
-    with pytest.raises(BadInput, match=r"checkpoint infocse-bert-base: .* is kept: repeat"):
-        reproduce.main([])
+    refused(reproduce.main, [], match=r"checkpoint infocse-bert-base: .* is kept: repeat")
     shutil.rmtree(quick / "models--Luyu--condenser")
-    with pytest.raises(BadInput, match=r"infocse-seed-0: '.*' cannot be fetched"):
-        reproduce.main(["--parts", "infocse"])
+    refused(reproduce.main, ["--parts", "infocse"], match=r"infocse-seed-0: '.*' cannot be fetched")
 
     def full(*_, **__):
         raise torch.OutOfMemoryError("3 GiB")
@@ -116,9 +114,7 @@ def test_a_failing_part_says_in_one_line_what_is_kept(quick, tmp_path, monkeypat
         reproduce.main(["--parts", "simcse"])
 
 
-def test_runs_of_other_commands_are_left_to_them_and_the_last_writes_the_page(
-    quick, tmp_path, monkeypatch, capsys
-):
+def test_runs_of_others_are_left_and_the_last_writes_the_page(quick, tmp_path, monkeypatch, capsys):
     train, at_work = infocse.train, [0]
 
     def taken(*args, **settings):
@@ -171,9 +167,8 @@ def test_a_stage_1_of_another_command_is_waited_for_at_the_end(tmp_path, monkeyp
 
 
 def test_the_plan_names_downloads_disk_and_minutes(quick, monkeypatch, capsys):
-    weights = SimpleNamespace(
-        rfilename="model.safetensors", size=9, lfs=SimpleNamespace(sha256="s")
-    )
+    lfs = SimpleNamespace(sha256="s")
+    weights = SimpleNamespace(rfilename="model.safetensors", size=9, lfs=lfs)
     answer = SimpleNamespace(siblings=[weights])
     client = SimpleNamespace(model_info=lambda name, **_: answer)
     monkeypatch.setattr(reproduce, "HfApi", lambda endpoint: client)

@@ -121,8 +121,7 @@ def test_files_that_are_no_text_are_refused_by_name(tmp_path, monkeypatch, name,
     monkeypatch.setattr(search.documents, "_LARGEST", 100)
     monkeypatch.setitem(sys.modules, "markitdown", None)
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(BadInput, match=f"{name}.*{error}"):
-        read_documents([tmp_path / name])
+    refused(read_documents, [tmp_path / name], match=f"{name}.*{error}")
 
 
 def test_a_title_column_that_no_line_has_is_refused(tmp_path):

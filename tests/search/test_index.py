@@ -139,9 +139,7 @@ def test_another_model_other_prompts_and_another_folder_are_refused(model, tiny_
     assert "or has other prompts" in refused(Embedder.load_index, tmp_path / "other")
 
 
-def test_of_large_files_numbers_that_are_not_finite_are_refused_and_others_on_request(
-    model, tmp_path, monkeypatch
-):
+def test_of_large_files_only_numbers_that_are_not_finite_are_refused(model, tmp_path, monkeypatch):
     monkeypatch.setattr(search.index, "SMALL", 0)
     model.save(tmp_path / "index")
     vectors = np.load(tmp_path / "index" / "vectors.npy")
@@ -170,9 +168,7 @@ def test_other_folders_and_formats_are_refused(model, tmp_path, monkeypatch):
     assert "vectors.npy: vectors in int8 are of another" in refused(Index.load, tmp_path / "old")
 
 
-def test_an_index_that_is_replaced_while_it_is_opened_is_whole(
-    model, sentences, tmp_path, monkeypatch
-):
+def test_an_index_replaced_while_it_is_opened_is_whole(model, sentences, tmp_path, monkeypatch):
     folder, facts_of = tmp_path / "index", search.index.facts_of
     model.save(folder)
 

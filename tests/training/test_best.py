@@ -8,16 +8,9 @@ from transformers import TrainerState
 from common.errors import CheckpointRefused, NonFinite
 from common.folders import MANIFEST, problem
 from tests.folders import checkpoint
-from training.run_folder import (
-    BEST,
-    Start,
-    copy_best,
-    installing_result,
-    keep_if_best,
-    open_run,
-    read_best,
-    write_run,
-)
+from tests.refusals import refused
+from training import run_folder
+from training.run_folder import BEST, Start, installing_result, open_run, read_best, write_run
 
 SETTINGS = {"seed": 42}
 
@@ -29,7 +22,7 @@ def offer(root, value, step, best=None, main=True, run_id="one"):
         (folder / "config.json").write_text(str(step))
 
     state = TrainerState(global_step=step, best_metric=best, is_world_process_zero=main)
-    keep_if_best(root, run_id, state, "stsb_spearman", value, save)
+    run_folder.keep_if_best(root, run_id, state, "stsb_spearman", value, save)
 
 
 @pytest.mark.parametrize(
@@ -45,9 +38,7 @@ def test_a_model_better_than_all_is_kept_by_the_main_process(tmp_path, value, be
 
 @pytest.mark.parametrize("main", [True, False])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_score_that_is_not_finite_ends_every_process_and_keeps_the_model_before(
-    tmp_path, value, main
-):
+def test_a_score_that_is_not_finite_ends_all_processes_and_keeps_the_best(tmp_path, value, main):
     offer(tmp_path, 50.0, 2)
     with pytest.raises(NonFinite, match=r"stsb_spearman is (nan|inf) at step 4: lower --learning"):
         offer(tmp_path, value, 4, 50.0, main)
@@ -65,7 +56,7 @@ def test_a_better_model_replaces_the_one_before_and_becomes_the_result(tmp_path)
     with installing_result(tmp_path, "one") as folder:
         (folder / "1_Pooling").mkdir()
         (folder / "1_Pooling" / "config.json").write_text("{}")
-        copy_best(tmp_path, folder)
+        run_folder.copy_best(tmp_path, folder)
     assert problem(tmp_path) is None and (tmp_path / "config.json").read_text() == "4"
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {BEST, "notes.txt", "1_Pooling", "config.json", MANIFEST}
@@ -93,24 +84,18 @@ def damage(root):
     (root / BEST / "config.json").write_text("other")
 
 
-@pytest.mark.parametrize(
-    ("harm", "said"),
-    [
-        (lose, "the best model is lost"),
-        (damage, "config.json has changed since it was written"),
-        # An earlier best model of the run is back; there is that of another run, of a later step.
-        (
-            lambda root: offer(root, 50.0, 2),
-            r"scored 50\.0 at step 2, but .* checkpoint-6 .* 60\.0",
-        ),
-        (lambda root: offer(root, 60.0, 8, run_id="two"), "it belongs to another run"),
-    ],
-)
+EARLIER = r"scored 50\.0 at step 2, but .* checkpoint-6 .* 60\.0"
+HARM = [(lose, "the best model is lost"), (damage, "config.json has changed since it was written")]
+# An earlier best model of the run is back; there is that of another run, of a later step.
+HARM += [(lambda root: offer(root, 50.0, 2), EARLIER)]
+HARM += [(lambda root: offer(root, 60.0, 8, run_id="two"), "it belongs to another run")]
+
+
+@pytest.mark.parametrize(("harm", "said"), HARM)
 def test_a_run_whose_best_model_is_lost_or_not_its_own_is_refused_at_the_start(run, harm, said):
     assert open_run(str(run), SETTINGS) == Start(False, str(run / "checkpoint-6"))
     harm(run)
-    with pytest.raises(CheckpointRefused, match=said):
-        open_run(str(run), SETTINGS)
+    refused(open_run, str(run), SETTINGS, match=said, error=CheckpointRefused)
 
 
 def test_a_best_model_that_its_repeated_step_did_not_reach_is_kept(run):
@@ -128,5 +113,4 @@ def test_a_best_model_of_a_later_step_is_found_again_by_the_resumed_run(run):
     damage(run)
     assert open_run(str(run), SETTINGS).checkpoint == str(run / "checkpoint-6")
     lose(run)
-    with pytest.raises(CheckpointRefused, match="the best model is lost"):
-        open_run(str(run), SETTINGS)
+    refused(open_run, str(run), SETTINGS, match="the best model is lost", error=CheckpointRefused)

@@ -6,14 +6,8 @@ import re
 import pytest
 
 from tests.sources import ROOT
-from training.curves import (
-    INCREASE,
-    auxiliary_losses,
-    describe_collapse,
-    describe_conditioning,
-    describe_unrepeated,
-    logged,
-)
+from training import curves
+from training.curves import INCREASE, auxiliary_losses, describe_collapse, describe_conditioning
 
 
 def losses(step, loss, shuffled, **more):
@@ -29,13 +23,13 @@ READING.append({"step": 30, "train_runtime": 5.0, "train_loss": 1.5, "total_flos
 def test_a_curve_has_the_steps_and_values_of_one_name_and_one_is_what_a_neighbours_vector_costs():
     increases = [look.increase for look in auxiliary_losses(READING)]
     assert increases == pytest.approx([0.1, 0.5, 1.0])
-    assert logged(READING) == {
+    assert curves.logged(READING) == {
         "aux_mlm": ([5], [6.0]),
         "eval_aux_mlm": ([10, 20, 30], [6.0, 5.5, 5.0]),
         "eval_aux_mlm_shuffled_cls": ([10, 20, 30], [6.1, 6.0, 6.0]),
         INCREASE: ([10, 20, 30], increases),
     }
-    assert logged([]) == {}
+    assert curves.logged([]) == {}
 
 
 def test_words_say_whether_and_since_when_the_vector_is_read():
@@ -69,6 +63,6 @@ def test_collapse_is_told_from_vectors_that_were_parallel_before(uniformities, s
 
 def test_a_best_score_that_the_log_lacks_was_before_a_resume():
     history = [{"step": 2, "eval_stsb_spearman": 61.5}, {"step": 4, "eval_stsb_spearman": 60.0}]
-    assert describe_unrepeated(history, {"step": 2, "value": 61.5}) is None
-    said = describe_unrepeated(history, {"step": 4, "value": 62.25})
+    assert curves.describe_unrepeated(history, {"step": 2, "value": 61.5}) is None
+    said = curves.describe_unrepeated(history, {"step": 4, "value": 62.25})
     assert said.startswith("the best model scored 62.25 at step 4 before a resume")

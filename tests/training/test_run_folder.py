@@ -9,20 +9,10 @@ from common.files import writing
 from report.runs import read_run_folder
 from tests.folders import STATE, checkpoint
 from tests.refusals import refused
-from training import run_arguments
+from training import run_arguments, run_folder
 from training.provenance import contents
 from training.run_arguments import determines_weights
-from training.run_folder import (
-    FORMAT,
-    RUN_FILE,
-    Start,
-    checkpoint_problem,
-    clean,
-    installing_result,
-    last_valid,
-    open_run,
-    write_run,
-)
+from training.run_folder import RUN_FILE, Start, installing_result, last_valid, open_run, write_run
 from training.stages import new_record
 
 SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
@@ -56,7 +46,7 @@ def test_a_new_or_empty_folder_starts_at_step_0_and_nothing_is_written(tmp_path)
     (tmp_path / ".infocse.lock").touch()
     assert open_run(str(tmp_path), SETTINGS) == Start(False, None)
     write_run(tmp_path, RECORD)
-    clean(tmp_path)
+    run_folder.clean(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {RUN_FILE, ".infocse.lock"}
 
 
@@ -150,14 +140,13 @@ def test_the_newest_checkpoint_is_that_of_the_highest_step_and_what_resembles_on
 @pytest.mark.parametrize("status", ["running", "finished"])
 def test_a_run_of_a_newer_version_is_refused(run, status):
     with installing_result(run, "one"):
-        write_run(run, RECORD | {"format": FORMAT, "status": status})
+        write_run(run, RECORD | {"format": run_folder.FORMAT, "status": status})
     checkpoint(run, 5)
     open_run(str(run), SETTINGS)
-    write_run(run, RECORD | {"format": FORMAT + 1, "status": status, "settings": {}})
-    said = f"has format {FORMAT + 1}, but this version reads {FORMAT}; update"
+    write_run(run, RECORD | {"format": run_folder.FORMAT + 1, "status": status, "settings": {}})
+    said = f"has format {run_folder.FORMAT + 1}, but this version reads {run_folder.FORMAT}; update"
     assert said in refusal(CheckpointRefused, run)
-    with pytest.raises(CheckpointRefused, match=said):
-        read_run_folder("run", run)
+    refused(read_run_folder, "run", run, match=said, error=CheckpointRefused)
 
 
 def test_a_checkpoint_of_another_version_is_passed_over_and_says_so(run, monkeypatch):
@@ -165,7 +154,7 @@ def test_a_checkpoint_of_another_version_is_passed_over_and_says_so(run, monkeyp
         patch.setattr("common.folders.FORMAT", 2)
         newer = checkpoint(run, 5)
     said = "infocse.json has format 2, but this version reads 1; update"
-    assert checkpoint_problem(newer, "one").startswith(said)
+    assert run_folder.checkpoint_problem(newer, "one").startswith(said)
     assert said in refusal(CheckpointRefused, run)
 
 

@@ -18,9 +18,7 @@ from tests.eval.toys import write_stsb
 PLAIN = ["--pooling", "avg"]
 
 
-def test_every_analysis_has_its_numbers_and_its_picture(
-    tiny_bert, tiny_roberta, sentences, tmp_path
-):
+def test_every_analysis_has_numbers_and_a_picture(tiny_bert, tiny_roberta, sentences, tmp_path):
     rows = [(f"{i % 26 / 5:.1f}", sentences[i % 300], sentences[i * 7 % 290]) for i in range(1379)]
     write_stsb(tmp_path, rows)
     folder, models = tmp_path / "new", [f"$one$ & only={tiny_bert}", str(tiny_roberta)]
@@ -42,9 +40,7 @@ def test_every_analysis_has_its_numbers_and_its_picture(
         assert min(pixels.shape[:2]) > 600 and pixels.std() > 0.02, "something is drawn"
 
 
-def test_a_figure_is_that_of_the_evaluation_with_the_pooling_that_a_model_states(
-    tiny_bert, dev_file, tmp_path, capsys
-):
+def test_a_figure_is_that_of_the_evaluation(tiny_bert, dev_file, tmp_path, capsys):
     encoder, tokenizer = load_encoder(str(tiny_bert), "cls_before_pooler")
     encoder.save(str(tmp_path / "run"), tokenizer)
     content = main([str(tiny_bert), str(tmp_path / "run"), *PLAIN, "--dev_file", str(dev_file)])

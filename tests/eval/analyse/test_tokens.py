@@ -15,12 +15,6 @@ def loaded(request):
     return load_encoder(str(request.getfixturevalue(request.param)), "avg_top2")
 
 
-def averages_of(loaded, sentences, frequent, removed):
-    encoder, tokenizer = loaded
-    module = AverageWithout(encoder.backbone, 64, POOLINGS["avg_top2"].pool, frequent, removed)
-    return Encode(module, tokenizer)(sentences).reshape(len(sentences), len(removed), -1)
-
-
 @torch.no_grad()
 def by_hand(loaded, sentence, removed):
     """A forward of its own, then the mean of the kept rows of both layers."""
@@ -38,13 +32,14 @@ def test_tokens_are_counted_with_the_special_ones_and_ties_go_by_id():
 
 
 def test_averages_equal_a_forward_of_their_own(loaded, sentences):
-    some = [*sentences[:25], sentences[3], "the"]
-    frequent = most_frequent(loaded[1](some)["input_ids"], 20)
+    (encoder, tokenizer), some = loaded, [*sentences[:25], sentences[3], "the"]
+    frequent = most_frequent(tokenizer(some)["input_ids"], 20)
     removed, seen = (0, 1, 2, 5, 20), []
-    hook = loaded[0].backbone.register_forward_hook(
+    hook = encoder.backbone.register_forward_hook(
         lambda module, args, out: seen.append(len(out.last_hidden_state))
     )
-    averages = averages_of(loaded, some, frequent, removed)
+    module = AverageWithout(encoder.backbone, 64, POOLINGS["avg_top2"].pool, frequent, removed)
+    averages = Encode(module, tokenizer)(some).reshape(len(some), len(removed), -1)
     hook.remove()
     assert averages.shape == (27, 5, 32) and sum(seen) == 26, "one forward for all numbers"
     for sentence, rows in zip(some, averages, strict=True):

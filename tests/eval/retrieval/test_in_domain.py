@@ -9,13 +9,8 @@ PAIRS, QUERIES = 1379, 97
 # own pair.
 SAME = {(6, "left"): "left 5", (9, "right"): "right 8", (20, "right"): "left 21"}
 SAME |= {(700, "left"): "left 3", (30, "right"): "left 30"}
-
-
-def sentence(i, side):
-    return SAME.get((i, side), f"{side} {i}")
-
-
-CORPUS = [sentence(i, side) for side in ("left", "right") for i in range(PAIRS)]
+PLACES = [(i, side) for side in ("left", "right") for i in range(PAIRS)]
+CORPUS = [SAME.get((i, side), f"{side} {i}") for i, side in PLACES]
 
 
 def encode(sentences):

@@ -1,9 +1,6 @@
 """SentEval's transfer protocol, one fit after the other: the oracle of eval/transfer, which trains
-all fits together.
-
-One `nn.Linear` is trained by autograd; the global generators are seeded before every fit, like
-SentEval.
-"""
+all fits together. One `nn.Linear` is trained by autograd; the global generators are seeded before
+every fit, like SentEval."""
 
 import copy
 
@@ -75,11 +72,9 @@ def _best_penalty(settings, x, y, classes):
     for penalty in PENALTIES:
         accuracies = []
         for train, dev in _folds(settings, y):
-            held = x[dev], y[dev]
-            fitted = Classifier(settings, x.shape[1], classes, penalty).fit(
-                x[train], y[train], held
-            )
-            accuracies.append(fitted.score(*held))
+            fitted = Classifier(settings, x.shape[1], classes, penalty)
+            fitted.fit(x[train], y[train], (x[dev], y[dev]))
+            accuracies.append(fitted.score(x[dev], y[dev]))
         scores.append(round(100 * np.mean(accuracies), 2))
     return PENALTIES[int(np.argmax(scores))], max(scores)
 
