@@ -49,15 +49,13 @@ class Result:
     """The scores of one task.
 
     Attributes:
-        rows: rows of scores.json, the headline first.
+        rows: rows of scores.json, the headline first; a table has it and those that are `shown`.
         items: examples for a paired comparison: `similarity` and `gold` of every pair, or `value`
             from 0 to 1 and `example`, see `example_ids`, of every query or sentence, each (n,).
-        shown: number of rows that a table shows.
     """
 
     rows: list[dict[str, Any]]
     items: dict[str, np.ndarray] = field(default_factory=dict)
-    shown: int = 1
 
 
 def example_ids(examples: Iterable[object]) -> np.ndarray:
@@ -91,15 +89,13 @@ def rows_of(
 ) -> list[dict]:
     """All rows with model, run and the encoder's settings, unless a row has its own.
 
-    `headline` marks main figures and averages, `shown` further rows for a table. Headline rows with
-    the same metric, split and mode are averaged.
+    `headline` marks main figures and averages. Headline rows with the same metric, split and mode
+    are averaged.
     """
     rows: list[dict] = []
     for result in results.values():
         for number, scored in enumerate(result.rows):
             rows.append({**scored, "headline": number == 0})
-            if 0 < number < result.shown:
-                rows[-1]["shown"] = True
     alike: dict[tuple, list[dict]] = {}
     for scored in headline(rows):
         alike.setdefault((scored["metric"], scored["split"], scored["mode"]), []).append(scored)

@@ -44,10 +44,11 @@ class InDomainRetrieval:
         rows = []
         for k in CUTS:
             recall = 100 * float(np.mean(ranks < k))
-            rows.append(row(self.name, self.split, f"recall@{k}", how, len(queries), recall))
+            scored = row(self.name, self.split, f"recall@{k}", how, len(queries), recall)
+            rows.append({**scored, "shown": True})
         named = [(sentences[query], sentences[target], "own") for query, target in queries]
         items = {"value": (ranks < 1).astype(np.float64), "example": example_ids(named)}
-        return Result(rows, items, shown=len(CUTS))
+        return Result(rows, items)
 
 
 def partner_ranks(

@@ -60,7 +60,8 @@ def test_rows_carry_their_model_and_the_first_of_a_task_is_its_headline():
 def test_a_table_shows_all_cuts_of_a_ranking_and_averages_only_the_first():
     metrics = ["recall@1", "recall@5", "recall@10"]
     cuts = [full_row("A", "test", m, "single", 10, 10.0 * i) for i, m in enumerate(metrics)]
-    rows = {name: rows_of({"A": Result(cuts, shown=3)}, name, None) for name in ("m", "n")}
+    result_of = Result([{**cut, "shown": True} for cut in cuts])
+    rows = {name: rows_of({"A": result_of}, name, None) for name in ("m", "n")}
     assert [cut["metric"] for cut in headline(rows["m"])] == ["recall@1"]
     assert score_tables(rows).splitlines() == [
         "| model | A recall@1 | A recall@5 | A recall@10 |",
