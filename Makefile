@@ -50,8 +50,8 @@ verify: $(VENV)/.installed  ## published numbers on real data: make verify DATA_
 	$(BIN)/python -m pytest -q -rs verify --data_dir $(DATA_DIR) $(if $(MPNET),--mpnet $(MPNET))
 
 GPU ?= --output gpu.json
-gpu:  ## what a GPU does with a step, a run and a kill, in about twelve minutes: make gpu GPU="--output gpu.json"
-	$(PYTHON) -m bench gpu $(GPU)
+gpu: $(VENV)/.installed  ## what a GPU does with a step, a run and a kill, in about twelve minutes: make gpu GPU="--output gpu.json"
+	$(BIN)/python -m bench gpu $(GPU)
 
 faults: $(VENV)/.installed  ## hundreds of kills, signals and disk faults on real runs, thousands of damaged files
 	FAULT_SEEDS=100 $(BIN)/python -m pytest -q -n 2 tests/faults

@@ -8,9 +8,9 @@
     accelerate launch --config_file configs/accelerate/two_gpus.yaml reproduce.py
 
 checkpoints  scores the authors' InfoCSE, SimCSE and DiffCSE beside their published scores
-simcse       trains SimCSE as published, from BERT
-infocse      trains InfoCSE's stage 2 as published, from the authors' stage 1 (Condenser's public
-             checkpoint), and SimCSE from the same checkpoint as its control
+simcse       trains SimCSE with the published values, from BERT
+infocse      trains InfoCSE's stage 2 with the published values, from the checkpoint of the
+             authors' script (Condenser's public one), and SimCSE from it, as its control
 
 The page is reproductions/NAME/README.md; it can be sent as a pull request.
 """
@@ -319,7 +319,7 @@ def plan(args: argparse.Namespace, scale: Scale) -> str:
     free = shutil.disk_usage(next(path for path in runs.absolute().parents if path.is_dir())).free
     lines += ["", f"disk: about {need:.1f} GB below {runs}; {free / 1e9:.0f} GB are free"]
     if total > 24 * 60:
-        lines.append(f"this machine needs {total / 1440:.1f} days; --scale small takes an hour")
+        lines.append(f"this machine needs {total / 1440:.1f} days; --scale small takes less")
     lines.append("the same command resumes; what is finished is not done again")
     return "\n".join(lines)
 
