@@ -40,10 +40,14 @@ class Frame(NamedTuple):
 
 
 def frame_of(tokenizer) -> Frame:
-    """Return what a fast tokenizer adds to a text."""
-    encoded = tokenizer("a")
-    text = [index for index, sequence in enumerate(encoded.sequence_ids()) if sequence is not None]
-    return Frame(encoded["input_ids"][: text[0]], encoded["input_ids"][text[-1] + 1 :])
+    """Return what a fast tokenizer adds to a text; BadInput if it finds a token in none."""
+    for text in ("a", *tokenizer.get_vocab()):  # its vocabulary may have no "a"
+        encoded = tokenizer(text)
+        ids, sequences = encoded["input_ids"], encoded.sequence_ids()
+        places = [index for index, sequence in enumerate(sequences) if sequence is not None]
+        if places:
+            return Frame(ids[: places[0]], ids[places[-1] + 1 :])
+    raise BadInput("the tokenizer finds no token in any text")
 
 
 def framed(tokenizer, template: str) -> Frame:

@@ -52,6 +52,8 @@ def main(argv: list[str] | None = None) -> None:
         BadInput: another pooling than the model's, or scores of other settings or prompts.
     """
     args = parser().parse_args(argv)
+    if args.push_to_hub and "/" not in args.push_to_hub:
+        raise BadInput(f"--push_to_hub {args.push_to_hub}: give OWNER/NAME")
     facts, output = read_facts(Path(args.run)), Path(args.output)
     before = read_modules(args.run) if args.pooling else None
     if before is not None and (before.pooling != args.pooling or before.head):

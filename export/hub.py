@@ -15,7 +15,7 @@ from common.errors import BadInput, brief
 # them.
 REPLACED = """modules.json sentence_bert_config.json config_sentence_transformers.json *_Pooling/*
     *_Dense/* *_WordWeights/* *_WeightedLayerPooling/* model*.safetensors* onnx/*
-    search.json""".split()
+    search.json special_tokens_map.json added_tokens.json adapter_config.json""".split()
 
 
 def push(folder: Path, repo: str, private: bool) -> str:

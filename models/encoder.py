@@ -21,7 +21,7 @@ from common.files import share_weights
 from data.template import mask_place
 from models import fast
 from models.contrast import at_least_float32
-from models.families import attends_backwards, check_apart, embeddings_of, layers_of
+from models.families import FAMILIES, attends_backwards, check_apart, embeddings_of, layers_of
 from models.heads import Dense, Head, Normalize
 from models.loading import (
     NO_LIMIT,
@@ -225,6 +225,9 @@ class SentenceEncoder(Composite):
             backbone.save_pretrained(folder)
         saved = copy.deepcopy(tokenizer)  # with the length limit of the encoder
         saved.model_max_length = self.max_length
+        if self.config.model_type not in FAMILIES:  # it may add a vector for token types
+            names = ["input_ids", "attention_mask"]
+            saved.model_input_names = saved.init_kwargs["model_input_names"] = names
         saved.save_pretrained(folder)
         write_modules(Path(folder), described, self.backbone, tokenizer)
         share_weights(Path(folder))
@@ -255,7 +258,7 @@ def load_encoder(
         fit = "to fit a token besides the special ones"
         raise BadInput(f"--max_length {max_length}: must be an integer of at least {least}, {fit}")
     backbone = load_backbone(path, config)
-    limit = usable_length(backbone, tokenizer)
+    limit = usable_length(backbone, tokenizer, description.max_length)
     length = min(max_length or description.max_length or NO_LIMIT, limit)
     if max_length and max_length > limit:
         said = "--max_length %d: '%s' takes at most %d tokens; longer texts are cut there"

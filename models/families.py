@@ -84,7 +84,10 @@ WITH_HEAD = ", ".join(name for name, family in FAMILIES.items() if family.transf
 
 def family_of(config) -> Family:
     """Return the family of a configuration."""
-    return FAMILIES.get(config.model_type, _UNKNOWN)
+    family = FAMILIES.get(config.model_type, _UNKNOWN)
+    if getattr(config, "is_decoder", False):
+        return replace(family, whole="it is a decoder, whose tokens attend to earlier ones only")
+    return family
 
 
 def check_apart(config, what: str) -> None:

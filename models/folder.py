@@ -136,7 +136,13 @@ def hashes_of(path: str) -> dict[str, str]:
     if not (root / "config.json").is_file():
         return {}
     files = {file for pattern in _HASHED for file in root.glob(pattern) if file.is_file()}
-    return {str(file.relative_to(root)): sha256(file) for file in sorted(files)}
+    names = {str(file.relative_to(root)): file for file in sorted(files)}
+    return {name: sha256(file) for name, file in names.items() if not is_state(name)}
+
+
+def is_state(name: str) -> bool:
+    """Whether a file of a run is in a checkpoint or `best/`, which may go without changing it."""
+    return "checkpoint-" in name or "best/" in name
 
 
 # 2. config.json.
@@ -180,6 +186,9 @@ def settle(path: str, config: PreTrainedConfig) -> None:
     # The library's default, for all parts.
     config._attn_implementation = config._experts_implementation = None
     config.output_attentions, config.chunk_size_feed_forward = False, 0
+    config.return_dict = True
+    if config.model_type == "big_bird":  # a short text would switch it, and for good
+        config.attention_type = "original_full"
     vars(config).pop("auto_map", None)  # names a code file, which a saved copy would not have
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 NO_LIMIT = 10**9  # tokens per sentence
+_BUFFERS = ("position_ids", "inv_freq", "masked_bias", "attn.bias", "attention.bias")  # computed
 logger = logging.getLogger(__name__)
 _DROPOUT = """hidden_dropout_prob attention_probs_dropout_prob dropout attention_dropout
     embedding_dropout mlp_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop resid_dropout
@@ -103,9 +104,17 @@ def load_strictly(
             f"'{path}' lacks {len(missing)} tensors of a {type(model).__name__}, for example "
             f"{missing[0]}; {without}"
         )
+    prefix = f"{model.base_model_prefix}."
+    own = {name.split(".")[0] for name, _ in model.base_model.named_parameters()}
+    for name in sorted(info["unexpected_keys"]):
+        part = name.removeprefix(prefix).split(".")[0]
+        if part in own and not name.endswith(_BUFFERS):
+            raise BadInput(
+                f"'{path}' has tensors for which a {type(model).__name__} of its config.json has "
+                f"no place, for example {name}; is config.json its own?"
+            )
     check_finite(path, dict(model.named_parameters()))
     if pickled:
-        prefix = f"{model.base_model_prefix}."
         parts = {name.removeprefix(prefix).split(".")[0] for name in info["unexpected_keys"]}
         logger.info(
             "'%s': weights from pytorch_model.bin, read as tensors only; left out: %s",
@@ -323,8 +332,11 @@ def _unreadable(what: str, path: str, error: Exception) -> BadInput:
     return BadInput(f"'{path}': {missing}; cannot read its {what}: {brief(error)}")
 
 
-def usable_length(backbone: PreTrainedModel, tokenizer) -> int:
+def usable_length(backbone: PreTrainedModel, tokenizer, stated: int | None = None) -> int:
     """Return how many tokens a sentence may have, by the position table and the tokenizer.
+
+    A `stated` length of the model replaces a shorter one of the tokenizer, as in
+    sentence-transformers.
 
     A table with a padding index begins with unused rows: positions are counted from that index + 1.
     BadInput if the tokenizer has ids without a row in the model's table of tokens.
@@ -336,14 +348,15 @@ def usable_length(backbone: PreTrainedModel, tokenizer) -> int:
             f"the tokenizer has token ids up to {last}, but the model's table {len(table)} rows: "
             "give it the tokenizer it was trained with, or resize it (resize_token_embeddings)"
         )
+    limit = max(tokenizer.model_max_length, stated or 0)
     positions = getattr(backbone.config, "max_position_embeddings", None) or -1
-    positions = tokenizer.model_max_length if positions == -1 else positions
+    positions = limit if positions == -1 else positions
     unused = 0
     for name, part in backbone.named_modules():
         index = getattr(part, "padding_idx", None)
         if name.endswith("position_embeddings") and index is not None:
             unused = max(unused, index + 1)
-    return int(min(positions - unused, tokenizer.model_max_length, NO_LIMIT))
+    return int(min(positions - unused, limit, NO_LIMIT))
 
 
 def dropout_rates(config) -> dict[str, float]:

@@ -152,7 +152,8 @@ class AuxiliaryMaskedLM(Composite):
         """Write an unprefixed `*ForMaskedLM`, its tokenizer and, if any, the head in its file."""
         lm = copy.copy(self.lm)
         lm.config = copy.deepcopy(self.lm.config)
-        for name in ("skip_from", "head_layers"):  # those of the head in the initial checkpoint
+        # Those of the initial checkpoint: its auxiliary head, and how it made vectors.
+        for name in ("skip_from", "head_layers", "sentence_embedding"):
             vars(lm.config).pop(name, None)
         if self.c_head:
             lm.config.skip_from, lm.config.head_layers = self.skip_from, len(self.c_head)

@@ -164,6 +164,9 @@ def _loading_settings(path: str) -> dict[str, Any]:
     settings = {"max_seq_length": None} | (read(path, _LOADING) or {})
     if settings.get("do_lower_case"):
         raise _unsupported(path, "lower-casing of texts (do_lower_case)")
+    for name in ("query_length", "document_length", "query_expansion"):
+        if settings.get(name) is not None:
+            raise _unsupported(path, f"{name} {settings[name]} in {_LOADING}")
     for name, options in settings.items():
         if not name.endswith(("_args", "_kwargs")) or not options:
             continue
@@ -239,6 +242,11 @@ def _module_of(settings: dict | None) -> str:
 def _read_dense(path: str, name: str) -> Dense:
     file = f"{name}/config.json"
     settings = read(path, file)
+    vector = "sentence_embedding"
+    usual = {"use_residual": False, "module_input_name": vector, "module_output_name": vector}
+    for key, value in usual.items():
+        if (found := (settings or {}).get(key)) not in (None, value):
+            raise _unsupported(path, f"{key} {found} in {file}")
     sizes = [_entry(path, file, settings, key, int) for key in ("in_features", "out_features")]
     bias = _entry(path, file, settings, "bias", bool)
     activation = _entry(path, file, settings, "activation_function", str).rsplit(".", 1)[-1]

@@ -144,7 +144,9 @@ def build_model(
     model = load_masked_lm(source, config) if with_output else load_backbone(source, config)
     backbone: Any = model.base_model
     described = _describe(source, model_args.pooling)
-    length = min(usable_length(backbone, tokenizer), described.max_length or NO_LIMIT)
+    length = min(
+        usable_length(backbone, tokenizer, described.max_length), described.max_length or NO_LIMIT
+    )
     prompts = {"query": model_args.query_prompt, "document": model_args.document_prompt}
     place, default_prompt = mask_place(tokenizer), described.default_prompt
     if place is not None and default_prompt:  # training puts no prompt into a template

@@ -10,6 +10,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from common.errors import BadInput
 from common.files import read_yaml
 from common.flags import nearest
@@ -76,11 +78,13 @@ def word_of(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value from Python as flags have it: enumerations and paths as words, tuples as lists."""
+    """A value from Python as flags have it: enumerations and paths as words, no NumPy or tuples."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, PathLike):
         return fspath(value)
+    if isinstance(value, np.generic):
+        return value.item()
     if isinstance(value, (list, tuple)):
         return [plain(part) for part in value]
     return value
@@ -104,6 +108,8 @@ def _content(path: Path, earlier: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(path: Path, name: str, value: Any, later: bool) -> Any:
+    if value in ("null", "Null", "NULL", "~"):  # words here, as all scalars
+        value = ""
     if value == "" and later:
         return None
     parts = [*value.values()] if isinstance(value, dict) else value

@@ -97,6 +97,13 @@ class RunArguments(TrainingArguments):
         super().__post_init__()
         if self.eval_strategy == "epoch":  # it would evaluate after the checkpoint of its step
             raise BadInput("--eval_strategy epoch: give --eval_steps, which may be a share of all")
+        if self.save_strategy == "best":  # it would drop the checkpoint of a signal
+            said = "best/ keeps the best model anyway; give steps or epoch, to resume from"
+            raise BadInput(f"--save_strategy best: {said}")
+        if self.max_steps == 0:
+            raise BadInput("--max_steps 0: give 1 or more, or -1 for --num_train_epochs")
+        if self.neftune_noise_alpha is not None:
+            raise BadInput("--neftune_noise_alpha: not supported")
         if self.fp16 and self.optim == OptimizerNames.ADAMW_TORCH_FUSED:
             self.optim = OptimizerNames.ADAMW_TORCH  # fused, it hides that a step was skipped
         schedule = SchedulerType(self.lr_scheduler_type).value

@@ -41,6 +41,7 @@ from common.folders import (
     remove,
     seal,
 )
+from models.folder import is_state
 from training.run_arguments import IN_STEP, determines_weights
 
 logger = logging.getLogger(__name__)
@@ -95,12 +96,21 @@ def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     Local models are compared by content, not by name. A setting present in only one of them was
     added after the other was written; it differs if it is on.
     """
-    files, other_files = one.get("contents") or {}, other.get("contents") or {}
+    one, other = _without_states(one), _without_states(other)
+    files, other_files = one["contents"], other["contents"]
     same = {name for name in files if files[name] == other_files.get(name)}
     in_both = {name for name in one.keys() & other.keys() if one[name] != other[name]}
     in_one = {name for name in one.keys() ^ other.keys() if (one | other)[name]}
     names = sorted((in_both | in_one) - same)
     return [name for name in names if determines_weights(name) or name in IN_STEP]
+
+
+def _without_states(trajectory: dict[str, Any]) -> dict[str, Any]:
+    """A trajectory without the hashes of checkpoints beside a model, which older records have."""
+    contents = {}
+    for name, files in (trajectory.get("contents") or {}).items():
+        contents[name] = {file: value for file, value in files.items() if not is_state(file)}
+    return {**trajectory, "contents": contents}
 
 
 def check_agreement(everyone: Sequence[dict[str, Any]]) -> None:

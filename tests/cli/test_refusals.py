@@ -40,6 +40,8 @@ WHOLE = {"model_name_or_path": "mpnet"}  # a backbone that is called as a whole
         ({"pooling": "cls", "contrastive_weight": 0}, "no loss trains"),
         ({CHECKPOINTING: "true", "method": "s_simcse"}, "--activation_checkpointing: not supporte"),
         ({"eval_strategy": "epoch"}, "--eval_strategy epoch: give --eval_steps"),
+        ({"save_strategy": "best"}, "--save_strategy best: best/ keeps the best model anyway"),
+        ({"max_steps": 0}, "--max_steps 0: give 1 or more"),
         ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "--lr_scheduler_type reduce_lr_on_plat"),
         ({"lr_scheduler_type": "constant", "warmup_steps": 2}, "--warmup_steps: does nothing with"),
         ({"hard_negative_weight": 1}, "--hard_negative_weight: the text has no third column"),

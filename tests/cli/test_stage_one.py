@@ -11,6 +11,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, BertConfig
 import run_pretrain_aux
 import run_unsup
 from common.errors import BadInput
+from models.encoder import load_encoder
 from models.loading import load_tokenizer
 from tests.folders import history, record, rewind, same_weights
 from tests.refusals import refused
@@ -52,8 +53,11 @@ def test_an_encoder_without_output_head_goes_through_both_stages(aux, unsup, tin
     load_tokenizer(str(tiny_bert)).save_pretrained(start)
     refused(run_pretrain_aux.main, aux(model_name_or_path=start), match=r"lacks .* tensors of a ")
     run_pretrain_aux.main(aux(model_name_or_path=start, output_init="new"))
-    run_unsup.main(unsup(model_name_or_path=tmp_path / "aux", max_steps=2))
+    run_unsup.main(unsup(model_name_or_path=tmp_path / "aux", max_steps=2, pooling="cls"))
     assert record(tmp_path / "run")["status"] == "finished"
+    flags = {"model_name_or_path": tmp_path / "run", "output_init": "new", "max_steps": 1}
+    run_pretrain_aux.main(aux("again", **flags))
+    assert load_encoder(str(tmp_path / "again"), "avg")[0].head is None
 
 
 def test_a_plain_masked_language_model_keeps_no_head(aux, unsup, stage_one_folder, tmp_path):

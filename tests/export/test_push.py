@@ -47,3 +47,4 @@ def test_a_failed_push_is_one_line_and_leaves_the_export_whole(client, make_run,
     said = refused(main, words)
     assert f"cannot push to {REPO}: {error}; " in said and f"hf upload {REPO}" in said
     assert (tmp_path / "out" / "README.md").is_file() and client.created[-1]["private"] is None
+    refused(main, [*words[:-1], "name"], match="--push_to_hub name: give OWNER/NAME")

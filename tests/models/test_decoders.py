@@ -127,6 +127,17 @@ def test_a_saved_decoder_is_read_by_others(decoder, tmp_path, sentences, name, p
             assert np.allclose(theirs, expected, rtol=0, atol=1e-5 * scale), (side, size)
 
 
+def test_a_saved_model_that_reads_token_types_gets_none(bert_tokenizer, tmp_path, sentences):
+    size = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "initializer_range": 0.3}
+    config = AutoConfig.for_model("gpt2", vocab_size=len(bert_tokenizer), **size)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "start")
+    bert_tokenizer.save_pretrained(tmp_path / "start")
+    encoder, tokenizer = load_encoder(str(tmp_path / "start"), "avg")
+    encoder.save(tmp_path / "saved", tokenizer)
+    theirs = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(sentences[:4])
+    assert np.allclose(encode_of(tmp_path / "saved")(sentences[:4]), theirs, atol=1e-4)
+
+
 def test_sg_opt_freezes_the_word_embeddings_of_a_decoder(decoder):
     folder = decoder("qwen2")
     model = build_model("sg_opt", folder, pooling="last_token")

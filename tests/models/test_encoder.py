@@ -88,6 +88,18 @@ def test_a_folder_whose_modules_another_program_has_changed_is_refused(tiny_bert
         refused(load_encoder, path, match=r"modules\.json and 'sentence_embedding' ")
 
 
+def test_a_bert_that_is_a_decoder_is_one_in_every_pooling(tiny_bert, tmp_path, sentences):
+    shutil.copytree(tiny_bert, tmp_path, dirs_exist_ok=True)
+    change_json(tmp_path / "config.json", is_decoder=True)
+    encoder, tokenizer = load_encoder(str(tmp_path), "avg_first_last")
+    batch = tokenizer(sentences[:4], padding=True, return_tensors="pt")
+    states = AutoModel.from_pretrained(tmp_path)(**batch, output_hidden_states=True).hidden_states
+    mask = batch["attention_mask"].unsqueeze(2)
+    expected = ((states[1] + states[-1]) / 2 * mask).sum(1) / mask.sum(1)
+    found = encoder.eval().embed(batch["input_ids"], batch["attention_mask"])
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
 def test_a_pooling_that_replaces_a_model_s_own_is_warned_about(tiny_bert, tmp_path, caplog):
     encoder, tokenizer = make_encoder(tiny_bert, "cls", "linear_tanh")
     encoder.save(str(tmp_path / "run"), tokenizer)

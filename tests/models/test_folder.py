@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, CLIPConfig
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME
 
@@ -104,7 +105,9 @@ def test_output_options_of_a_configuration_change_no_vector(folder):
     expected = encoder.eval().embed(*inputs)
     outputs = {"output_attentions": True, "output_hidden_states": True, "return_dict": False}
     change_json(folder / "config.json", chunk_size_feed_forward=7, **outputs)
-    assert torch.equal(load_encoder(str(folder), "avg")[0].eval().embed(*inputs), expected)
+    encoder = load_encoder(str(folder), "avg")[0].eval()
+    assert torch.equal(encoder.embed(*inputs), expected)
+    assert encoder.backbone.config.return_dict
 
 
 OUTSIDE = "../other/model.{0} {other}/model.{0} sub/model.{0} other.pt"
@@ -218,6 +221,8 @@ LOADING = "sentence_bert_config.json"
         (LOADING, {"model_args": {"a": 1}}, f"model_args .* in {LOADING}, not in the model's"),
         (LOADING, {"tokenizer_args": {"a": 1}}, f"tokenizer_args .* in {LOADING}, not in the"),
         (LOADING, {"max_seq_length": [32]}, "has no valid 'max_seq_length'"),
+        (LOADING, {"query_length": 8}, f"query_length 8 in {LOADING} is not supported"),
+        ("config.json", {"num_hidden_layers": 1}, "has tensors for which a BertModel .* no place"),
         ("1_Pooling/config.json", {"pooling_mode": ["cls"]}, "pooling '.*cls.*' is not supported"),
         ("1_Pooling/config.json", {"include_prompt": False}, "a pooling without the prompt's"),
     ],
@@ -225,6 +230,32 @@ LOADING = "sentence_bert_config.json"
 def test_a_setting_that_cannot_be_or_would_change_vectors_is_refused(modules, name, values, said):
     change_json(modules / name, **values)
     refusal(modules, said)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("use_residual", True),
+        ("module_input_name", "token_embeddings"),
+        ("module_output_name", "x"),
+    ],
+)
+def test_a_dense_module_of_other_inputs_or_outputs_is_refused(tiny_bert, tmp_path, key, value):
+    tokenizer, width = load_tokenizer(str(tiny_bert)), 32
+    head = Head(Dense(torch.nn.Linear(width, width), "Tanh"))
+    SentenceEncoder(load_backbone(str(tiny_bert)), "avg", head, 64).save(tmp_path, tokenizer)
+    change_json(tmp_path / "config.json", sentence_embedding=...)
+    change_json(tmp_path / "2_Dense" / "config.json", **{key: value})
+    (tmp_path / "infocse.json").unlink(missing_ok=True)
+    refused(load_encoder, str(tmp_path), match=f"{key} {value} in 2_Dense/config.json is not supp")
+
+
+def test_the_length_that_a_model_states_replaces_a_shorter_one_of_its_tokenizer(modules, sentences):
+    change_json(modules / "tokenizer_config.json", model_max_length=8)
+    change_json(modules / LOADING, max_seq_length=32)
+    text = " ".join(sentences[:3])
+    theirs = SentenceTransformer(str(modules), device="cpu").encode([text])
+    assert np.allclose(encode_of(modules)([text]), theirs, atol=1e-5)
 
 
 def test_the_dot_product_of_unit_vectors_is_the_cosine(modules):

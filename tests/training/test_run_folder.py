@@ -109,7 +109,14 @@ def test_each_of_several_folders_in_a_setting_is_identified_by_its_files(tmp_pat
     a, b = str(tmp_path / "one"), str(tmp_path / "two")
     (tmp_path / "one" / "1_Pooling").mkdir()
     (tmp_path / "one" / "1_Pooling" / "config.json").write_text("{}")
-    assert "1_Pooling/config.json" in contents({"x": a})["x"]
+    found = contents({"x": a})["x"]
+    assert "1_Pooling/config.json" in found
+    for state in ("checkpoint-3", "best"):  # removing them from a run changes no model
+        (tmp_path / "one" / state).mkdir()
+        (tmp_path / "one" / state / "config.json").write_text("{}")
+    assert contents({"x": a})["x"] == found
+    older = {"contents": {"x": found | {"checkpoint-3/config.json": "0", "best/config.json": "1"}}}
+    assert run_folder.differing(older, {"contents": {"x": found}}) == []
     assert contents({"teacher": ["self"], "rates": [0.1, 0.2], "seed": 1, "name": ""}) == {}
     of_two = {"1": "self", "2 config.json": contents({"x": b})["x"]["config.json"]}
     assert contents({"teacher": ["self", b]}) == {"teacher": of_two}

@@ -1,11 +1,13 @@
 """One parser, one object: files give defaults, flags win, Python fills the same dataclasses."""
 
+import json
 import shutil
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args, get_type_hints
 
+import numpy as np
 import pytest
 from transformers import SchedulerType, TrainingArguments
 
@@ -56,10 +58,10 @@ def test_the_command_repeats_the_settings_without_the_file(config):
 def test_values_in_a_file_are_parsed_like_flags(config):
     text = """learning_rate: 3e-5, max_length: 010, run_name: 12:30, model_name_or_path: 007,
         dropout: 0, logging_first_step: no, dry_run: yes, lr_scheduler_kwargs: {power: 2},
-        save_steps: 50, output_dir: off, dev_file: null, dev: stsb"""
+        save_steps: 50, output_dir: off, dev: stsb"""
     settings = parsed("\n".join(line.strip() for line in text.split(",")), config=config)
     expected = {"learning_rate": 3e-5, "max_length": 10, "run_name": "12:30", "save_steps": 50}
-    expected |= {"model_name_or_path": "007", "dev_file": "null", "output_dir": "off"}
+    expected |= {"model_name_or_path": "007", "output_dir": "off"}
     expected |= {"dropout": 0.0, "logging_first_step": False, "dry_run": True, "dev": "stsb"}
     expected["lr_scheduler_kwargs"] = {"power": 2}
     assert {name: settings.values[name] for name in expected} == expected
@@ -72,11 +74,12 @@ PYTHON |= {"test_tasks": ["STS12", "MR"], "lr_scheduler_kwargs": {"num_cycles": 
 
 def test_python_fills_the_same_dataclasses():
     others = {"lr_scheduler_type": SchedulerType.COSINE, "output_dir": Path("run")}
-    others |= {"text_column": "text", "dev_file": None}
+    others |= {"text_column": "text", "dev_file": None, "max_length": np.int32(24)}
     values = fill(UNSUP, PYTHON | others).values
     expected = PYTHON | {"lr_scheduler_type": "cosine", "output_dir": "run"}
     expected |= {"text_column": ["text"], "dev_file": None}
     assert {name: values[name] for name in expected} == expected
+    json.dumps(values)
 
 
 WRONG = [("seed", 1.5), ("seed", True), ("seed", "7"), ("bf16", "yes"), ("dev", 3), ("method", 3)]
@@ -147,6 +150,7 @@ BAD_FILES += [("temp: 0.05", "unknown key 'temp'; here: --temperature"), ("dev: 
 BAD_FILES += [("seed: 1\nmax_length: 2\nseed: 1", "'seed' is repeated")]
 BAD_FILES += [("pooling: [avg, cls]", "'pooling' takes one value, not 2")]
 BAD_FILES += [("train_file: [a, '']", "'train_file' needs a value"), ("dropout: 0,1", "dropout")]
+BAD_FILES += [("query_prompt: null", "'query_prompt' needs a value"), ("cache_dir: ~", "omit the")]
 BAD_FILES += [("max_length: 3.5", "max_length"), ("dry_run: maybe", "dry_run")]
 BAD_FILES += [("- pooling", "must be a YAML mapping"), ("pooling: a: b", "not a YAML file")]
 BAD_FILES += [("pooling: zwölf".encode("latin-1"), "not a YAML file")]
