@@ -297,8 +297,7 @@ class Embedder:
             FolderInUse: another program is writing it.
         """
         index, folder = self._built(), Path(folder).resolve()
-        self._facts["dtype"] = dtype or self._facts["dtype"]
-        facts = {**self._facts, **self.columns}
+        facts = {**self._facts, **self.columns, "dtype": dtype or self._facts["dtype"]}
         facts |= {"bf16": self._searcher.bf16, "identity": self._identity}
         replace = False
         with locked(folder):
@@ -310,6 +309,7 @@ class Embedder:
                         "here; load it again, then add and remove documents"
                     )
             index.save(folder, facts, facts["dtype"], replace)
+            self._facts["dtype"] = facts["dtype"]
             self._known[folder] = version(folder)
 
     @property

@@ -316,8 +316,8 @@ def plan(args: argparse.Namespace, scale: Scale) -> str:
     copies = 2 * 3 + 2  # two checkpoints with the optimizer's moments, the best model, the result
     need = parameters * 4 * (copies + len(arms) * len(args.seeds)) / 1e9
     runs = output_folder(args.runs, "runs")
-    free = shutil.disk_usage(next(path for path in runs.absolute().parents if path.is_dir())).free
-    lines += ["", f"disk: about {need:.1f} GB below {runs}; {free / 1e9:.0f} GB are free"]
+    free = shutil.disk_usage(runs).free / 1e9
+    lines += ["", f"disk: about {need:.1f} GB below {runs}; {free:.0f} GB are free"]
     if total > 24 * 60:
         lines.append(f"this machine needs {total / 1440:.1f} days; --scale small takes less")
     lines.append("the same command resumes; what is finished is not done again")

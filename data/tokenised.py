@@ -149,7 +149,8 @@ def load_tokenised(
         text = read_text(source, cache_dir)
         drawn = None if sample is None else sample.rows(len(text))
         rows = text.rows if drawn is None else text.rows.select(drawn)
-        encoded = _encoded(source, tokenizer, rows, drawn, block is not None)
+        spaced = block is not None and decoder_of(tokenizer) == "ByteLevel"
+        encoded = _encoded(source, tokenizer, rows, drawn, spaced)
         if block is None:
             names, batches = rows.column_names, encoded
         else:
@@ -157,21 +158,23 @@ def load_tokenised(
         ids = pa.list_(pa.int32())
         schema = pa.schema({name: pa.int64() if name == LABEL else ids for name in names})
         write_rows(folder / "ids.arrow", schema, batches)
-        write_json(folder / "facts.json", text.facts)
+        facts = (
+            text.facts | {"spaced": True} if spaced else text.facts
+        )  # a run that lacks it differs
+        write_json(folder / "facts.json", facts)
 
     return TokenisedText(cached(Path(cache_dir) / key, make))
 
 
 def _encoded(
-    source: Source, tokenizer, rows: "Dataset", drawn: np.ndarray | None, running: bool
+    source: Source, tokenizer, rows: "Dataset", drawn: np.ndarray | None, spaced: bool
 ) -> Iterator[dict[str, list]]:
     """Yield batches of rows as ids, with their labels; `drawn` are their numbers in the text.
 
-    In `running` text byte-level BPE, which marks words by the space before them, gets one before
-    every row.
+    `spaced` puts a space before every row: in running text byte-level BPE knows words by it.
     """
     backend, done = tokenizer.backend_tokenizer, 0
-    space = " " if running and decoder_of(tokenizer) == "ByteLevel" else ""
+    space = " " if spaced else ""
     backend.no_truncation()  # the tokenizer's last call may have set both
     backend.no_padding()
     names = [name for name in rows.column_names if name != LABEL]

@@ -164,7 +164,7 @@ def markdown(lines: Iterable[Iterable[str]]) -> str:
 
 
 def write_rows(path: str | Path, rows: list[dict]) -> None:
-    """Write rows, whose first entry is `task`, as a JSON list, one object per line."""
+    """Write rows as a JSON list, one object per line."""
     with writing(Path(path)) as part:
         part.write_text(
             "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8"

@@ -85,7 +85,7 @@ WITH_HEAD = ", ".join(name for name, family in FAMILIES.items() if family.transf
 def family_of(config) -> Family:
     """Return the family of a configuration."""
     family = FAMILIES.get(config.model_type, _UNKNOWN)
-    if getattr(config, "is_decoder", False):
+    if getattr(config, "is_decoder", False) and getattr(config, "is_causal", None) is not False:
         return replace(family, whole="it is a decoder, whose tokens attend to earlier ones only")
     return family
 
@@ -111,7 +111,7 @@ def without_pooler(model_class: type) -> dict[str, Any]:
 
 def packs(config) -> bool:
     """Whether a model can run on real tokens only, see `models.fast`; a causal decoder cannot."""
-    return not family_of(config).whole and not getattr(config, "is_decoder", False)
+    return not family_of(config).whole
 
 
 def layers_of(backbone: nn.Module) -> nn.ModuleList:

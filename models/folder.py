@@ -142,7 +142,7 @@ def hashes_of(path: str) -> dict[str, str]:
 
 def is_state(name: str) -> bool:
     """Whether a file of a run is in a checkpoint or `best/`, which may go without changing it."""
-    return "checkpoint-" in name or "best/" in name
+    return re.search(r"(^|[ /])(checkpoint-[0-9]+|best)/", name) is not None  # "1 FILE" in lists
 
 
 # 2. config.json.

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 NO_LIMIT = 10**9  # tokens per sentence
-_BUFFERS = ("position_ids", "inv_freq", "masked_bias", "attn.bias", "attention.bias")  # computed
 logger = logging.getLogger(__name__)
 _DROPOUT = """hidden_dropout_prob attention_probs_dropout_prob dropout attention_dropout
     embedding_dropout mlp_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop resid_dropout
@@ -108,10 +107,12 @@ def load_strictly(
     own = {name.split(".")[0] for name, _ in model.base_model.named_parameters()}
     for name in sorted(info["unexpected_keys"]):
         part = name.removeprefix(prefix).split(".")[0]
-        if part in own and not name.endswith(_BUFFERS):
+        # Not the buffers that older versions of the library saved.
+        weight = name.endswith((".weight", ".bias"))
+        if part in own and weight and not name.endswith(("attn.bias", "attention.bias")):
             raise BadInput(
-                f"'{path}' has tensors for which a {type(model).__name__} of its config.json has "
-                f"no place, for example {name}; is config.json its own?"
+                f"'{path}' has tensors that a {type(model).__name__} with its config.json does not "
+                f"have, for example {name}; does config.json belong to these weights?"
             )
     check_finite(path, dict(model.named_parameters()))
     if pickled:

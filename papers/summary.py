@@ -201,7 +201,7 @@ class Results:
             found = zip(wrong["name"], wrong["gradient_error"], strict=True)
             errors = [f"{name} ({error:.2g})" for name, error in found]
             agree = f"{len(group) - len(wrong)} of {len(group)}"
-            worst = group[["loss_error", "gradient_error", "update_error"]].max(skipna=False)
+            worst = group[["loss_error", "gradient_error", "update_error"]].max()
             lines.append([*place, agree, *worst.map("{:.1e}".format), "; ".join(errors)])
         names = ["shape", "path", "precision", "right", "worst loss", "worst gradient"]
         return markdown([[*names, "worst update", "not right (gradient)"], *lines])

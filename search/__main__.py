@@ -117,7 +117,14 @@ def build(args: argparse.Namespace, writes: bool = True) -> None:
         )
     paths = [Path(name) for name in args.documents]
     columns = {name: getattr(args, name) or facts.get(name) for name in COLUMNS}
-    documents = read_documents(paths, **columns, written=[output])
+    try:
+        documents = read_documents(paths, **columns, written=[output])
+    except BadInput as error:
+        kept = [f"--{name} {facts[name]}" for name in COLUMNS if facts.get(name)]
+        if not kept:
+            raise
+        said = f"{output} was built with {' '.join(kept)}; give others, or build another index"
+        raise BadInput(f"{error}; {said}") from error
     how: dict[str, Any] = {"pooling": args.pooling, "cache_dir": args.cache_dir, "progress": True}
     if facts:
         model = Embedder.load_index(output, args.model, **how)
@@ -208,6 +215,8 @@ def query(args: argparse.Namespace) -> None:
                 parts += f", BM25 {hit.bm25:.2f}"
             lines.append(f"{number}. {name}: score {hit.score:.2f} ({parts})")
             lines.append(f"   {shown}")
+        if not hits and not args.json:
+            lines.append("no document has a word of the query")
         if args.query is None and not args.json:
             lines.append("")
         show("\n".join(lines))

@@ -32,7 +32,7 @@ _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$", re.MULTILI
 _FENCED = re.compile(
     r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL
 )
-_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.*\S.*)$", re.MULTILINE)
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(\S.*)$", re.MULTILINE)
 # With the vocabulary of BERT it is 0.1 to 0.35 in languages in Latin letters, 0.47 to 1 in others.
 FOREIGN = 0.4  # share of `unread` pieces
 _SAMPLED, _SAMPLE = 200, 2000  # texts, characters of each

@@ -83,6 +83,8 @@ def plain(value: Any) -> Any:
         return value.value
     if isinstance(value, PathLike):
         return fspath(value)
+    if isinstance(value, np.floating):
+        return float(str(value))  # 3e-5, not the nearest number of its type
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (list, tuple)):

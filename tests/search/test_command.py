@@ -103,6 +103,10 @@ def test_an_update_reads_the_columns_of_the_build(tiny_bert, tmp_path, capsys):
     command.main(words)
     assert "(0 encoded, 2 kept, 0 dropped)" in capsys.readouterr().out.splitlines()[-1]
     assert Embedder.load_index(index).texts == ["N right", "right too"]
+    table.write_text("text\nanother\n")
+    refused(
+        command.main, words, match="was built with --text_column body --title_column name; give"
+    )
 
 
 def test_an_index_saved_from_python_is_cut_into_windows_by_the_command(
