@@ -49,7 +49,7 @@ class Parser(argparse.ArgumentParser):
             if name[2:] in self.old and name not in self._option_string_actions:
                 self.error(f"unrecognized arguments: {name}")  # not of an argument that is missing
             if times > 1:  # argparse would drop the first value
-                raise BadInput(f"{name}: given twice; put all values after one flag")
+                raise BadInput(f"{name}: given twice; give it once, with all its values")
         return super().parse_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:

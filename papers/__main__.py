@@ -152,7 +152,8 @@ def _write_pages(args: argparse.Namespace) -> list[dict]:
     for name in study.names():
         if (Path(args.output) / f"{name}.json").is_file():
             written += _fill(study.read(name), args)
-    summary.write(Path(args.output))
+    if (Path(args.output) / "README.md").is_file():  # other folders lack files of the summary
+        summary.write(Path(args.output))
     return written
 
 

@@ -214,7 +214,9 @@ class Index:
             return np.arange(len(ids))
         found = pc.or_(pc.equal(ids, path), pc.starts_with(ids, f"{path}/"))
         if not pc.any(found).as_py():
-            raise BadInput(f"'{path}': the index has no document below it, such as '{ids[0]}'")
+            raise BadInput(
+                f"'{path}': the index has no document below it; its ids are like '{ids[0]}'"
+            )
         return np.flatnonzero(found.to_numpy())
 
     def _hits(

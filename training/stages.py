@@ -49,6 +49,7 @@ from training.run_folder import (
     check_agreement,
     installing_result,
     misfit,
+    open_run,
     state_of,
     write_run,
 )
@@ -88,7 +89,7 @@ def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> s
         trainer, plan = build_pretraining(settings, tokenizer, blocks)
         announce(settings, plan)
         if data_args.dry_run:
-            return args.output_dir
+            return settings.values["output_dir"]
         take_steps(trainer, record, start, callbacks)
         if trainer.is_world_process_zero():
             with installing_result(Path(args.output_dir), trainer.run_id) as folder:
@@ -162,7 +163,7 @@ def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = (
         trainer, plan = build_training(settings, tokenizer, corpus, dev)
         announce(settings, plan)
         if data_args.dry_run:
-            return args.output_dir
+            return settings.values["output_dir"]
         is_main = trainer.is_world_process_zero()
         if dev is not None and is_main:
             initial = measure_initial(trainer, dev, tokenizer)
@@ -254,13 +255,15 @@ def new_record(
 def opened(args: RunArguments, record: dict[str, Any], dry_run: bool) -> Iterator[Start]:
     """Lock the run's folder while the block runs, and yield how to begin.
 
-    The main process decides for all. A dry run has a temporary folder.
+    The main process decides for all. A dry run has a temporary folder, but is refused as the run
+    would be.
 
     Raises:
         ProjectError: the folder is refused, locked by another command, or not writable.
     """
     if args.process_index > 0:
         logging.disable(logging.WARNING)  # only the main process logs
+    asked = Path(args.output_dir)
     with ExitStack() as stack:
         if dry_run:
             args.output_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="dry-run-"))
@@ -268,6 +271,8 @@ def opened(args: RunArguments, record: dict[str, Any], dry_run: bool) -> Iterato
         decision: Start | ProjectError | None = None
         if args.process_index == 0:
             try:
+                if dry_run:
+                    open_run(asked, record["trajectory"])
                 decision = begin(Path(args.output_dir), record, stack)
             except ProjectError as error:
                 decision = error

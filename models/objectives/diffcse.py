@@ -118,7 +118,10 @@ def detector(
             f"--projection wide_mlp: its vectors have {width} numbers, which the detector of "
             "replaced tokens cannot read; choose another"
         )
-    config = load_config(args.generator)
+    try:
+        config = load_config(args.generator)
+    except BadInput as error:
+        raise BadInput(f"--generator: {error}") from error
     check_vocabulary(args.generator, load_tokenizer(args.generator), source.path)
     return ReplacedTokens(
         args, load_strictly(AutoModelForMaskedLM, args.generator, config), encoder

@@ -143,8 +143,8 @@ def _head(args: Arguments, backbone: PreTrainedModel, source: str) -> nn.ModuleL
     if head is None:
         raise BadInput(
             f"'{source}' has no pre-trained auxiliary head ({auxiliary.HEAD_FILE} or "
-            f"{auxiliary.CONDENSER_FILE}); run "
-            "stage 1 (run_pretrain_aux.py) first, or give --aux_init random or encoder_top"
+            f"{auxiliary.CONDENSER_FILE}); run stage 1 (run_pretrain_aux.py) with --head_layers "
+            "above 0 first, or give --aux_init random or encoder_top"
         )
     return head
 

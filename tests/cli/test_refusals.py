@@ -152,3 +152,6 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monk
     assert all(word in printed for word in (*facts, "settings: max_steps 6 (flag)"))
     assert not [*tmp_path.glob("run/*")]
     assert not [*(tmp_path / "temporary").glob("dry-run-*")]
+    (tmp_path / "run").mkdir(exist_ok=True)
+    (tmp_path / "run" / "notes").write_text("mine")
+    refused(run_unsup.main, [*unsup(), "--dry_run"], match="not empty and not a run")

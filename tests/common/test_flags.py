@@ -44,7 +44,7 @@ def test_a_count_is_at_least_one():
 def test_a_flag_is_given_once():
     parser = Parser()
     parser.add_argument("--max_length")
-    with pytest.raises(BadInput, match="--max_length: given twice; put all values after one flag"):
+    with pytest.raises(BadInput, match="--max_length: given twice; give it once"):
         parser.parse_args(["--max_length=3", "--max_length", "4"])
 
 
