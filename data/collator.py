@@ -148,9 +148,11 @@ class Collator:
             edits.append(view.edit(ids, starts, draws.generator(key))[:longest])
         ids, lengths = _joined(edits)
         hidden = ids == MASK
-        if hidden.any() and self.mask is None:
+        if not hidden.any():
+            return ids, lengths
+        if self.mask is None:
             raise BadInput("the method hides words, but this tokenizer has no mask token")
-        return (np.where(hidden, self.mask, ids) if hidden.any() else ids), lengths
+        return np.where(hidden, self.mask, ids), lengths
 
     def _padded(
         self, views: Sequence[Texts], frames: Sequence[Frame]

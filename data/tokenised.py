@@ -158,9 +158,9 @@ def load_tokenised(
         ids = pa.list_(pa.int32())
         schema = pa.schema({name: pa.int64() if name == LABEL else ids for name in names})
         write_rows(folder / "ids.arrow", schema, batches)
-        facts = (
-            text.facts | {"spaced": True} if spaced else text.facts
-        )  # a run that lacks it differs
+        facts = dict(text.facts)
+        if spaced:
+            facts["spaced"] = True  # a run that began without it is another one
         write_json(folder / "facts.json", facts)
 
     return TokenisedText(cached(Path(cache_dir) / key, make))

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.errors import BadInput
-from common.files import RUN_FILE
 from eval.compare.sides import Side, from_files
 from eval.scores import has_scores, scores_of
 from export.text import short
@@ -37,11 +35,9 @@ def read_run_folder(label: str, folder: Path) -> RunFolder:
     """Read a run.
 
     Raises:
-        BadInput: there is no run, or a log or score file is damaged; names file and line.
+        BadInput: a log or score file is damaged; names file and line.
         CheckpointRefused: see `read_run`.
     """
-    if not (folder / RUN_FILE).is_file():
-        raise BadInput(f"{folder}: no run, {RUN_FILE} is missing; give the folder of a run")
     scores = scores_of(folder)
     side = from_files(label, [scores]) if has_scores(scores) else None
     return RunFolder(label, read_run(folder), read_log(folder), side)

@@ -102,8 +102,6 @@ class RunArguments(TrainingArguments):
             raise BadInput(f"--save_strategy best: {said}")
         if self.max_steps == 0:
             raise BadInput("--max_steps 0: give 1 or more, or -1 for --num_train_epochs")
-        if self.neftune_noise_alpha is not None:
-            raise BadInput("--neftune_noise_alpha: not supported")
         if self.fp16 and self.optim == OptimizerNames.ADAMW_TORCH_FUSED:
             self.optim = OptimizerNames.ADAMW_TORCH  # fused, it hides that a step was skipped
         schedule = SchedulerType(self.lr_scheduler_type).value

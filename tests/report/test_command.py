@@ -194,7 +194,3 @@ def test_every_later_run_is_compared_with_the_first_as_by_eval_compare(tmp_path)
     said = headline("abc", list(rows.items()))
     assert said[1].startswith(f"c is better than a: Avg. {first.value:.2f} -> {third.value:.2f} (+")
     assert headline("ca", score_rows(runs[::-2]))[0].startswith("a is worse than c: Avg. ")
-
-
-def test_a_folder_without_a_run_is_refused(tmp_path):
-    refused(main, [str(tmp_path)], match="no run, run.json is missing; give the folder of a run")
